@@ -19,6 +19,7 @@ from railweave.controller.errors import ControllerError, RequestError
 from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve
 from railweave.controller.slots import MIN_SLOTS
+from railweave.p4src.artifacts import AGGREGATION, JUMBO_LANES, JUMBO_MTU, PROFILES
 from railweave.topologies import cluster as clusters
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
@@ -48,7 +49,13 @@ def controller(
             f"Default: the cluster file's, or {DEFAULTS.listen}."
         ),
     ] = None,
-    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 256, 64 or 32.")] = DEFAULTS.lanes,
+    lanes: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Lanes (int32) per packet: {', '.join(map(str, PROFILES[AGGREGATION]))}. "
+            f"Default: {JUMBO_LANES} on planes whose links all have an MTU of {JUMBO_MTU}, else 256."
+        ),
+    ] = DEFAULTS.lanes,
     slots: Annotated[
         int, typer.Option(help="Slots (chunks in flight) per job and plane, a power of two; see --quota.")
     ] = DEFAULTS.quotas.default.slots,

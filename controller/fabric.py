@@ -25,7 +25,7 @@ from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
 from railweave.p4src import tofino_program
-from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
+from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact, lanes_for, mtu_for
 from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Nic, Plane, Switch, Topology
@@ -62,11 +62,12 @@ class Fabric:
     """The one place where groups get numbers, addresses and slots."""
 
     def __init__(
-        self, topology: Topology, program: Artifact, suspect_s: float, tls: TlsFiles | None = None
+        self, topology: Topology, program: Artifact | None, suspect_s: float, tls: TlsFiles | None = None
     ) -> None:
         """Manage the switches of `topology` with `program`, those of netreduce planes with netreduce.
 
-        Planes with a Tofino have as many lanes as that, and each Tofino the program that is compiled for it.
+        Without `program` a plane has as many lanes as suit the MTU of its links. Planes with a Tofino have as
+        many as that, and each Tofino the program that is compiled for it.
         P4Runtime goes over TLS if the files are given.
         Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
         """
@@ -85,11 +86,12 @@ class Fabric:
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
         self.rings_changed: Callable[[str], None] = lambda _: None  # told the plane of one that comes or goes
         for plane in topology.planes:
-            of_plane = _with_tofinos(plane) or program
+            of_plane = _with_tofinos(plane) or program or program_for(plane)
             self.lanes[plane.name] = of_plane.lanes
             if plane.kind == "netreduce":
                 self._add_ring_switches(plane)
             elif any(switch.p4runtime for switch in plane.switches):
+                _check_links(plane, of_plane.lanes)
                 self._add(plane, of_plane)
 
     def _add(self, plane: Plane, program: Artifact) -> None:
@@ -404,6 +406,20 @@ def _with_tofinos(plane: Plane) -> Artifact | None:
         found = ", ".join(f"{count} on {name}" for name, count in lanes.items())
         raise ValueError(f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}")
     return artifact(min(lanes.values())) if lanes else None
+
+
+def program_for(plane: Plane) -> Artifact:
+    """Return what a plane's switches are to run by the MTU of its links."""
+    return artifact(lanes_for(plane.least_mtu))
+
+
+def _check_links(plane: Plane, lanes: int) -> None:
+    link, mtu = plane.narrowest()
+    if mtu < mtu_for(lanes):
+        raise ControllerError(
+            f"plane {plane.name!r}: link {link} has an MTU of {mtu}, but packets of {lanes} lanes need "
+            f"{mtu_for(lanes)}: raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)"
+        )
 
 
 def program_of(switch: Switch, others: Artifact) -> Artifact | TofinoProgram:

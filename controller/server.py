@@ -39,7 +39,7 @@ class ControllerOptions:
     """The options of a controller."""
 
     listen: str = "127.0.0.1:9600"  # HOST:PORT for agents; port 0 takes a free one
-    lanes: int = 256  # 32-bit integers per packet: which compiled program the switches get
+    lanes: int | None = None  # 32-bit integers per packet; None: by the MTU of a plane's links
     quotas: Quotas = field(default_factory=Quotas)  # slots and trees of jobs
     suspect_s: float = 30.0  # time for which links that ranks report as dead are avoided
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
@@ -64,7 +64,8 @@ class RunningController:
 async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator[RunningController]:
     """Configure the switches, then serve agents until the context ends. ControllerError if that fails."""
     try:
-        fabric = Fabric(topology, artifact(options.lanes), options.suspect_s, options.switch_tls)
+        program = artifact(options.lanes) if options.lanes else None
+        fabric = Fabric(topology, program, options.suspect_s, options.switch_tls)
     except ValueError as error:
         raise ControllerError(str(error)) from error
     groups = Groups(fabric, options.lease_s, options.quotas)

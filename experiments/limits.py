@@ -9,19 +9,23 @@ from railweave._native.collectives import Collective
 from railweave.controller.composition import mixed, racks
 from railweave.experiments.problem import BOTH
 from railweave.hosts.limits import limit_bps, payload_fraction
+from railweave.p4src.artifacts import lanes_for
 from railweave.topologies.model import Plane
 
 
 def over_hosts(plane: Plane, collective: str, kind: str = "tcp") -> float:
     """Return the limit where the plane's hosts are alike: those of a ring, or of one tree where it is ina."""
     hosts, rate_bps = len(plane.nics), plane.rate_bps
-    limits = [
-        limit_bps(kind, rate_bps, hosts, collective=Collective[each.upper()])
-        for each in collective.split("+")
-    ]
+    limits = [on_plane(plane, kind, hosts, each) for each in collective.split("+")]
     if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
-        limits[0] = rate_bps * payload_fraction(kind, multicast=True) * hosts
+        limits[0] = rate_bps * payload_fraction(kind, multicast=True, mtu=plane.least_mtu) * hosts
     return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
+
+
+def on_plane(plane: Plane, kind: str, hosts: int, collective: str) -> float:
+    """Return the limit of a collective among `hosts` on rails of `kind` on this plane's links."""
+    mtu = plane.least_mtu
+    return limit_bps(kind, plane.rate_bps, hosts, lanes_for(mtu), Collective[collective.upper()], mtu)
 
 
 def ring_members(plane: Plane) -> int:
@@ -39,5 +43,5 @@ def of_railweave(plane: Plane, collective: str) -> float:
     if plane.kind == "ina" and members > 1:
         if collective != "all_reduce":
             return over_hosts(plane, collective)
-        return limit_bps("tcp", plane.rate_bps, members)
+        return on_plane(plane, "tcp", members, collective)
     return over_hosts(plane, collective, plane.kind)

@@ -68,10 +68,11 @@ def problem(
     seed: int = 0,
     collective: str = "all_reduce",
     root: int = 0,
+    lanes: int = LANES,
 ) -> Problem:
     """Return the problem of `count` elements as `rank` sees it; every rank knows all inputs.
 
-    `count` is that of `shard_elements`.
+    `count` is that of `shard_elements`; packets of an in-network rail have at most so many `lanes`.
     """
     given = count * ranks if collective == "reduce_scatter" else count
     inputs = np.stack([_base(given, dtype, [seed, count, other]) for other in range(ranks)])
@@ -88,7 +89,7 @@ def problem(
         return Problem(mine, inputs.min(axis=0).astype(np.float64), 1, bound)
     if dtype == "float32":
         error_bound = average_error_bound if op == "avg" else sum_error_bound
-        bound = error_bound(np.abs(inputs).max(axis=0), ranks, LANES).astype(np.float64)
+        bound = error_bound(np.abs(inputs).max(axis=0), ranks, lanes).astype(np.float64)
     return Problem(mine, inputs.sum(axis=0, dtype=np.float64), ranks if op == "avg" else 1, bound)
 
 

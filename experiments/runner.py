@@ -29,6 +29,7 @@ from railweave.experiments.program.fault_script import parse, play
 from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
 from railweave.experiments.scenario import Scenario
 from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages
+from railweave.p4src.artifacts import lanes_for
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -198,6 +199,7 @@ class Runner:
             planes=planes,
             addresses={name: tuple(nic.address for nic in lab.topology.plane(name).nics) for name in planes},
             rates_bps={name: lab.topology.plane(name).rate_bps for name in planes},
+            lanes=max(lanes_for(lab.topology.plane(name).least_mtu) for name in planes),
             out=str(folder.absolute()),
             timeout_s=self._timeout_s,
             workload=plain(scenario.workload),

@@ -16,7 +16,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS, SHARDED
 from railweave.p4src.config import CONFIG
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import Topology
+from railweave.topologies.model import DEFAULT_MTU, Topology
 from railweave.topologies.named import COUNTS, named
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 from railweave.topologies.values import build, plain
@@ -55,6 +55,7 @@ class Scenario:
     hosts: int = 4  # of the topology `planes`
     rails: tuple[str, ...] = ("ina", "tcp")  # kinds, a plane each
     rates: tuple[int, ...] = (DEFAULT_RATE_BPS,)  # bit/s of every link: one, or one per plane; 0 is unshaped
+    mtu: int = DEFAULT_MTU  # of every link
     slots: int = 0  # of a job on a P4 plane; 0: the controller's default
     impair: str = ""  # of P4 planes' links, as for railweave switch --impair
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
@@ -68,7 +69,7 @@ class Scenario:
     @cached_property
     def network(self) -> Topology:
         """The topology; TopologyError if there is none such."""
-        return named(self.topology, hosts=self.hosts, rails=self.rails, rates=self.rates)
+        return named(self.topology, hosts=self.hosts, rails=self.rails, rates=self.rates, mtu=self.mtu)
 
     @cached_property
     def key(self) -> str:

@@ -224,7 +224,7 @@ class _Step:
             for collective in self._collectives:
                 if (size, collective) not in self._tasks:
                     self._tasks[size, collective] = problem(
-                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
+                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root, job.lanes
                     )
         self._error_bound = job.contender.implementation().error_bound(job.size)
         self._inputs = {part: task.inputs() for part, task in self._tasks.items()}

@@ -10,19 +10,19 @@ ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
 INA_HEADER = 16
 ROCE_HEADERS = 12 + 4  # BTH and ICRC
 MTU = 1500
-ROCE_PATH_MTU = 1024  # the largest of RoCEv2 that fits into the MTU
+ROCE_PATH_MTU = 1024  # of the rdma rail, on any link
 LANE_BYTES = 4
 
 
-def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False) -> float:
+def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mtu: int = MTU) -> float:
     """Return the part of the bytes of full packets, Ethernet header included, that is the tensor's."""
     match kind:
         case "ina":
             headers = INA_HEADER + UDP + IPV4
-            payload = MTU - headers if multicast else lanes * LANE_BYTES
+            payload = mtu - headers if multicast else lanes * LANE_BYTES
             return payload / (payload + headers + ETHERNET)
         case "tcp":
-            return (MTU - IPV4 - TCP_WITH_TIMESTAMPS) / (MTU + ETHERNET)
+            return (mtu - IPV4 - TCP_WITH_TIMESTAMPS) / (mtu + ETHERNET)
         case "rdma" | "netreduce":
             return ROCE_PATH_MTU / (ROCE_PATH_MTU + ROCE_HEADERS + UDP + IPV4 + ETHERNET)
     raise InvalidOption(f"unknown kind of rail {kind!r}")
@@ -34,8 +34,9 @@ def limit_bps(
     hosts: int,
     lanes: int = 256,
     collective: Collective = Collective.ALL_REDUCE,
+    mtu: int = MTU,
 ) -> float:
-    """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps`.
+    """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps` and `mtu`.
 
     The tensor of a reduce_scatter or an all_gather is all its shards. An aggregating switch takes the tensor
     from every host once and sends it to every host once; of a reduce_scatter it takes the others' shards, and
@@ -44,7 +45,7 @@ def limit_bps(
     a chain moves all of it for a broadcast.
     """
     multicast = collective in (Collective.ALL_GATHER, Collective.BROADCAST)
-    fraction = payload_fraction(kind, lanes, multicast=multicast)
+    fraction = payload_fraction(kind, lanes, multicast=multicast, mtu=mtu)
     limit = rate_bps * fraction
     if kind == "ina" and collective is Collective.REDUCE_SCATTER:
         return limit * hosts / (hosts - 1 + (1 - fraction))

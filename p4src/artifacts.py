@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from railweave.p4src.config import SOURCE_ROOT
+from railweave.p4src.config import CONFIG, SOURCE_ROOT
 
 BUILD_ROOT: Final = SOURCE_ROOT / "build"
 SOURCES_RECORD: Final = "sources.sha256"
@@ -22,8 +22,12 @@ TNA: Final = "tna"
 PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
 """The programs, and the file that is each one's table of contents."""
 
-PROFILES: Final = {AGGREGATION: (256, 64, 32), NETREDUCE: (256, 64), ATP: (256, 64)}
+JUMBO_MTU: Final = 9000
+JUMBO_LANES: Final = 1024
+PROFILES: Final = {AGGREGATION: (JUMBO_LANES, 256, 64, 32), NETREDUCE: (256, 64), ATP: (256, 64)}
 """Lanes per packet for which each program is compiled. 32 are for planes with a Tofino that has no more."""
+
+IPV4_UDP, LANE_BYTES = 20 + 8, 4
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,16 @@ def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) ->
     folder = root / "bmv2" / f"lanes{lanes}"
     p4info = "p4info.txtpb" if program == AGGREGATION else f"{program}.p4info.txtpb"
     return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)
+
+
+def lanes_for(mtu: int) -> int:
+    """Return the lanes of the aggregation program for a plane whose links all have this MTU or more."""
+    return JUMBO_LANES if mtu >= JUMBO_MTU else CONFIG["LANES"]
+
+
+def mtu_for(lanes: int) -> int:
+    """Return the least MTU of a link that carries the aggregation program's packets of so many lanes."""
+    return IPV4_UDP + CONFIG["INA_HEADER_BYTES"] + LANE_BYTES * lanes
 
 
 def source_hashes(*without: str) -> str:

@@ -123,6 +123,7 @@ def lab(
     hosts: int = 4,
     rails: str = "ina,tcp,rdma",
     rate: str | None = None,
+    mtu: int = 1500,
     loss: str = "0",
     impair: str = "",
     switch: str = "embedded",
@@ -140,7 +141,7 @@ def lab(
     from railweave.experiments.program.testbed import Testbed  # noqa: PLC0415
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
 
-    chosen = common.topology_of(topology, hosts, rails, rate, switch)
+    chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
     target = common.check_target(switch, chosen)
     options = LabOptions(Path(out), target, common.loss_of(loss, chosen), impair=impair, seed=seed)
     return Testbed(chosen, options)

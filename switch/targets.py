@@ -16,7 +16,7 @@ class Target:
 
     name: str  # in options
     missing: Callable[[], str | None]  # the reason why it cannot run on this machine; None if it can
-    lanes: int = 256  # the most that it can put into the answer to a packet without lanes
+    lanes: int | None = None  # the most that it can put into the answer to a packet without lanes
 
     def command(
         self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()

@@ -15,7 +15,7 @@ from typing import Any
 
 from railweave.topologies import serialize
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
+from railweave.topologies.model import DEFAULT_MTU, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
 from railweave.topologies.values import build
 
 _RATE = re.compile(r"(?P<rate>\d+)(?P<unit>[kKMGT]?)", re.ASCII)
@@ -33,6 +33,7 @@ class ClusterNic:
     mac: str = ""
     switch: str = ""  # may be left out where the plane has only one
     port: Any = None  # of that switch, as P4Runtime counts them, or by its name in the switch's `ports`
+    mtu: int | None = None  # of its link; default: the plane's
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ClusterTrunk:
     upper: str
     upper_port: Any
     rate_bps: int | None = None
+    mtu: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class ClusterPlane:
     network: str  # IPv4 with prefix length; where switches aggregate, the last /24 of it must be free
     kind: str = ""  # of its rails; default: the plane's name
     rate: Any = 0  # of every host's link, in bit/s or as 100G; default: the ranks learn it from their calls
+    mtu: int = DEFAULT_MTU  # of every link; from 9000 on, packets of the in-network rail have 1,024 lanes
     switches: Mapping[str, ClusterSwitch] = field(default_factory=dict)
     trunks: tuple[ClusterTrunk, ...] = ()
 
@@ -218,13 +221,14 @@ def _plane(cluster: Cluster, name: str) -> Plane:
         tuple(Switch(switch, **vars(value)) for switch, value in plane.switches.items()),
         tuple(_placed(host, name, nic, plane) for host, nic in nics.items()) if with_p4 else (),
         tuple(_trunk(f"{where}.trunks[{place}]", trunk, plane) for place, trunk in enumerate(plane.trunks)),
+        plane.mtu,
     )
 
 
 def _trunk(where: str, trunk: ClusterTrunk, plane: ClusterPlane) -> Trunk:
     lower = _port(f"{where}.lower_port", trunk.lower_port, plane.switches.get(trunk.lower))
     upper = _port(f"{where}.upper_port", trunk.upper_port, plane.switches.get(trunk.upper))
-    return Trunk(trunk.lower, lower, trunk.upper, upper, trunk.rate_bps)
+    return Trunk(trunk.lower, lower, trunk.upper, upper, trunk.rate_bps, trunk.mtu)
 
 
 def _port(where: str, given: Any, switch: ClusterSwitch | None) -> int:
@@ -270,7 +274,7 @@ def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) ->
     if not _MAC.fullmatch(nic.mac):
         raise TopologyError(f"{where}.mac: {nic.mac!r}, expected the form 02:00:00:01:00:0a")
     port = _port(f"{where}.port", nic.port, plane.switches[switch])
-    return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, port)
+    return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, port, nic.mtu)
 
 
 def _check_place(where: str, given: str) -> None:

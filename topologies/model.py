@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 DEFAULT_RAILS = ("ina", "tcp", "rdma")
 P4_KINDS = ("ina", "netreduce")  # whose switches run a P4 program
+DEFAULT_MTU = 1500
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Nic:
     mac: str
     switch: str
     port: int
+    mtu: int | None = None  # None: the plane's
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Trunk:
     upper: str
     upper_port: int
     rate_bps: int | None = None  # 0 is unshaped; None: the plane's rate
+    mtu: int | None = None  # None: the plane's
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Plane:
     switches: tuple[Switch, ...]
     nics: tuple[Nic, ...]
     trunks: tuple[Trunk, ...] = ()
+    mtu: int = DEFAULT_MTU  # of each link: bytes of an IPv4 packet
 
     def levels(self) -> list[list[Switch]]:
         """Return the switches by their distance from the hosts, nearest first."""
@@ -73,6 +77,25 @@ class Plane:
         """Return a trunk's rate in bit/s; 0 is unshaped."""
         return self.rate_bps if trunk.rate_bps is None else trunk.rate_bps
 
+    def mtu_of(self, link: Nic | Trunk) -> int:
+        """Return a link's MTU."""
+        return self.mtu if link.mtu is None else link.mtu
+
+    def narrowest(self) -> tuple[str, int]:
+        """Return the link with the least MTU, by its ends, and that MTU."""
+        return min(self._mtus(), key=lambda link: link[1], default=("", self.mtu))
+
+    @property
+    def least_mtu(self) -> int:
+        """What all links carry."""
+        return self.narrowest()[1]
+
+    def _mtus(self) -> Iterator[tuple[str, int]]:
+        for nic in self.nics:
+            yield f"{nic.host} to {nic.switch}", self.mtu_of(nic)
+        for trunk in self.trunks:
+            yield f"{trunk.lower} to {trunk.upper}", self.mtu_of(trunk)
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -88,3 +111,7 @@ class Topology:
             if plane.name == name:
                 return plane
         raise KeyError(f"no plane {name!r} in topology {self.name!r}; it has {[p.name for p in self.planes]}")
+
+    def with_mtu(self, mtu: int) -> Topology:
+        """Return the same with this MTU on every link."""
+        return replace(self, planes=tuple(replace(plane, mtu=mtu) for plane in self.planes))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from railweave.topologies.clos import fat_tree, leaf_spine, mixed_racks
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import Topology
+from railweave.topologies.model import DEFAULT_MTU, Topology
 from railweave.topologies.planes import planes
-from railweave.topologies.serialize import load
+from railweave.topologies.serialize import load, validate
 
 COUNTS = {
     "planes": ("hosts",),
@@ -27,19 +27,33 @@ def named(
     rails: Sequence[str],
     rates: Sequence[int],
     uplink_bps: int | None = None,
+    mtu: int = DEFAULT_MTU,
 ) -> Topology:
     """Return the topology of a name with its counts, or of a file; TopologyError names what it does not know.
 
-    `hosts` is for `planes`, where the name has no count of them. A file has rails and rates of its own.
+    `hosts` is for `planes`, where the name has no count of them. A file has rails, rates and MTUs of its own.
 
     >>> named("leaf-spine:racks=2,hosts=1", rails=["ina"], rates=[0]).hosts
     ('h1', 'h2')
     """
     name, _, rest = text.partition(":")
-    if name not in COUNTS:
-        if Path(text).exists():
-            return load(text)
-        raise TopologyError(f"unknown topology {text!r}; expected {', '.join(COUNTS)} or a topology file")
+    if name in COUNTS:
+        made = _made(name, rest, hosts, rails, rates, uplink_bps).with_mtu(mtu)
+        validate(made)
+        return made
+    if Path(text).exists():
+        return load(text)
+    raise TopologyError(f"unknown topology {text!r}; expected {', '.join(COUNTS)} or a topology file")
+
+
+def _made(
+    name: str,
+    rest: str,
+    hosts: int | None,
+    rails: Sequence[str],
+    rates: Sequence[int],
+    uplink_bps: int | None,
+) -> Topology:
     if name == "racks":
         rest, spine = _spine(rest)
         counts = _counts(name, rest)

@@ -14,6 +14,8 @@ from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
 
+LEAST_MTU = 68  # of IPv4 (RFC 791)
+
 
 def to_yaml(topology: Topology) -> str:
     """Write a topology as YAML; `from_yaml` returns an equal value."""
@@ -78,6 +80,9 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
         raise TopologyError(f"{where}: unknown kind {plane.kind!r}; kinds are {', '.join(RAIL_KINDS)}")
     if plane.rate_bps < 0:
         raise TopologyError(f"{where}: rate_bps is {plane.rate_bps}; expected 0 (unshaped) or more")
+    link, mtu = plane.narrowest()
+    if mtu < LEAST_MTU:
+        raise TopologyError(f"{where}: link {link} has an MTU of {mtu}; expected {LEAST_MTU} bytes or more")
     for trunk in plane.trunks:
         if plane.rate_of(trunk) < 0 or trunk.lower == trunk.upper:
             raise TopologyError(f"{where}: {trunk}: expected two switches and a rate of 0 (unshaped) or more")

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from railweave._native.collectives import Collective
-from railweave.experiments import statistics
+from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import ITEM, LANES, SHARDED
+from railweave.experiments.problem import ITEM, SHARDED
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
-from railweave.hosts.limits import limit_bps, ring_volume
+from railweave.hosts.limits import ring_volume
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Plane
 
@@ -189,8 +189,7 @@ def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_re
     """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
-    kind = native(collective)
-    return sum(limit_bps(plane.kind, plane.rate_bps, ranks, LANES, kind) for plane in planes)
+    return sum(limits.on_plane(plane, plane.kind, ranks, collective) for plane in planes)
 
 
 def _with_tcp_plane(scenario: Scenario) -> Scenario:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave.experiments import limits
+from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Job:
     seed: int = 0
     series: bool = False  # also write when calls began, and what rails carried when
     rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
+    lanes: int = CONFIG["LANES"]  # of an in-network rail's packets, at most
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
 
     def result_of(self, rank: int) -> Path:

@@ -31,7 +31,7 @@ class Kind(Implementation):
         """Stages follow each other; between racks, ranks share uplinks that are as fast as their links."""
         per_rack = len(plane.nics) // self.racks
         volume = 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks
-        return plane.rate_bps * payload_fraction("tcp") / volume
+        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the rack's ring, and that of the ranks with the same place in their racks."""

@@ -38,7 +38,7 @@ class Kind(Implementation):
     def limit_bps(self, plane: Plane, collective: str) -> float:
         """A server's link carries its part for every other rank, and the other parts of its own tensor."""
         volume = (len(plane.nics) - 1 + self.servers - 1) / self.servers
-        return plane.rate_bps * payload_fraction("tcp") / volume
+        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Connect with the servers, and be one."""

@@ -11,9 +11,9 @@ import finsy as fy
 from railweave.controller import tables, wire
 from railweave.controller.slots import SlotRange
 from railweave.controller.state import SwitchState, difference
-from railweave.p4src.artifacts import Artifact, artifact
+from railweave.p4src.artifacts import JUMBO_MTU, Artifact, artifact, mtu_for
 from railweave.p4src.config import CONFIG
-from railweave.topologies.model import Nic, Topology
+from railweave.topologies.model import DEFAULT_MTU, Nic, Topology
 from railweave.topologies.planes import planes
 
 GROUP = 1
@@ -38,7 +38,8 @@ class Scenario:
     @property
     def topology(self) -> Topology:
         """One plane; TopologyError for more workers than a switch has children."""
-        return planes(self.workers, ["ina"], 0)
+        made = planes(self.workers, ["ina"], 0)
+        return made.with_mtu(JUMBO_MTU) if mtu_for(self.lanes) > DEFAULT_MTU else made
 
     @property
     def nics(self) -> tuple[Nic, ...]:

@@ -16,7 +16,6 @@ from railweave.experiments.accounting import RailAccount, chunks_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
 from railweave.experiments.messages import read
-from railweave.experiments.problem import LANES
 from railweave.experiments.program.run import ProgramOptions, ProgramResult
 from railweave.experiments.program.run import run as run_program
 from railweave.experiments.program.worker import command_of
@@ -24,6 +23,7 @@ from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
 from railweave.experiments.training.worker import train
+from railweave.p4src.artifacts import lanes_for
 from railweave.switch.targets import TARGETS
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
@@ -96,8 +96,8 @@ class DemoResult:
 class Recorder:
     """Collects the ranks' messages."""
 
-    def __init__(self, ranks: int, on_step: Callable[[Step], None], lanes: int = LANES) -> None:
-        """Call `on_step` whenever all ranks have taken a step; `lanes` is those of a packet."""
+    def __init__(self, ranks: int, on_step: Callable[[Step], None], lanes: Mapping[str, int]) -> None:
+        """Call `on_step` whenever all ranks have taken a step; `lanes` is those of a packet, by rail."""
         self._ranks = ranks
         self._lanes = lanes
         self._on_step = on_step
@@ -128,10 +128,9 @@ class Recorder:
         if message["rank"] == 0:
             for piece in message["slices"]:
                 elements = piece["bytes"] // 4
+                lanes = self._lanes[piece["rail"]]
                 integers = piece["survey"]  # without exponents
-                chunks = (
-                    -(-elements // self._lanes) if integers else chunks_of(elements, self._lanes, self._ranks)
-                )
+                chunks = -(-elements // lanes) if integers else chunks_of(elements, lanes, self._ranks)
                 self.chunks[piece["rail"]] = self.chunks.get(piece["rail"], 0) + chunks
 
     def _take_step(self, message: dict[str, Any]) -> None:
@@ -204,7 +203,7 @@ async def run(
     Raises LabError and OptionError.
     """
     check(options)
-    recorder = Recorder(len(options.topology.hosts), on_step, TARGETS[options.lab.switch_target].lanes)
+    recorder = Recorder(len(options.topology.hosts), on_step, _lanes(options))
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
     program = ProgramOptions(
@@ -226,10 +225,16 @@ async def run(
     return _result(options, recorder, ran, await _train_alone(options))
 
 
+def _lanes(options: DemoOptions) -> dict[str, int]:
+    """Return the lanes of a packet by rail, as if all rails were in-network ones."""
+    of_target = TARGETS[options.lab.switch_target].lanes
+    return {plane.name: of_target or lanes_for(plane.least_mtu) for plane in options.topology.planes}
+
+
 async def _train_alone(options: DemoOptions) -> Reference:
-    stop = threading.Event()
+    stop, most = threading.Event(), max(_lanes(options).values())
     try:
-        return await asyncio.to_thread(reference, options.training, len(options.topology.hosts), LANES, stop)
+        return await asyncio.to_thread(reference, options.training, len(options.topology.hosts), most, stop)
     finally:
         stop.set()  # when we are cancelled, the thread must not keep the program from ending
 

@@ -54,6 +54,7 @@ class DatagramSocket {
   /// From now on datagrams go to, and come only from, these: always one, or always several. While there is no
   /// way to one, its datagrams are dropped. Throws std::runtime_error for what is no address.
   void set_remotes(const std::vector<SocketAddress>& remotes);
+  const std::string& interface() const { return local_.interface; }
   /// The largest datagram that fits the MTU of the routes to the remotes; nothing where the kernel knows
   /// none.
   std::optional<std::size_t> largest_datagram() const;

@@ -64,10 +64,14 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
   connect();
   const std::size_t packet = ina::packet_bytes(lanes_);
   const auto largest = socket_.largest_datagram();
-  if (largest && packet > *largest)
-    throw std::runtime_error("packets of " + std::to_string(packet + kIpUdpHeaders) +
-                             " bytes exceed the MTU of " + std::to_string(*largest + kIpUdpHeaders) +
-                             "; raise it, or let the group use fewer lanes");
+  if (largest && packet > *largest) {
+    const std::string& link = socket_.interface();
+    throw std::runtime_error("link '" + link + "' has an MTU of " + std::to_string(*largest + kIpUdpHeaders) +
+                             ", but packets of " + std::to_string(lanes_) + " lanes need " +
+                             std::to_string(packet + kIpUdpHeaders) + ": raise it (ip link set dev " + link +
+                             " mtu …), or write the plane's least MTU into the topology of the controller, "
+                             "which then takes fewer lanes");
+  }
   socket_.set_buffers(std::max(2 * slots * packet, kBatch * kMostSpreadDatagram) * kKernelOverhead);
   loop_.watch(socket_.fd(), EPOLLIN, handler_);
 }

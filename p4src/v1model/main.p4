@@ -3,7 +3,7 @@
 #include "common/config.p4"
 #include "v1model/arch.p4"
 #include "common/types.p4"
-#include "common/repeat.p4"
+#include "v1model/repeat.p4"
 #include "common/headers.p4"
 #include "common/metadata.p4"
 

@@ -31,6 +31,7 @@ class Sweep:
     hosts: common.Hosts = 4
     rails: common.Rails = "ina,tcp,rdma"
     rate: common.Rates = None
+    mtu: common.Mtu = common.DEFAULT_MTU
     loss: common.Loss = "0"
     sizes: common.Sizes = "1K:16M"
     dtype: common.DType = "float32"
@@ -147,9 +148,8 @@ def _sweep(collective: str, given: Sweep) -> None:
             given.iters,
         )
         name = collective.replace("_", "-")
-        scenario = common.scenario_of(
-            name, work, given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss
-        )
+        network = given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss, given.mtu
+        scenario = common.scenario_of(name, work, *network)
         scenario = run.with_contenders(
             scenario,
             shares=units.parse_shares(given.shares, [plane.name for plane in scenario.network.planes]),

@@ -10,12 +10,14 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.p4src.artifacts import AGGREGATION, PROFILES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from railweave.experiments.switch_speed.run import SwitchSpeed
 
+BUILT = ", ".join(map(str, PROFILES[AGGREGATION]))
 EXAMPLES = (
     "Examples: railweave bench switch --vs bmv2 · railweave bench switch --lanes 64 --workers 4 · "
     "railweave bench switch --engine-only --json -"
@@ -23,7 +25,7 @@ EXAMPLES = (
 
 
 def switch(
-    lanes: Annotated[int, typer.Option(help="Lanes (int32) per packet: 64 or 256.")] = 256,
+    lanes: Annotated[int, typer.Option(help=f"Lanes (int32) per packet: {BUILT}.")] = 256,
     workers: Annotated[int, typer.Option(help="Hosts that contribute to every sum.", min=1)] = 2,
     seconds: Annotated[float, typer.Option(help="Seconds for which each target is loaded.", min=0.1)] = 3.0,
     versus: Annotated[

@@ -25,22 +25,21 @@ from railweave._native import ina
 from railweave.access import Access, access_of, refusal
 from railweave.commands.checks import Finding
 from railweave.controller.errors import SwitchUnavailable
-from railweave.controller.fabric import program_of
+from railweave.controller.fabric import program_for, program_of
 from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
 from railweave.hosts import bootstrap
 from railweave.hosts.cluster import this_host
 from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.events import InaGroup, RailOffer
 from railweave.hosts.interfaces import addresses
-from railweave.p4src.artifacts import artifact
 from railweave.topologies.cluster import Cluster, ClusterNic, TlsFiles
-from railweave.topologies.model import P4_KINDS, Switch
+from railweave.topologies.model import P4_KINDS, Plane, Switch
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 ANSWER_S = 10.0
-LEAST_MTU = 1500
 MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are read together
+MAX_DATAGRAM = 65535
 PINGS = 3  # until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
 REMEDIES = {  # by what a switch's problem says
@@ -156,14 +155,14 @@ async def ask_switches(cluster: Cluster) -> list[Finding]:
     if tls and not os.access(tls.key, os.R_OK):
         return []
     planes = [plane for plane in cluster.topology().planes if plane.kind == "ina"]
-    switches = [switch for plane in planes for switch in plane.switches if switch.p4runtime]
-    return [await _asked(switch, tls) for switch in switches]
+    switches = [(switch, plane) for plane in planes for switch in plane.switches if switch.p4runtime]
+    return [await _asked(switch, plane, tls) for switch, plane in switches]
 
 
-async def _asked(switch: Switch, tls: TlsFiles | None) -> Finding:
+async def _asked(switch: Switch, plane: Plane, tls: TlsFiles | None) -> Finding:
     what = f"switch {switch.name}, P4Runtime"
     try:
-        await SwitchLink(switch, program_of(switch, artifact(256)), _nothing, tls=tls).check()
+        await SwitchLink(switch, program_of(switch, program_for(plane)), _nothing, tls=tls).check()
     except (SwitchUnavailable, ValueError) as error:
         return _bad(what, str(error), _remedy(str(error)))
     return _fine(what, "answers, and takes the program")
@@ -194,7 +193,7 @@ def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator
         yield _bad(f"{plane}: interface", missing, remedy)
         return
     link = links[name]
-    yield _link(plane, link)
+    yield _link(plane, link, cluster.planes[plane].mtu if nic.mtu is None else nic.mtu)
     yield _address(plane, where, cluster, nic, link)
     if cluster.kind(plane) in P4_KINDS and link["address"] != nic.mac.lower():
         correct = f"write this into {where}.mac on all machines, and restart the controller"
@@ -204,14 +203,16 @@ def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator
             yield from _peer(plane, peer, nics[plane].address, name, link["mtu"])
 
 
-def _link(plane: str, link: dict[str, Any]) -> Finding:
+def _link(plane: str, link: dict[str, Any], least_mtu: int) -> Finding:
     what, name, mtu = f"{plane}: link", link["ifname"], link["mtu"]
     if "UP" not in link["flags"]:
         return _bad(what, f"{name} is down", f"ip link set {name} up")
     if "LOWER_UP" not in link["flags"]:
         return _bad(what, f"{name} has no carrier", "look at the cable, and whether the other end is up")
-    if mtu < LEAST_MTU:
-        return _bad(what, f"{name} has an MTU of {mtu}", f"ip link set {name} mtu {LEAST_MTU}, or more")
+    if mtu < least_mtu:
+        expected = f"{name} has an MTU of {mtu}, expected {least_mtu} or more"
+        remedy = f"ip link set {name} mtu {least_mtu}, or write {mtu} into the file as `mtu`, on all machines"
+        return _bad(what, expected, remedy)
     return _fine(what, f"{name} is up, MTU {mtu}")
 
 
@@ -293,7 +294,7 @@ def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
     for _ in range(TRIES):
         try:
             udp.sendto(header + lanes, (place.virtual_address, place.udp_port))
-            answer = udp.recv(2048)
+            answer = udp.recv(MAX_DATAGRAM)
         except OSError as error:  # TimeoutError is one
             why = str(error)
             continue

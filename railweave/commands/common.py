@@ -23,6 +23,7 @@ import typer.core
 from railweave.experiments import provenance, units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
+from railweave.p4src.artifacts import JUMBO_LANES, JUMBO_MTU
 from railweave.topologies import model
 from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.planes import DEFAULT_RATE_BPS
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from railweave.topologies.lab.options import LabOptions
 
 T = TypeVar("T")
+DEFAULT_MTU = model.DEFAULT_MTU
 
 Topology = Annotated[
     str,
@@ -57,6 +59,12 @@ Rates = Annotated[
 Loss = Annotated[
     str,
     typer.Option(help="Probability that a switch drops a datagram, on ina and rdma planes: 0.01, ina=0.02."),
+]
+Mtu = Annotated[
+    int,
+    typer.Option(
+        help=f"MTU of every link. From {JUMBO_MTU} on, ina rails have {JUMBO_LANES} lanes a packet, else 256."
+    ),
 ]
 Shares = Annotated[
     str | None,
@@ -223,12 +231,14 @@ def _for_bmv2(asked: int) -> int:
     return BMV2_RATE_BPS
 
 
-def topology_of(text: str, hosts: int, rails: str, rate: str | None, target: str) -> model.Topology:
+def topology_of(
+    text: str, hosts: int, rails: str, rate: str | None, target: str, mtu: int = DEFAULT_MTU
+) -> model.Topology:
     """Return the topology that the options describe."""
     from railweave.topologies.named import named  # noqa: PLC0415
 
     kinds = units.parse_rails(rails)
-    return named(text, hosts=hosts, rails=kinds, rates=rates_of(rate, kinds, target))
+    return named(text, hosts=hosts, rails=kinds, rates=rates_of(rate, kinds, target), mtu=mtu)
 
 
 def scenario_of(
@@ -240,13 +250,16 @@ def scenario_of(
     rate: str | None,
     target: str,
     loss: str = "0",
+    mtu: int = DEFAULT_MTU,
 ) -> Scenario:
     """Return the scenario that the options describe, in one round and without contenders."""
     from railweave.experiments.scenario import Scenario  # noqa: PLC0415
 
     kinds = units.parse_rails(rails)
     rates = tuple(rates_of(rate, kinds, target))
-    scenario = Scenario(name, (), work, topology, hosts, tuple(kinds), rates, switch=target, repetitions=1)
+    scenario = Scenario(
+        name, (), work, topology, hosts, tuple(kinds), rates, mtu, switch=target, repetitions=1
+    )
     check_target(target, scenario.network)
     return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
 

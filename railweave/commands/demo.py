@@ -26,6 +26,7 @@ def demo(
     steps: Annotated[int, typer.Option(help="Training steps.")] = 100,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
+    mtu: common.Mtu = common.DEFAULT_MTU,
     loss: common.Loss = "0",
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
@@ -45,7 +46,7 @@ def demo(
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
         from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
 
-        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
         names = [plane.name for plane in chosen.planes]
         options = run.DemoOptions(
             topology=chosen,

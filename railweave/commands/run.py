@@ -33,6 +33,7 @@ def run(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
+    mtu: common.Mtu = common.DEFAULT_MTU,
     loss: common.Loss = "0",
     impair: Annotated[
         str, typer.Option(help="Impairment of P4 planes' links: as for railweave switch.")
@@ -73,7 +74,7 @@ def run(
 
         if not command and not shell:
             raise OptionError("no program: give it behind --, as in railweave run -- python my.py")
-        chosen = common.topology_of(topology, hosts, rails, rate, switch)
+        chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
         options = ProgramOptions(
             topology=chosen,
             command=command or [],

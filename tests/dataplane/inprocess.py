@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from dataplane.harness import Frames, Switch
 from finsy import P4Schema
 from finsy.proto import p4r
 
+from railweave.switch.lowering import lower
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
+
+_lowered = functools.cache(lower)
 
 
 class DeviceControl:
@@ -20,7 +24,7 @@ class DeviceControl:
 
     def load(self, schema: P4Schema) -> None:
         config = schema.get_pipeline_config()
-        self.device = Device.of(config, Pipeline.load(config.p4_device_config))
+        self.device = Device.of(config, Pipeline(*_lowered(config.p4_device_config)))
 
     def write(self, updates: Iterable[p4r.Update]) -> None:
         for update in updates:

@@ -22,6 +22,8 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from railweave.p4src.artifacts import JUMBO_LANES
+
 A, B = 0x020000000001, 0x020000000002
 SOL_PACKET, PACKET_VNET_HDR = 263, 15
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
@@ -109,24 +111,25 @@ def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSw
     assert len(out) == 2 * 40
 
 
-def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch) -> None:
+@pytest.mark.parametrize("lanes", [64, JUMBO_LANES])
+def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch, lanes: int) -> None:
     """Eight contributions in a super-packet complete chunks that two other ranks own in turn."""
-    group = Group(embedded.load(aggregation(64)), children(3)).install()
+    group = Group(embedded.load(aggregation(lanes)), children(3)).install()
     last, *owners = group.members
-    lanes = [1] * 64
+    ones = [1] * lanes
     for slot in range(8):
         for m in owners:
             owns = m is owners[slot % 2]
-            group.contribute(m, () if owns else lanes, slot=slot, flags=OWNER if owns else 0)
-    run = b"".join(group.chunk(last, lanes, slot=slot).pack() for slot in range(8))
+            group.contribute(m, () if owns else ones, slot=slot, flags=OWNER if owns else 0)
+    run = b"".join(group.chunk(last, ones, slot=slot).pack() for slot in range(8))
     whole = with_partial_checksum(frame(last, VIRTUAL, run), 34, 6, 17)
-    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 16 + 4 * 64, 34, 6)
+    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 16 + 4 * lanes, 34, 6)
     out = send_with_offload(embedded, last.port, offload, whole)
     for to in group.members:
         frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
         results = [
             group.chunk(
-                to, [2] * 64 if to is owners[slot % 2] else (), kind=RESULT, slot=slot, flags=OWNER
+                to, [2] * lanes if to is owners[slot % 2] else (), kind=RESULT, slot=slot, flags=OWNER
             ).pack()
             for slot in range(8)
         ]

@@ -171,14 +171,9 @@ def test_sums_in_progress_do_not_notice(group: Group) -> None:
 def test_no_register_changes(group: Group) -> None:
     if group.switch.name == "bmv2":
         pytest.skip("BMv2's P4Runtime server reads no registers")
-    names = (
-        "slot_tag",
-        "slot_seen",
-        "slot_mark",
-        "slot_flags",
-        "lane_00",
-        f"lane_{group.switch.lanes - 1:02X}",
-    )
+    last = group.switch.lanes - 1
+    digits = len(f"{last:02X}")
+    names = ("slot_tag", "slot_seen", "slot_mark", "slot_flags", f"lane_{0:0{digits}X}", f"lane_{last:02X}")
     for sender in everybody(group):
         payload = b"\xff" * 4 * group.switch.lanes
         assert group.switch.exchange(sender.port, packet(group, sender, payload, slot=2, round=5, flags=14))

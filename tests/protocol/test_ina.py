@@ -88,7 +88,7 @@ def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) ->
     check(build(3), op, inputs, in_place=in_place)
 
 
-@pytest.mark.parametrize("lanes", [64, 256])
+@pytest.mark.parametrize("lanes", [64, 256, 1024])
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> None:

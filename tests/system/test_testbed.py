@@ -15,6 +15,7 @@ import pytest
 from railweave._native import ina
 from railweave.experiments.errors import OptionError
 from railweave.hosts.communicator import Communicator
+from railweave.p4src.artifacts import JUMBO_LANES
 from railweave.pytest_plugin import railweave_lab  # noqa: F401 - a fixture
 from railweave.topologies.errors import LabError, WorkerFailed
 
@@ -31,6 +32,13 @@ Labs = Callable[..., "Testbed"]
 def rank_sum(comm: Communicator, factor: int) -> dict[str, Any]:
     result = comm.all_reduce(np.full(1 << 16, factor * (comm.rank + 1), np.int32))
     return {"rank": comm.rank, "sum": int(result[0]), "rails": [rail.name for rail in comm.stats().rails]}
+
+
+def rank_sums(comm: Communicator, count: int) -> dict[str, Any]:
+    given = np.random.default_rng(1).integers(-(2**31), 2**31, (comm.world_size, count), np.int32)
+    before = comm.stats().rails[0].packets_sent
+    right = np.array_equal(comm.all_reduce(given[comm.rank]), given.sum(axis=0, dtype=np.int32))
+    return {"right": right, "packets": comm.stats().rails[0].packets_sent - before}
 
 
 def until_failed(comm: Communicator) -> bool:
@@ -102,6 +110,17 @@ def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  
         chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES))
         for sent in lab.run(gather).wait(DEADLINE_S).values:
             assert chunks < sent["packets"] < 1.2 * chunks  # READY, and what is fetched
+
+
+def test_jumbo_frames_carry_more_lanes_and_a_link_without_is_refused(railweave_lab: Labs) -> None:  # noqa: F811
+    lab = railweave_lab(hosts=2, rails="ina", mtu=9000)
+    for value in lab.run(rank_sums, 24 * JUMBO_LANES).wait(DEADLINE_S).values:
+        assert value["right"]
+        assert 24 <= value["packets"] < 96  # of 256 lanes
+    lab.run(["sh", "-c", "[ $RANK = 0 ] || ip link set dev h2-ina mtu 4139"]).wait(DEADLINE_S)
+    refusal = "link 'h2-ina' has an MTU of 4139, but packets of 1024 lanes need 4140: raise it"
+    with pytest.raises(WorkerFailed, match=refusal):
+        lab.run(rank_sum, 1).wait(DEADLINE_S)
 
 
 def test_a_second_job_and_a_function_without_a_file_are_refused(railweave_lab: Labs) -> None:  # noqa: F811

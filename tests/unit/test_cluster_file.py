@@ -71,6 +71,12 @@ def test_trees_of_switches(tmp_path: Path) -> None:
     assert (ina.trunks[0].upper, ina.nics[1].switch) == ("s2", "s2")
 
 
+def test_links_have_the_planes_mtu_or_their_own(tmp_path: Path) -> None:
+    jumbo = GOOD.replace("rate: 100G", "mtu: 9000").replace("port: 2,", "port: 2, mtu: 1500,")
+    ina, fast = load(file(tmp_path, jumbo)).topology().planes
+    assert (ina.mtu, ina.narrowest(), fast.mtu) == (9000, ("beta to s1", 1500), 1500)
+
+
 TOFINO = (
     GOOD.replace("device_id: 3}", "device_id: 3, tofino: built, ports: {1/0: 132, 2/0: 128}}")
     .replace("port: 1}", "port: 1/0}")
@@ -128,6 +134,7 @@ def test_what_a_tofino_cannot_be_is_refused(tmp_path: Path, old: str, new: str, 
         ("controller:", "contoller:", "unknown key 'contoller'; keys are controller, planes, hosts"),
         ("rate: 100G", "rate: fast", r"planes\.ina\.rate: 'fast' was given, expected bit/s as 100G"),
         ("rate: 100G", "rate: -5", r"planes\.ina\.rate: '-5' was given"),
+        ("rate: 100G", "mtu: 9k", r"planes\.ina\.mtu: expected int, found '9k'"),
         ("kind: tcp, ", "", r"planes\.fast: kind 'fast', expected one of ina, tcp, rdma"),
         ("10.1.0.0/16", "10.1.0.1/16", r"planes\.ina\.network: 10\.1\.0\.1/16 has host bits set"),
         ('p4runtime: "10.0.0.9:9559", ', "", r"planes\.ina\.switches: no P4 switch, but rails of kind ina"),

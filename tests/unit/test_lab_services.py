@@ -15,7 +15,7 @@ from railweave.topologies.planes import planes
 
 @pytest.mark.parametrize(
     ("rails", "target", "lanes"),
-    [(("ina",), "embedded", ["256"]), (("tcp", "ina"), "bmv2", ["64"]), (("tcp",), "bmv2", [])],
+    [(("ina",), "embedded", []), (("tcp", "ina"), "bmv2", ["64"]), (("tcp",), "bmv2", [])],
 )
 def test_the_controller_gives_a_target_no_more_lanes_than_it_can_answer_with(
     rails: tuple[str, ...], target: str, lanes: list[str]

@@ -16,6 +16,8 @@ from railweave.p4src.artifacts import (
     SOURCES_RECORD,
     TNA,
     artifact,
+    lanes_for,
+    mtu_for,
     source_hashes,
 )
 from railweave.p4src.compile import COMPILER, CompileError, compile_all, compiler_version
@@ -51,10 +53,15 @@ def test_config_is_consistent() -> None:
     assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
 
 
+def lane_names(lanes: int) -> list[str]:
+    digits = len(f"{lanes - 1:02X}")
+    return [f"lane_{n:0{digits}X}" for n in range(lanes)]
+
+
 @pytest.mark.parametrize(("name", "lanes"), [(name, lanes) for name in PROFILES for lanes in PROFILES[name]])
 def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int, name: str) -> None:
     program = json.loads(artifact(lanes, program=name).json_path.read_text())
-    names = [f"lane_{n:02X}" for n in range(lanes)]
+    names = lane_names(lanes)
     header = next(h for h in program["header_types"] if h["name"] == "lanes_h")
     assert [field[:2] for field in header["fields"]] == [[name, 32] for name in names]
     registers = {r["name"]: (r["size"], r["bitwidth"]) for r in program["register_arrays"]}
@@ -76,20 +83,29 @@ def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
         *((name, ["read", "write"]) for name in ("Lanes.add", "Lanes.max", "Sums.add")),
     ],
 )
-@pytest.mark.parametrize("lanes", PROFILES[NETREDUCE])
-def test_a_packet_touches_each_lane_register_once_and_in_order(
-    lanes: int, action: str, primitives: list[str]
-) -> None:
+def test_a_packet_touches_each_lane_register_once_and_in_order(action: str, primitives: list[str]) -> None:
     """What a pipeline of hardware stages asks; reading and then writing one cell is one touch."""
     name = AGGREGATION if action.startswith("Lanes") else NETREDUCE
-    program = json.loads(artifact(lanes, program=name).json_path.read_text())
-    body = next(a for a in program["actions"] if a["name"].endswith(f".{action}"))["primitives"]
-    touched = [
-        (step["op"], next(p["value"] for p in step["parameters"] if p["type"] == "register_array"))
-        for step in body
-        if step["op"].startswith("register_")
-    ]
-    assert touched == [(f"register_{op}", f"lane_{n:02X}") for n in range(lanes) for op in primitives]
+    for lanes in PROFILES[name]:
+        program = json.loads(artifact(lanes, program=name).json_path.read_text())
+        body = next(a for a in program["actions"] if a["name"].endswith(f".{action}"))["primitives"]
+        touched = [
+            (step["op"], next(p["value"] for p in step["parameters"] if p["type"] == "register_array"))
+            for step in body
+            if step["op"].startswith("register_")
+        ]
+        assert touched == [(f"register_{op}", lane) for lane in lane_names(lanes) for op in primitives]
+
+
+@pytest.mark.parametrize(("mtu", "lanes"), [(1500, 256), (8999, 256), (9000, 1024), (65535, 1024)])
+def test_the_lanes_suit_the_mtu(mtu: int, lanes: int) -> None:
+    assert lanes_for(mtu) == lanes
+    assert mtu_for(lanes) <= mtu
+
+
+def test_the_mtu_is_that_of_the_parsers_packets() -> None:
+    for lanes in PROFILES[AGGREGATION]:
+        assert f"{mtu_for(lanes):04x}{mtu_for(lanes) - 20:04x}" in artifact(lanes).json_path.read_text()
 
 
 def test_nothing_of_the_machine_is_in_the_compiled_programs() -> None:
@@ -98,7 +114,9 @@ def test_nothing_of_the_machine_is_in_the_compiled_programs() -> None:
 
 
 def test_an_unknown_profile_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match=r"railweave is not compiled for 16 lanes; there are 32, 64, 256"):
+    with pytest.raises(
+        ValueError, match=r"railweave is not compiled for 16 lanes; there are 32, 64, 256, 1024"
+    ):
         artifact(16)
 
 

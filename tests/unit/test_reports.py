@@ -52,7 +52,7 @@ def step_message(rank: int, step: int) -> dict[str, Any]:
 
 def recorded() -> tuple[run.Recorder, list[run.Step]]:
     seen: list[run.Step] = []
-    recorder = run.Recorder(2, seen.append)
+    recorder = run.Recorder(2, seen.append, {"ina": 256, "tcp": 256})
     for rank in range(2):
         recorder.take({"event": "start", "rank": rank, "time": 10.0, "slices": []})
     for step in range(2):

@@ -24,6 +24,11 @@ def test_buckets_hold_a_frame_and_queues_what_is_in_flight(rate: int) -> None:
     assert bucket.limit_frames >= 512
 
 
+@pytest.mark.parametrize("mtu", [68, 9000, 65535])
+def test_buckets_hold_a_jumbo_frame(mtu: int) -> None:
+    assert TokenBucket.of(100_000, mtu).burst_bytes >= mtu + 14
+
+
 def test_commands_are_those_of_tc() -> None:
     bucket, bands = TokenBucket.of(10**8).commands("h1-ina")
     assert bucket == (

@@ -99,6 +99,20 @@ def test_load_names_the_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
         load(broken)
 
 
+def test_a_planes_least_mtu_is_that_of_its_narrowest_link() -> None:
+    topology = named("leaf-spine:racks=2,hosts=1,spines=1", rails=["ina", "tcp"], rates=[0], mtu=9000)
+    ina, tcp = topology.planes
+    assert (ina.least_mtu, tcp.least_mtu) == (9000, 9000)
+    narrow = replace(ina, trunks=(ina.trunks[0], replace(ina.trunks[1], mtu=4000)))
+    assert narrow.narrowest() == ("leaf2 to spine1", 4000)
+    narrower = replace(narrow, nics=(replace(ina.nics[0], mtu=1500), ina.nics[1]))
+    assert narrower.narrowest() == ("h1 to leaf1", 1500)
+    changed = replace(topology, planes=(narrower, tcp))
+    assert from_yaml(to_yaml(changed)) == changed
+    with pytest.raises(TopologyError, match=r"plane 'ina': link h1 to s-ina has an MTU of 60; expected 68"):
+        named("planes:hosts=1", rails=["ina"], rates=[0], mtu=60)
+
+
 def test_a_leaf_spine_joins_every_leaf_to_every_spine() -> None:
     topology = leaf_spine(racks=3, hosts=2, spines=2, rails=("ina", "tcp"), rates=10, uplink_bps=20)
     ina, tcp = topology.planes

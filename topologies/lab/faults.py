@@ -202,12 +202,13 @@ def rate_steps(plane: Plane, rate_bps: int, host: str = "") -> tuple[Step, ...]:
     lines: dict[str, list[str]] = {}
     for nic in [nic_of(plane, host)] if host else plane.nics:
         port = interface_of_port(nic.switch, nic.port)
-        lines.setdefault(nic.host, []).extend(queue_commands(nic.interface, rate_bps, counted=True))
-        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps))
+        mtu = plane.mtu_of(nic)
+        lines.setdefault(nic.host, []).extend(queue_commands(nic.interface, rate_bps, mtu, counted=True))
+        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps, mtu))
     for trunk in plane.trunks if not host else ():
         for switch, number in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
             if trunk.rate_bps is None:
-                queue = queue_commands(interface_of_port(switch, number), rate_bps)
+                queue = queue_commands(interface_of_port(switch, number), rate_bps, plane.mtu_of(trunk))
                 lines.setdefault(switch, []).extend(queue)
     return tuple(Step(node, Tool.TC, "\n".join([*orders, ""])) for node, orders in lines.items())
 

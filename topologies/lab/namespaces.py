@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, queue_commands, urgent_rules
-from railweave.topologies.model import Nic, Plane, Topology
+from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
 
 CONTROLLER_NODE = "c0"
@@ -86,6 +87,14 @@ class Primed:
         self._text = ""
         self.fire()
         self.wait()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a link carries: bits per second, 0 for as many as it can, and the longest packet."""
+
+    rate_bps: int = 0
+    mtu: int = DEFAULT_MTU
 
 
 class Namespaces:
@@ -180,7 +189,8 @@ class Namespaces:
         prefix = plane.network.rpartition("/")[2]
         for nic in plane.nics:
             port = interface_of_port(nic.switch, nic.port)
-            self._add_link(nic.host, nic.interface, nic.switch, port, mac=nic.mac, rate_bps=plane.rate_bps)
+            shape = Shape(plane.rate_bps, plane.mtu_of(nic))
+            self._add_link(nic.host, nic.interface, nic.switch, port, shape, mac=nic.mac)
             self._net.get(nic.host).intf(nic.interface).ip = nic.address  # for Mininet's prompt: h1 ping h2
             self._ip[nic.host].append(f"address add {nic.address}/{prefix} dev {nic.interface}")
             self._ip[nic.host] += neighbours(nic, plane.nics)
@@ -191,7 +201,8 @@ class Namespaces:
         for trunk in plane.trunks:
             ends = (trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)
             (lower, upper) = (interface_of_port(*end) for end in ends)
-            self._add_link(trunk.lower, lower, trunk.upper, upper, rate_bps=plane.rate_of(trunk))
+            shape = Shape(plane.rate_of(trunk), plane.mtu_of(trunk))
+            self._add_link(trunk.lower, lower, trunk.upper, upper, shape)
             self._ip[trunk.lower].append(_port_up(lower, bridged=trunk.lower in bridges))
             self._ip[trunk.upper].append(_port_up(upper, bridged=trunk.upper in bridges))
 
@@ -206,7 +217,7 @@ class Namespaces:
             members |= {s.name: s.p4runtime.rpartition(":")[0] for s in plane.switches if s.p4runtime}
         for number, (node, address) in enumerate(members.items(), start=1):
             port = interface_of_port(MANAGEMENT_NODE, number)
-            self._add_link(node, "mgmt", MANAGEMENT_NODE, port)
+            self._add_link(node, "mgmt", MANAGEMENT_NODE, port, Shape())
             self._ip[node] += [f"address add {address}/{MANAGEMENT_PREFIX} dev mgmt", "link set mgmt up"]
             self._ip[MANAGEMENT_NODE].append(f"link set {port} up master {BRIDGE}")
 
@@ -218,8 +229,9 @@ class Namespaces:
         self._ip[node].append(f"link set {BRIDGE} up")
 
     def _add_link(
-        self, node: str, interface: str, other: str, port: str, mac: str | None = None, rate_bps: int = 0
+        self, node: str, interface: str, other: str, port: str, shape: Shape, mac: str | None = None
     ) -> None:
+        rate_bps, mtu = shape.rate_bps, shape.mtu
         self._net.addLink(
             self._net.get(node),
             self._net.get(other),
@@ -228,15 +240,18 @@ class Namespaces:
             cls1=_interface(),
             cls2=_interface(),
         )
+        if mtu != DEFAULT_MTU:
+            self._ip[node].append(f"link set {interface} mtu {mtu}")
+            self._ip[other].append(f"link set {port} mtu {mtu}")
         if mac is not None:
             self._ip[node].append(f"link set {interface} address {mac} up")
         if rate_bps:
-            self._tc[other] += queue_commands(port, rate_bps)
+            self._tc[other] += queue_commands(port, rate_bps, mtu)
             for end, name in ((node, interface), (other, port)):
                 self._shaped[end].append(name)
                 self._ip[end].append(f"link set {name} txqueuelen {TokenBucket.of(rate_bps).limit_frames}")
         if rate_bps or mac is not None:
-            self._tc[node] += queue_commands(interface, rate_bps, counted=True)
+            self._tc[node] += queue_commands(interface, rate_bps, mtu, counted=True)
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():

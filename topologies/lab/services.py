@@ -56,6 +56,7 @@ def controller_command(options: LabOptions, topology: Topology, listen: str) -> 
     for name, probability in options.loss.items():
         if topology.plane(name).kind in P4_KINDS:
             command += ["--loss", f"{name}={probability:g}"]
-    if any(switch.p4runtime for plane in topology.planes for switch in plane.switches):
-        command += ["--lanes", str(_target(options).lanes)]
+    with_p4 = any(switch.p4runtime for plane in topology.planes for switch in plane.switches)
+    if with_p4 and (lanes := _target(options).lanes):
+        command += ["--lanes", str(lanes)]
     return [*command, *options.controller]

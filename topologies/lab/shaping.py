@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-FRAME = 1514  # Ethernet header and MTU
+from railweave.topologies.model import DEFAULT_MTU
+
+ETHERNET = 14
+FRAME = ETHERNET + DEFAULT_MTU
 NFT_SCALE = 1_000_000
 UNSHAPED_LIMIT_PACKETS = 10_000
 URGENT = "railweave_urgent"  # nft's table
@@ -21,16 +24,17 @@ class TokenBucket:
     limit_bytes: int
 
     @classmethod
-    def of(cls, rate_bps: int) -> TokenBucket:
+    def of(cls, rate_bps: int, mtu: int = DEFAULT_MTU) -> TokenBucket:
         """Choose burst and queue for a link's rate.
 
         One millisecond of burst rides out the kernel's timers and lets short super-packets through
         whole, yet is 0.3 % of a 4 MiB message at 100 Mbit/s. The queue holds a quarter of a second and at
         least 1 MiB, more than any rail keeps in flight by default, so that only injected loss loses packets.
+        No frame may be longer than the burst.
         """
         return cls(
             rate_bps=rate_bps,
-            burst_bytes=max(rate_bps // 8 // 1000, 4 * FRAME),
+            burst_bytes=max(rate_bps // 8 // 1000, 4 * FRAME, 2 * (ETHERNET + mtu)),
             limit_bytes=max(rate_bps // 8 // 4, 1 << 20),
         )
 
@@ -58,13 +62,15 @@ def counting_queue(interface: str) -> str:
     return f"qdisc replace dev {interface} root pfifo limit {UNSHAPED_LIMIT_PACKETS}"
 
 
-def queue_commands(interface: str, rate_bps: int, *, counted: bool = False) -> list[str]:
+def queue_commands(
+    interface: str, rate_bps: int, mtu: int = DEFAULT_MTU, *, counted: bool = False
+) -> list[str]:
     """Return the lines for `tc -batch` that make an interface send at `rate_bps`; 0 is unshaped.
 
     An interface without a rate has no queue, unless its frames are to be `counted`.
     """
     if rate_bps:
-        return TokenBucket.of(rate_bps).commands(interface)
+        return TokenBucket.of(rate_bps, mtu).commands(interface)
     return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
 
 

