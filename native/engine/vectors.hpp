@@ -8,13 +8,13 @@
 namespace railweave::engine::vectors {
 
 /// Instructions with two operands, and the functions of words and of vectors that do them.
-#define RAILWEAVE_VECTOR_OPS(X)                                                                            \
-  X(V_ADD, add)                                                                                            \
-  X(V_SUB, sub)                                                                                            \
-  X(V_MUL, mul) X(V_AND, bit_and) X(V_OR, bit_or) X(V_XOR, bit_xor) X(V_EQ, equal) X(V_LTU, less_unsigned) \
-      X(V_LTS, less_signed) X(V_MINU, min_unsigned) X(V_MAXU, max_unsigned) X(V_MINS, min_signed)          \
-          X(V_MAXS, max_signed) X(V_ADDUS, add_sat_unsigned) X(V_SUBUS, sub_sat_unsigned)                  \
-              X(V_ADDSS, add_sat_signed) X(V_SUBSS, sub_sat_signed)
+// clang-format off
+#define RAILWEAVE_VECTOR_OPS(X) \
+  X(V_ADD, add) X(V_SUB, sub) X(V_MUL, mul) X(V_AND, bit_and) X(V_OR, bit_or) X(V_XOR, bit_xor) \
+  X(V_EQ, equal) X(V_LTU, less_unsigned) X(V_LTS, less_signed) X(V_MINU, min_unsigned) \
+  X(V_MAXU, max_unsigned) X(V_MINS, min_signed) X(V_MAXS, max_signed) X(V_ADDUS, add_sat_unsigned) \
+  X(V_SUBUS, sub_sat_unsigned) X(V_ADDSS, add_sat_signed) X(V_SUBSS, sub_sat_signed)
+// clang-format on
 
 /// Of one word. Comparisons give 0 or all ones.
 namespace word {
