@@ -17,9 +17,6 @@ std::byte* bytes_of(std::vector<std::int32_t>& integers) {
   return reinterpret_cast<std::byte*>(integers.data());
 }
 
-// Where processors are the limit and not the link: four super-packets for one clearance and acknowledgement.
-constexpr std::size_t kUnshapedSegmentBytes = 252 * 1024;
-
 }  // namespace
 
 bool sums_in_switch(const Slice& slice) {
@@ -155,8 +152,7 @@ bool SumAllReduce::post() {
 
 std::unique_ptr<RingRail> make_rdma_rail(std::unique_ptr<RdmaTransport> transport, RailListener& listener,
                                          std::uint64_t rate_bps) {
-  AlgorithmOptions options{.rate_bps = rate_bps};
-  if (rate_bps == 0) options.segment_bytes = kUnshapedSegmentBytes;
+  const AlgorithmOptions options{.rate_bps = rate_bps};
   RdmaTransport& made = *transport;
   return std::make_unique<RingRail>(
       std::move(transport), listener, options,
