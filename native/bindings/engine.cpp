@@ -220,8 +220,10 @@ void bind_engine(nb::module_& parent) {
             new (self) Engine(bytes);
           },
           "plan"_a)
-      .def("source", &Engine::source)
-      .def("use", &Engine::use, "library"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("source", &Engine::source, nb::call_guard<nb::gil_scoped_release>(),
+           "The plan as C++; empty if it is one that is only interpreted")
+      .def("use", &Engine::use, "library"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "Run the code of a library that was compiled of it; ValueError if that is another one's")
       .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0, "backlog"_a = OutputBacklog{})
       .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
       .def(
@@ -290,7 +292,7 @@ void bind_engine(nb::module_& parent) {
           "Note which blocks of cells are written, all at first; how many there are")
       .def("untrack_cells", [](Engine& self) { self.control()->cells.untrack(); })
       .def("carry_cells", &carry_cells, "to"_a, "registers"_a, "counters"_a, "most"_a,
-
+           nb::call_guard<nb::gil_scoped_release>(),
            "Copy written blocks of (array, its array, size); whether no more were written")
       .def("carry_direct_counters", &carry_direct_counters, "table"_a, "to"_a, "to_table"_a, "handles"_a,
            "to_handles"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -41,9 +41,13 @@ class Engine:
 
     def __init__(self, plan: bytes) -> None: ...
 
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The plan as C++; empty if it is one that is only interpreted"""
 
-    def use(self, library: str) -> None: ...
+    def use(self, library: str) -> None:
+        """
+        Run the code of a library that was compiled of it; ValueError if that is another one's
+        """
 
     def inject(self, port: int, packet: bytes, now_us: int = 0, backlog: tuple[int, int] = (0, 0)) -> list: ...
 
