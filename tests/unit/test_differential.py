@@ -35,6 +35,7 @@ def test_what_is_left_of_a_failure_is_needed() -> None:
     assert fewer(list(range(100)), lambda items: 40 in items) == [40]
 
 
+@bmv2.ALONE
 @pytest.mark.skipif(bmv2.missing() is not None, reason=f"BMv2: {bmv2.missing()}")
 def test_random_programs_run_as_on_bmv2(tmp_path: Path) -> None:
     ran = 0

@@ -29,6 +29,7 @@ def test_on_the_embedded_switch(source: Source) -> None:
         assert result(Embedded(Pipeline(*lowered)), test) == test.expected, number
 
 
+@bmv2.ALONE
 @pytest.mark.skipif(bmv2.missing() is not None, reason=str(bmv2.missing()))
 def test_on_bmv2(source: Source) -> None:
     for number, test in enumerate(testgen.load(source)):

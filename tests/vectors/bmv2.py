@@ -21,6 +21,7 @@ from typing import Any
 
 import finsy as fy
 import grpc
+import pytest
 from dataplane.control import GrpcControl
 from finsy.p4entity import P4ValueSetMember, decode_entity
 from finsy.proto import p4r
@@ -29,6 +30,7 @@ from vectors import steps
 from vectors.steps import Frames, Packet, Step
 
 PROGRAM = "simple_switch_grpc"
+ALONE = pytest.mark.xdist_group("bmv2")  # one at a time: where built with Thrift, it listens on port 9090
 DEVICE = 1
 START_S = 20.0
 PACKETS_S = 20.0

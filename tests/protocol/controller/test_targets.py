@@ -16,6 +16,7 @@ import grpc
 import pytest
 from controller_world import World, at_address, checksum
 from finsy.proto import p4r_grpc
+from vectors import bmv2
 from watcher import Watcher
 
 from railweave.controller.server import ControllerOptions, serve
@@ -82,7 +83,7 @@ Target = Embedded | Bmv2
 TARGETS: dict[str, type[Target]] = {"embedded": Embedded, "bmv2": Bmv2}
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=["embedded", pytest.param("bmv2", marks=bmv2.ALONE)])
 def target(request: pytest.FixtureRequest) -> Target:
     return TARGETS[request.param]()
 
