@@ -8,10 +8,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from railweave.controller import desired, tables, trees
+from railweave.controller import desired, programs, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import tree_of
 from railweave.controller.desired import Aggregation, Loss
@@ -24,11 +23,9 @@ from railweave.controller.rings import RingSwitch
 from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
-from railweave.p4src import tofino_program
-from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact, lanes_for, mtu_for
-from railweave.p4src.tofino_program import TofinoProgram
+from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
 from railweave.topologies.cluster import TlsFiles
-from railweave.topologies.model import Nic, Plane, Switch, Topology
+from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
@@ -86,12 +83,12 @@ class Fabric:
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
         self.rings_changed: Callable[[str], None] = lambda _: None  # told the plane of one that comes or goes
         for plane in topology.planes:
-            of_plane = _with_tofinos(plane) or program or program_for(plane)
+            of_plane = programs.of_plane(plane, program)
             self.lanes[plane.name] = of_plane.lanes
             if plane.kind == "netreduce":
                 self._add_ring_switches(plane)
             elif any(switch.p4runtime for switch in plane.switches):
-                _check_links(plane, of_plane.lanes)
+                programs.check_links(plane, of_plane.lanes)
                 self._add(plane, of_plane)
 
     def _add(self, plane: Plane, program: Artifact) -> None:
@@ -99,7 +96,7 @@ class Fabric:
         for switch in plane.switches:
             if switch.p4runtime:
                 told = (self._connected, self._unreachable)
-                own = program_of(switch, program)
+                own = programs.of_switch(switch, program)
                 managed = ManagedSwitch(plane, switch, addresses, own, *told, self._tls)
                 self._switches[switch.name] = managed
         members = {switch.name: switch for switch in self.switches(plane.name)}
@@ -397,34 +394,6 @@ class Fabric:
     def _reroute(self, plane: str) -> None:
         """Route ordinary frames around dead switches and links as well."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
-
-
-def _with_tofinos(plane: Plane) -> Artifact | None:
-    """Return what a plane's other switches are to run beside its Tofinos, if it has any."""
-    lanes = {s.name: tofino_program.load(Path(s.tofino)).lanes for s in plane.switches if s.tofino}
-    if len(set(lanes.values())) > 1:
-        found = ", ".join(f"{count} on {name}" for name, count in lanes.items())
-        raise ValueError(f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}")
-    return artifact(min(lanes.values())) if lanes else None
-
-
-def program_for(plane: Plane) -> Artifact:
-    """Return what a plane's switches are to run by the MTU of its links."""
-    return artifact(lanes_for(plane.least_mtu))
-
-
-def _check_links(plane: Plane, lanes: int) -> None:
-    link, mtu = plane.narrowest()
-    if mtu < mtu_for(lanes):
-        raise ControllerError(
-            f"plane {plane.name!r}: link {link} has an MTU of {mtu}, but packets of {lanes} lanes need "
-            f"{mtu_for(lanes)}: raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)"
-        )
-
-
-def program_of(switch: Switch, others: Artifact) -> Artifact | TofinoProgram:
-    """What a switch is to run where v1model targets run `others`; ValueError if a Tofino's is missing."""
-    return tofino_program.load(Path(switch.tofino)) if switch.tofino else others
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:

@@ -24,8 +24,8 @@ import numpy as np
 from railweave._native import ina
 from railweave.access import Access, access_of, refusal
 from railweave.commands.checks import Finding
+from railweave.controller import programs
 from railweave.controller.errors import SwitchUnavailable
-from railweave.controller.fabric import program_for, program_of
 from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
 from railweave.hosts import bootstrap
 from railweave.hosts.cluster import this_host
@@ -162,7 +162,9 @@ async def ask_switches(cluster: Cluster) -> list[Finding]:
 async def _asked(switch: Switch, plane: Plane, tls: TlsFiles | None) -> Finding:
     what = f"switch {switch.name}, P4Runtime"
     try:
-        await SwitchLink(switch, program_of(switch, program_for(plane)), _nothing, tls=tls).check()
+        await SwitchLink(
+            switch, programs.of_switch(switch, programs.of_plane(plane)), _nothing, tls=tls
+        ).check()
     except (SwitchUnavailable, ValueError) as error:
         return _bad(what, str(error), _remedy(str(error)))
     return _fine(what, "answers, and takes the program")
