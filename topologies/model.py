@@ -83,14 +83,15 @@ class Plane:
 
     def narrowest(self) -> tuple[str, int]:
         """Return the link with the least MTU, by its ends, and that MTU."""
-        return min(self._mtus(), key=lambda link: link[1], default=("", self.mtu))
+        return min(self.mtus(), key=lambda link: link[1], default=("", self.mtu))
 
     @property
     def least_mtu(self) -> int:
         """What all links carry."""
         return self.narrowest()[1]
 
-    def _mtus(self) -> Iterator[tuple[str, int]]:
+    def mtus(self) -> Iterator[tuple[str, int]]:
+        """Every link by its ends, and its MTU."""
         for nic in self.nics:
             yield f"{nic.host} to {nic.switch}", self.mtu_of(nic)
         for trunk in self.trunks:

@@ -14,7 +14,7 @@ from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
 
-LEAST_MTU = 68  # of IPv4 (RFC 791)
+LEAST_MTU, MOST_MTU = 68, 65535  # of IPv4 (RFC 791), and of a link between namespaces
 
 
 def to_yaml(topology: Topology) -> str:
@@ -80,9 +80,11 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
         raise TopologyError(f"{where}: unknown kind {plane.kind!r}; kinds are {', '.join(RAIL_KINDS)}")
     if plane.rate_bps < 0:
         raise TopologyError(f"{where}: rate_bps is {plane.rate_bps}; expected 0 (unshaped) or more")
-    link, mtu = plane.narrowest()
-    if mtu < LEAST_MTU:
-        raise TopologyError(f"{where}: link {link} has an MTU of {mtu}; expected {LEAST_MTU} bytes or more")
+    for link, mtu in plane.mtus():
+        if not LEAST_MTU <= mtu <= MOST_MTU:
+            raise TopologyError(
+                f"{where}: link {link} has an MTU of {mtu}; expected {LEAST_MTU} to {MOST_MTU} bytes"
+            )
     for trunk in plane.trunks:
         if plane.rate_of(trunk) < 0 or trunk.lower == trunk.upper:
             raise TopologyError(f"{where}: {trunk}: expected two switches and a rate of 0 (unshaped) or more")

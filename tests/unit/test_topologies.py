@@ -109,8 +109,10 @@ def test_a_planes_least_mtu_is_that_of_its_narrowest_link() -> None:
     assert narrower.narrowest() == ("h1 to leaf1", 1500)
     changed = replace(topology, planes=(narrower, tcp))
     assert from_yaml(to_yaml(changed)) == changed
-    with pytest.raises(TopologyError, match=r"plane 'ina': link h1 to s-ina has an MTU of 60; expected 68"):
-        named("planes:hosts=1", rails=["ina"], rates=[0], mtu=60)
+    for wrong in (60, 65536):
+        message = rf"plane 'ina': link h1 to s-ina has an MTU of {wrong}; expected 68 to 65535 bytes"
+        with pytest.raises(TopologyError, match=message):
+            named("planes:hosts=1", rails=["ina"], rates=[0], mtu=wrong)
 
 
 def test_a_leaf_spine_joins_every_leaf_to_every_spine() -> None:
