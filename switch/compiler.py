@@ -8,7 +8,6 @@ interpreted.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import functools
 import hashlib
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from railweave._native.engine import Engine
+from railweave.switch.pipeline import Pipeline
 
 _HOME = Path(__file__).resolve().parent.parent  # of a checkout, or of an installed package
 _SOURCES = _HOME / "native"
@@ -41,6 +41,10 @@ _FLAGS = (
     ),
     *("-w", "-pipe", "-x", "c++"),
 )
+
+
+_MOST_SOURCE = 8 << 20  # bytes of C++: some 50 times the aggregation program's
+_MOST_S = 300.0  # that one compilation may take
 
 
 class NotCompiled(Exception):
@@ -62,6 +66,8 @@ def compiled(
     source = engine.source()
     if not source:
         raise NotCompiled("the program jumps backwards where actions end")
+    if len(source) > _MOST_SOURCE:
+        raise NotCompiled(f"the program is {len(source):,} bytes of C++, more than {_MOST_SOURCE:,}")
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     if shutil.which(compiler[0]) is None:
         raise NotCompiled(f"there is no compiler {compiler[0]!r}: install g++, or set CXX")
@@ -139,7 +145,12 @@ def _compile(
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         on_start(process)
-        _, messages = process.communicate(source.encode())
+        try:
+            _, messages = process.communicate(source.encode(), timeout=_MOST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise NotCompiled(f"{compiler[0]} took more than {_MOST_S:g} s") from None
         if process.returncode != 0:
             first = next(
                 iter(messages.decode(errors="replace").splitlines()), f"exit status {process.returncode}"
@@ -183,12 +194,12 @@ def _processor() -> str:
 
 def main(programs: list[str]) -> int:
     """Compile BMv2 JSON programs ahead of their use, so that no switch of this installation has to."""
-    from railweave.switch.pipeline import Pipeline  # noqa: PLC0415
-
     _AHEAD.mkdir(parents=True, exist_ok=True)
     for program in programs:
-        with contextlib.suppress(NotCompiled):
+        try:
             compiled(Pipeline.load(Path(program).read_bytes()).native, folder=_AHEAD)
+        except NotCompiled as reason:
+            print(f"{program} will be interpreted: {reason}", file=sys.stderr)
     return 0
 
 
