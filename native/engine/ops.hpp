@@ -215,11 +215,9 @@ struct Run {
   DO(W_DIV, wide::divide(wide(in.d), machine.spare(), wide(in.a), wide(in.b), limbs))
   DO(W_MOD, wide::divide(machine.spare(), wide(in.d), wide(in.a), wide(in.b), limbs))
   INLINE bool W_REG_RD(I in) {
-    const RegisterPlan& array = program.arrays[in.a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-    if (index >= array.size) return true;
-    const std::uint32_t* cell = state().cells.cell(array, index);
-    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
+    const std::uint32_t* cell = register_cell(in);
+    if (cell == nullptr) return true;
+    const std::size_t words = words_of(program.arrays[in.a]);
     for (std::size_t i = 0; i < limbs; ++i) {
       const std::uint64_t low = 2 * i < words ? cell[2 * i] : 0;
       wide(in.d)[i] = low | (2 * i + 1 < words ? std::uint64_t{cell[2 * i + 1]} << 32 : 0);
@@ -227,16 +225,14 @@ struct Run {
     return false;
   }
   INLINE void W_REG_WR(I in) {
+    std::uint32_t* cell = register_cell(in);
+    if (cell == nullptr) return;
     const RegisterPlan& array = program.arrays[in.a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-    if (index >= array.size) return;
-    std::uint32_t* cell = state().cells.cell(array, index);
-    const std::size_t words = array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
     wide::extend(wide(in.d), wide(in.d), array.width, false, limbs);
-    for (std::size_t i = 0; i < words; ++i) {
+    for (std::size_t i = 0; i < words_of(array); ++i) {
       cell[i] = i / 2 < limbs ? static_cast<std::uint32_t>(wide(in.d)[i / 2] >> (32 * (i % 2))) : 0;
     }
-    state().cells.wrote(array.bank, index);
+    wrote_register(in);
   }
 
   // Vectors of 32-bit words.
@@ -393,22 +389,19 @@ struct Run {
 
   // Externs.
   INLINE bool REG_RD(I in) {
-    const RegisterPlan& array = program.arrays[in.a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-    if (index >= array.size) return true;
-    const std::uint32_t* cell = state().cells.cell(array, index);
-    r[in.d] = array.width <= 32 ? cell[0] : cell[0] | std::uint64_t{cell[1]} << 32;
+    const std::uint32_t* cell = register_cell(in);
+    if (cell == nullptr) return true;
+    r[in.d] = program.arrays[in.a].width <= 32 ? cell[0] : cell[0] | std::uint64_t{cell[1]} << 32;
     return false;
   }
   INLINE void REG_WR(I in) {
-    const RegisterPlan& array = program.arrays[in.a];
-    const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
-    if (index >= array.size) return;
-    std::uint32_t* cell = state().cells.cell(array, index);
-    const std::uint64_t value = array.width < 64 ? r[in.d] & low_bits(array.width) : r[in.d];
+    std::uint32_t* cell = register_cell(in);
+    if (cell == nullptr) return;
+    const std::uint32_t width = program.arrays[in.a].width;
+    const std::uint64_t value = width < 64 ? r[in.d] & low_bits(width) : r[in.d];
     cell[0] = static_cast<std::uint32_t>(value);
-    if (array.width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
-    state().cells.wrote(array.bank, index);
+    if (width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
+    wrote_register(in);
   }
   INLINE void COUNT(I in) {
     auto& cells = state().cells.counters[in.a];
@@ -448,6 +441,18 @@ struct Run {
   INLINE const Plan& plan() const { return machine.plan(); }
   INLINE State& state() const { return machine.state_; }
   INLINE std::uint64_t* wide(std::uint32_t number) const { return machine.wides_.data() + number * limbs; }
+  /// The cell of a register array at the index that the instruction names; nullptr: there is no such cell.
+  INLINE std::uint32_t* register_cell(I in) const {
+    const RegisterPlan& array = program.arrays[in.a];
+    const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
+    return index < array.size ? state().cells.cell(array, index) : nullptr;
+  }
+  INLINE void wrote_register(I in) {
+    state().cells.wrote(program.arrays[in.a].bank, static_cast<std::uint32_t>(r[in.b]));
+  }
+  static constexpr std::size_t words_of(const RegisterPlan& array) {
+    return array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;
+  }
   INLINE std::size_t left() const { return packet.bytes.size() - packet.cursor; }
   INLINE const unsigned char* ahead() const {
     return reinterpret_cast<const unsigned char*>(packet.bytes.data() + packet.cursor);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/translate.hpp"
 
-#include <array>
 #include <set>
 #include <sstream>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "engine/ops.hpp"
+#include "engine/text.hpp"
+#include "engine/vector_loop.hpp"
 
 namespace railweave::engine {
 namespace {
@@ -25,15 +25,6 @@ constexpr bool kJumps[] = {
 #undef X
 };
 
-/// The functions of words that vector instructions with two operands are.
-constexpr auto kVectorFunctions = [] {
-  std::array<const char*, static_cast<std::size_t>(Op::kCount)> names{};
-#define X(op, name) names[static_cast<std::size_t>(Op::op)] = #name;
-  RAILWEAVE_VECTOR_OPS(X)
-#undef X
-  return names;
-}();
-
 /// The values of a struct as an initialiser.
 template <typename T>
 std::string fields_of(T value) {
@@ -41,13 +32,6 @@ std::string fields_of(T value) {
   std::apply([&](const auto&... field) { ((out << (out.tellp() ? ", " : "{") << field), ...); },
              value.fields());
   return out.str() + "}";
-}
-
-template <typename... T>
-std::string text(const T&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
 }
 
 class Translator {
@@ -168,8 +152,10 @@ class Translator {
       if (pc < expected) continue;  // in a loop of vector instructions
       if (pc != expected && falls_through_) out_ << "  goto L" << expected << ";\n";
       if (targets.contains(pc)) out_ << "L" << pc << ":\n";
-      if (const std::uint32_t end = end_of_vectors(pc, targets); end > pc + 1) {
-        vectors(pc, end);
+      if (const std::uint32_t end = end_of_vector_loop(plan_, pc, targets); end > pc + 1) {
+        out_ << vector_loop(plan_, pc, end,
+                            [this](std::uint32_t from, std::uint32_t to) { return go(from, to); });
+        falls_through_ = true;
         expected = end;
       } else {
         instruction(pc);
@@ -178,144 +164,6 @@ class Translator {
       if (falls_through_ && !code.contains(expected)) translatable_ = false;
     }
     out_ << "}\n";
-  }
-
-  static bool is(const Instruction& in, Op first, Op last) { return in.op >= first && in.op <= last; }
-  static bool loads(const Instruction& in) {
-    return in.op == Op::V_LD_BE || in.op == Op::V_LD_N || in.op == Op::V_LD_REG;
-  }
-  static bool stores(const Instruction& in) {
-    return in.op == Op::V_ST_BE || in.op == Op::V_ST_N || in.op == Op::V_ST_REG;
-  }
-  std::uint32_t length(const Instruction& in) const {
-    return in.op == Op::V_LD_REG || in.op == Op::V_ST_REG ? plan_.slices[in.a].length : in.c;
-  }
-
-  /// Whether word i of the one can be another word than i of the other.
-  bool cross(const Instruction& one, const Instruction& other) const {
-    const auto range = [this](const Instruction& in) {
-      const bool cells = in.op == Op::V_LD_REG || in.op == Op::V_ST_REG;
-      const std::uint32_t begin = cells ? 4 * plan_.slices[in.a].word : in.a;
-      return std::tuple(cells ? plan_.slices[in.a].bank : kNone, begin, begin + 4 * length(in));
-    };
-    const auto [memory, begin, end] = range(one);
-    const auto [other_memory, other_begin, other_end] = range(other);
-    return memory == other_memory && begin != other_begin && begin < other_end && other_begin < end;
-  }
-
-  /// The end of the vector instructions that begin at `pc` and may be one loop over words: all of the same
-  /// length, loads before stores, and no vectors of before or for later.
-  std::uint32_t end_of_vectors(std::uint32_t pc, const std::set<std::uint32_t>& targets) const {
-    std::set<std::uint32_t> defined;
-    std::vector<const Instruction*> memory;
-    bool stored = false;
-    std::uint32_t end = pc;
-    for (; end < plan_.code.size(); ++end) {
-      const Instruction& in = plan_.code[end];
-      if (!is(in, Op::V_LD_BE, Op::V_SELECT) || (end > pc && targets.contains(end))) break;
-      if (length(in) != length(plan_.code[pc])) return pc;
-      const auto missing = [&](std::uint32_t vector) { return !defined.contains(vector); };
-      const bool binary = kVectorFunctions[static_cast<std::size_t>(in.op)] != nullptr;
-      if (binary && (missing(in.a) || missing(in.b))) return pc;
-      if (in.op == Op::V_SELECT && (missing(in.d) || missing(in.a) || missing(in.b))) return pc;
-      if ((in.op == Op::V_MOV || is(in, Op::V_NOT, Op::V_SAR)) && missing(in.a)) return pc;
-      if (stores(in) && missing(in.d)) return pc;
-      if (loads(in) && stored) return pc;
-      if (loads(in) || stores(in)) {
-        for (const Instruction* other : memory) {
-          if ((stores(in) || stores(*other)) && cross(in, *other)) return pc;
-        }
-        memory.push_back(&in);
-      }
-      stored |= stores(in);
-      if (!stores(in)) defined.insert(in.d);
-    }
-    for (std::uint32_t at = end; at < plan_.code.size() && !ends_vectors(plan_.code[at].op); ++at) {
-      if (is(plan_.code[at], Op::V_LD_BE, Op::V_LAST)) return pc;
-    }
-    return end;
-  }
-  static bool ends_vectors(Op op) {
-    return op == Op::JMP || op == Op::JOIN || op == Op::RET || op == Op::END || op == Op::COLD;
-  }
-
-  /// Vector instructions as one loop over words.
-  void vectors(std::uint32_t begin, std::uint32_t end) {
-    falls_through_ = true;
-    std::ostringstream loop, behind;
-    out_ << "  {\n";
-    for (std::uint32_t pc = begin; pc < end; ++pc) {
-      const Instruction& in = plan_.code[pc];
-      const std::string number = text(pc), to = text("v", in.d), a = text("v", in.a), b = text("v", in.b),
-                        count = text(in.b & 31);
-      const std::string operands = operands_of(in);
-      const auto bytes = [&](const char* type, const std::string& where) {
-        out_ << "    " << type << " const p" << number << " = " << where << ";\n";
-      };
-      switch (in.op) {
-        case Op::V_LD_BE:
-        case Op::V_LD_N:
-          bytes("const std::byte*",
-                in.op == Op::V_LD_BE ? text("run.words(", in.a, ")") : text("run.phv + ", in.a));
-          loop << to << " = load_" << (in.op == Op::V_LD_BE ? "be" : "le") << "<std::uint32_t>(p" << number
-               << " + 4 * i); ";
-          break;
-        case Op::V_ST_BE:
-        case Op::V_ST_N:
-          bytes("std::byte*", in.op == Op::V_ST_BE ? text("run.room(", in.a, ")") : text("run.phv + ", in.a));
-          loop << "store_" << (in.op == Op::V_ST_BE ? "be" : "le") << "<std::uint32_t>(p" << number
-               << " + 4 * i, " << to << "); ";
-          break;
-        case Op::V_LD_REG:
-          out_ << "    const std::uint32_t* const p" << number << " = run.cells(" << operands
-               << ");\n    if (p" << number << " == nullptr) " << go(pc, in.c);
-          loop << to << " = p" << number << "[i]; ";
-          break;
-        case Op::V_ST_REG:  // where there is no such row, to a vector that nobody reads
-          out_ << "    std::uint32_t* const c" << number << " = run.cells(" << operands
-               << ");\n    std::uint32_t* const p" << number << " = c" << number << " ? c" << number
-               << " : run.vector(0);\n";
-          loop << "p" << number << "[i] = " << to << "; ";
-          behind << "    if (c" << number << ") run.wrote(" << operands << ");\n";
-          break;
-        case Op::V_BCAST:
-          out_ << "    const auto p" << number << " = static_cast<std::uint32_t>(run.r[" << in.a << "]);\n";
-          loop << to << " = p" << number << "; ";
-          break;
-        case Op::V_MOV:
-          loop << to << " = " << a << "; ";
-          break;
-        case Op::V_NOT:
-          loop << to << " = ~" << a << "; ";
-          break;
-        case Op::V_SHL:
-          loop << to << " = " << a << " << " << count << "; ";
-          break;
-        case Op::V_SHR:
-          loop << to << " = " << a << " >> " << count << "; ";
-          break;
-        case Op::V_SAR:
-          loop << to << " = vectors::word::shift_right_signed(" << a << ", " << count << "); ";
-          break;
-        case Op::V_SELECT:
-          loop << to << " = vectors::word::select(" << to << ", " << a << ", " << b << "); ";
-          break;
-        default:
-          loop << to << " = vectors::word::" << kVectorFunctions[static_cast<std::size_t>(in.op)] << "(" << a
-               << ", " << b << "); ";
-      }
-    }
-    std::set<std::uint32_t> used;
-    for (std::uint32_t pc = begin; pc < end; ++pc) used.insert(plan_.code[pc].d);
-    out_ << "    _Pragma(\"GCC ivdep\") for (std::size_t i = 0; i < " << length(plan_.code[begin])
-         << "; ++i) {\n      std::uint32_t ";
-    for (const std::uint32_t vector : used) out_ << (vector == *used.begin() ? "v" : ", v") << vector;
-    out_ << ";\n      " << loop.str() << "\n    }\n" << behind.str() << "  }\n";
-  }
-
-  static std::string operands_of(const Instruction& in) {
-    return text("{Op::", kOps[static_cast<std::size_t>(in.op)].name, ", ", in.d, ", ", in.a, "u, ", in.b,
-                "u, ", in.c, "u}");
   }
 
   const char* fail() const { return in_action_ ? "return End::kFail" : "return false"; }
