@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/pkt_sched.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <netinet/udp.h>
@@ -12,6 +13,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace railweave {
 namespace {
@@ -123,7 +125,11 @@ Descriptor open_silencer(const std::string& interface, roce::Ipv4Address address
 }  // namespace
 
 FrameSocket::FrameSocket(const std::string& interface, roce::Ipv4Address address, std::size_t largest_packet)
-    : interface_(interface), index_(if_nametoindex(interface.c_str())) {
+    : interface_(interface),
+      index_(if_nametoindex(interface.c_str())),
+      in_(kSlot),
+      bulk_(kSlot),
+      urgent_(kUrgentSlot, TC_PRIO_INTERACTIVE) {
   socket_ = open_packet_socket(interface, address);
   std::memcpy(mac_.data(), ask(fd(), SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
   const auto mtu = static_cast<std::size_t>(ask(fd(), SIOCGIFMTU, interface).ifr_mtu);
@@ -133,8 +139,6 @@ FrameSocket::FrameSocket(const std::string& interface, roce::Ipv4Address address
                              ": raise the MTU, or choose a smaller path MTU");
   }
   silencer_ = open_silencer(interface, address);
-  prepare(out_, out_messages_);
-  prepare(in_, in_messages_);
 }
 
 bool FrameSocket::outdated() const { return if_nametoindex(interface_.c_str()) != index_; }
@@ -152,10 +156,10 @@ std::optional<roce::MacAddress> FrameSocket::neighbour(roce::Ipv4Address address
   return mac;
 }
 
-void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, kBatch>& messages) {
+FrameSocket::Lane::Lane(std::size_t slot_bytes, int packet_priority) : priority(packet_priority) {
   for (std::size_t i = 0; i < kBatch; ++i) {
     Slot& slot = slots[i];
-    slot.bytes.resize(kSlot);
+    slot.bytes.resize(slot_bytes);
     slot.parts[0] = {.iov_base = &slot.offload, .iov_len = sizeof slot.offload};
     slot.parts[1] = {.iov_base = slot.bytes.data(), .iov_len = slot.bytes.size()};
     messages[i].msg_hdr.msg_iov = slot.parts;
@@ -163,19 +167,34 @@ void FrameSocket::prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, k
   }
 }
 
-MutableBytes FrameSocket::slot() { return out_[queued_].bytes; }
-
-void FrameSocket::commit(std::size_t size, const Offload& offload) {
-  Slot& slot = out_[queued_++];
+void FrameSocket::Lane::commit(std::size_t size, const Offload& offload) {
+  Slot& slot = slots[queued++];
   slot.offload = offload;
   slot.parts[1].iov_len = size;
 }
 
+void FrameSocket::commit(std::size_t size, const Offload& offload) { bulk_.commit(size, offload); }
+
+bool FrameSocket::commit_urgent(std::size_t size, const Offload& offload) {
+  if (size > kUrgentSlot || urgent_.queued == kBatch) return false;
+  std::memcpy(urgent_.slots[urgent_.queued].bytes.data(), slot().data(), size);
+  urgent_.commit(size, offload);
+  return true;
+}
+
 FrameSocket::Sent FrameSocket::flush() {
-  while (sent_ < queued_) {
-    const int count = sendmmsg(fd(), &out_messages_[sent_], static_cast<unsigned>(queued_ - sent_), 0);
+  const Sent sent = flush(urgent_);
+  return sent == Sent::kAll ? flush(bulk_) : sent;
+}
+
+FrameSocket::Sent FrameSocket::flush(Lane& lane) {
+  if (lane.queued > 0 && std::exchange(priority_, lane.priority) != lane.priority)
+    set_option(fd(), SOL_SOCKET, SO_PRIORITY, lane.priority, "SO_PRIORITY");
+  while (lane.sent < lane.queued) {
+    const int count =
+        sendmmsg(fd(), &lane.messages[lane.sent], static_cast<unsigned>(lane.queued - lane.sent), 0);
     if (count > 0) {
-      sent_ += static_cast<std::size_t>(count);
+      lane.sent += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN) {
       return Sent::kBlocked;
     } else if (errno == ENOBUFS) {
@@ -184,19 +203,19 @@ FrameSocket::Sent FrameSocket::flush() {
       raise_errno("send");
     }
   }
-  sent_ = queued_ = 0;
+  lane.sent = lane.queued = 0;
   return Sent::kAll;
 }
 
 bool FrameSocket::receive(const std::function<void(Bytes, const Offload&)>& handle) {
   for (int batch = 0; batch < kBatchesPerTurn; ++batch) {
-    const int count = recvmmsg(fd(), in_messages_.data(), kBatch, 0, nullptr);
+    const int count = recvmmsg(fd(), in_.messages.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) raise_errno("receive");
     for (int i = 0; i < count; ++i) {
-      Slot& slot = in_[static_cast<std::size_t>(i)];
-      const std::size_t size = in_messages_[static_cast<std::size_t>(i)].msg_len;
+      Slot& slot = in_.slots[static_cast<std::size_t>(i)];
+      const std::size_t size = in_.messages[static_cast<std::size_t>(i)].msg_len;
       if (size <= sizeof slot.offload) continue;
       handle(Bytes(slot.bytes).first(size - sizeof slot.offload), slot.offload);
     }

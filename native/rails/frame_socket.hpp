@@ -35,10 +35,13 @@ class FrameSocket {
   std::optional<roce::MacAddress> neighbour(roce::Ipv4Address address) const;
 
   /// Frames that can still be queued.
-  std::size_t room() const { return kBatch - queued_; }
-  MutableBytes slot();
+  std::size_t room() const { return kBatch - bulk_.queued; }
+  MutableBytes slot() { return bulk_.slots[bulk_.queued].bytes; }
   /// The frame in `slot` is complete.
   void commit(std::size_t size, const Offload& offload);
+  /// Likewise, and it passes whatever waits in the interface's queue, where that has bands (pfifo_fast,
+  /// prio). False: it is too long or too many wait here, and nothing was done.
+  bool commit_urgent(std::size_t size, const Offload& offload);
   enum class Sent {
     kAll,
     kBlocked,
@@ -51,24 +54,33 @@ class FrameSocket {
 
  private:
   static constexpr std::size_t kBatch = 32;
-  static constexpr std::size_t kSlot = 65'536 + kEthernetSize;
+  static constexpr std::size_t kSlot = 65'536 + kEthernetSize, kUrgentSlot = 512;
 
   struct Slot {
     Offload offload;
     iovec parts[2];
     std::vector<std::byte> bytes;
   };
+  /// Frames in the order in which they come or go.
+  struct Lane {
+    explicit Lane(std::size_t slot_bytes, int packet_priority = 0);
+    void commit(std::size_t size, const Offload& offload);
 
-  static void prepare(std::array<Slot, kBatch>& slots, std::array<mmsghdr, kBatch>& messages);
+    const int priority;
+    std::array<Slot, kBatch> slots;
+    std::array<mmsghdr, kBatch> messages{};
+    std::size_t queued = 0, sent = 0;
+  };
+
+  Sent flush(Lane& lane);
 
   const std::string interface_;
   const unsigned index_;
   Descriptor socket_;
   Descriptor silencer_;  // UDP socket that keeps the kernel from answering "port unreachable"
   roce::MacAddress mac_{};
-  std::array<Slot, kBatch> out_, in_;
-  std::array<mmsghdr, kBatch> out_messages_{}, in_messages_{};
-  std::size_t queued_ = 0, sent_ = 0;
+  Lane in_, bulk_, urgent_;
+  int priority_ = 0;  // of what is sent next
 };
 
 }  // namespace railweave

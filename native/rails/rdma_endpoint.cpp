@@ -123,20 +123,31 @@ void RdmaEndpoint::transmit(Time now) {
 }
 
 /// Writes what a queue pair has to send into free slots. True if it may have more.
+///
+/// Short packets pass the data that wait in the interface's queue: clearances and acknowledgements behind
+/// 20 ms of them would let both peers' links rest. Requests pass no other request of their queue pair. An
+/// acknowledgement that passes answers to a READ would cost another READ; rails make none.
 bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
   roce::Packet packet;
   if (socket_->room() == 0) return true;
+  if (connection.queue_pair->requester().idle()) connection.in_order = false;
   bool any = connection.queue_pair->next(packet, now);
   while (any) {
     roce::Burst burst(connection.path, next_ip_id_, socket_->slot(), options_.burst_bytes);
     const bool last_slot = socket_->room() == 1;
+    bool answers = true;
     do {
       burst.append(packet);
+      answers = answers && packet.opcode == roce::Opcode::kAcknowledge;
       // A packet that the burst does not take needs a slot of its own, at once.
       any = !last_slot && connection.queue_pair->next(packet, now);
     } while (any && burst.takes(packet));
     const auto [size, offload] = burst.close();
-    socket_->commit(size, offload);
+    const bool may_pass = answers || !connection.in_order;
+    if (!may_pass || !socket_->commit_urgent(size, offload)) {
+      socket_->commit(size, offload);
+      connection.in_order = connection.in_order || !answers;
+    }
     next_ip_id_ = static_cast<std::uint16_t>(next_ip_id_ + burst.count());
     stats_.frames_sent += burst.count();
     stats_.bytes_sent += size + (burst.count() - 1) * roce::kFrameHeaderSize;

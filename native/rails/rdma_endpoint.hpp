@@ -70,6 +70,7 @@ class RdmaEndpoint final : public RdmaDevice {
     roce::Path path;
     std::unique_ptr<roce::QueuePair> queue_pair;
     std::unique_ptr<RdmaConnection> joined;  // the same, as RDMA rails see it
+    bool in_order = false;  // requests may stand in the interface's queue, which others must not pass
   };
 
   void on_packet(const roce::OpenedFrame& opened, Time now);

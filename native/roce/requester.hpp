@@ -74,6 +74,8 @@ class Requester {
   void release_buffers();
 
   std::size_t queued() const { return queue_.size(); }
+  /// All that was ever sent is acknowledged.
+  bool idle() const { return unacked_ == sent_end_; }
   std::int64_t window() const { return window_; }
 
  private:

@@ -6,13 +6,17 @@ from __future__ import annotations
 import gc
 import socket
 import subprocess
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from system.namespaces import inside, namespace
+from system.rdma_hosts import NIC, bridged
 
 from railweave._native.rails import Datagrams
-from railweave._native.roce import Endpoint
+from railweave._native.roce import Endpoint, Operation, QueuePair, QueuePairOptions
+from railweave.topologies.lab.shaping import TokenBucket
 
 FILES = Path("/proc/self/fd")
 SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
@@ -57,3 +61,41 @@ def test_what_cannot_be_opened_leaves_no_descriptor() -> None:
             with pytest.raises(OSError, match=interface):
                 Endpoint(interface, address)
         assert len(list(FILES.iterdir())) == before
+
+
+def test_short_rdma_packets_pass_data_of_other_queue_pairs() -> None:
+    """Data of half a second wait in the interface's queue; what is sent after them is there before them."""
+    data, note = np.ones(60_000, np.uint8), np.ones(100, np.uint8)
+    into = [np.zeros_like(note) for _ in range(2)]
+    with bridged(2) as hosts:
+        ends = []
+        for rank in range(2):
+            with inside(hosts.namespaces[rank]):
+                for command in TokenBucket.of(1_000_000).commands(NIC):
+                    subprocess.run(["tc", *command.split()], check=True)
+                ends.append(Endpoint(NIC, 0x0A030001 + rank))
+
+        def connect(rank: int, number: int) -> QueuePair:
+            options = QueuePairOptions(number, number, retries=1000, max_timeout=10**10, first_timeout=10**10)
+            return ends[rank].connect(options, 0x0A030002 - rank, ends[1 - rank].mac)
+
+        (data_out, data_in), (note_out, note_in) = (
+            (connect(0, number), connect(1, number)) for number in (500, 501)
+        )
+        data_in.post_receive(1, np.zeros_like(data))
+        data_in.post_receive(2, into[0])
+        note_in.post_receive(3, into[1])
+        data_out.post(1, Operation.SEND, data)
+        ends[0].step(0)
+        data_out.post(2, Operation.SEND, note)  # it is as short, but must not pass what comes before it
+        note_out.post(3, Operation.SEND, note)
+        came, until = [], time.monotonic() + 20
+        while len(came) < 3 and time.monotonic() < until:
+            for end in ends:
+                end.step(1_000_000)
+            for queue_pair in (data_in, note_in):
+                while (done := queue_pair.poll()) is not None:
+                    came.append(done.id)
+        assert came == [3, 1, 2]
+        assert data_in.stats.out_of_order == 0
+        assert all(buffer.all() for buffer in into)
