@@ -40,7 +40,7 @@ namespace railweave::ina {
 struct ComposedOptions {
   std::uint32_t lanes;                    // of a chunk: what has one exponent
   std::size_t message_bytes = 32 * 1024;  // of a segment, per member of the ring, at most
-  std::size_t piece_bytes = 1 * 1024;     // of a column that a rack sums or hands out, at least
+  std::size_t piece_bytes = 2 * 1024;     // of a column that a rack sums or hands out, at least
   std::size_t narrow_bytes = 20 * 1024;   // a tensor up to this is one column
   /// Starts a slice in this rank's rack, whose ends come in the order of their starts, by `rack_done`. Never
   /// called for a rank that is a member by itself.
@@ -70,7 +70,7 @@ class ComposedAllReduce final : public Algorithm {
 
  private:
   static constexpr std::size_t kDepth = 4, kInRing = 2, kLead = 6;  // segments
-  static constexpr std::size_t kSmallest = 16;                      // of the largest segment: this part
+  static constexpr std::size_t kSmallest = 8;                       // of the largest segment: this part
   static constexpr std::size_t kMostPieces = 8;
   struct Blocks {  // of a column: side by side in memory
     std::size_t begin, end;
