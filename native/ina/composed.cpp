@@ -57,10 +57,11 @@ void ComposedAllReduce::advance(Time now) {
       --handed_out_;
     }
     for (; may_build(); moved = true) build(now);
-    const std::size_t end = std::min(segments_.size(), handed_out_ + kInRing);
-    for (std::size_t at = handed_out_; at < end; ++at) {
-      if (!may_enter(segments_[at])) break;
-      go_round(segments_[at], now);
+    std::size_t in_ring = 0;
+    for (Segment& segment : segments_) {
+      if (segment.round) continue;
+      if (in_ring++ == kInRing || !may_enter(segment)) break;
+      go_round(segment, now);
     }
     if (handed_out_ < segments_.size() && !waits_for_exponents() && hand_out(segments_[handed_out_], now)) {
       ++handed_out_;
@@ -78,23 +79,23 @@ bool ComposedAllReduce::complete(const Segment& segment) const {
 
 /// Of data, in a segment.
 std::size_t ComposedAllReduce::most_items() const {
-  return options_.message_bytes * size() / ((options_.lanes + 1) * kLaneBytes);
+  return std::max<std::size_t>(1, options_.message_bytes * size() / ((options_.lanes + 1) * kLaneBytes));
 }
 
 /// How many items of data the segment has before which so many are issued. The ring idles while the first
-/// pieces are summed, and the last ones handed out: so segments begin small, double, and halve towards the
-/// end.
+/// pieces are summed, and the last ones handed out: so the first segment is small, and so is the last one.
 std::size_t ComposedAllReduce::items_after(std::size_t issued) const {
   const std::size_t most = most_items(), left = data_ - issued;
-  const std::size_t items = std::max<std::size_t>(1, std::min(most, std::max(most / kSmallest, issued)));
-  if (left <= most / kSmallest) return left;
-  return left < 2 * items ? (left + 1) / 2 : items;
+  const std::size_t small = std::max<std::size_t>(1, most / kSmall);
+  if (left <= small) return left;
+  const std::size_t items = issued == 0 ? small : issued < most ? most - issued : most;
+  return std::min(items, left - small);
 }
 
-/// Items of exponents of the data that are issued, and of kLead segments more.
-std::uint32_t ComposedAllReduce::exponents_for(std::size_t issued) const {
+/// Items of exponents of the data that are issued, and of so many segments more.
+std::uint32_t ComposedAllReduce::exponents_for(std::size_t issued, std::size_t segments) const {
   if (exponents_ == 0) return 0;
-  for (std::size_t ahead = 0; ahead < kLead && issued < data_; ++ahead) issued += items_after(issued);
+  for (; segments > 0 && issued < data_; --segments) issued += items_after(issued);
   return static_cast<std::uint32_t>((issued + options_.lanes - 1) / options_.lanes);
 }
 
@@ -121,13 +122,14 @@ void ComposedAllReduce::build(Time now) {
   const std::uint32_t exponents = first_left(Phase::kExponents), issued = first_left(Phase::kData);
   const bool begins = exponents_ > 0 && exponents == 0;
   const auto items = static_cast<std::uint32_t>(begins || issued == data_ ? 0 : items_after(issued));
-  if (const std::uint32_t until = exponents_for(issued + items); until > exponents)
+  if (exponents_for(issued + items, kLead) > exponents) {
+    const std::uint32_t until = exponents_for(issued + items, begins ? kLead : kMostLead);
     add_part(segment, Phase::kExponents, until - exponents);
+  }
   if (items > 0) add_part(segment, Phase::kData, items);
   if (issued == data_) {
     const std::size_t left = call_.left(Phase::kClasses);
-    add_part(segment, Phase::kClasses,
-             static_cast<std::uint32_t>(std::min(left, std::max<std::size_t>(1, most_items()))));
+    add_part(segment, Phase::kClasses, static_cast<std::uint32_t>(std::min(left, most_items())));
   }
   if (!in_rack()) return;
   for (Part& part : segment.parts) {
@@ -274,7 +276,6 @@ void ComposedAllReduce::provide(const Part& part) {
 }
 
 void ComposedAllReduce::go_round(Segment& segment, Time now) {
-  if (segment.round) return;
   if (!segment.in_ring) enter_ring(segment);
   segment.in_ring = segment.round = true;
   for (Part& part : segment.parts) {

@@ -16,7 +16,8 @@
 // rack as agent, behind an allreduce in the rack and before a broadcast there.
 //
 // So do exponents, as bytes. Those of the first kLead segments of data are a segment by themselves, which all
-// else waits for; each segment of data has with it those of the one that is kLead behind it.
+// else waits for; where those of fewer segments than that are ahead of the data, a segment has with it those
+// of the next kMostLead: few messages carry them.
 //
 // Racks take slices in one order on all of their ranks: the sums of segments 0 to kDepth - 1, then in turn
 // the handing out of one and the sum of the next one, each piece by piece. Which items a segment has follows
@@ -69,9 +70,10 @@ class ComposedAllReduce final : public Algorithm {
   bool finished() const override { return ready(); }
 
  private:
-  static constexpr std::size_t kDepth = 4, kInRing = 2, kLead = 6;  // segments
-  static constexpr std::size_t kSmallest = 8;                       // of the largest segment: this part
-  static constexpr std::size_t kMostPieces = 8;
+  static constexpr std::size_t kDepth = 4, kInRing = 2;    // segments
+  static constexpr std::size_t kLead = 6, kMostLead = 24;  // likewise, of exponents before data
+  static constexpr std::size_t kSmall = 4;                 // of the largest segment: this part
+  static constexpr std::size_t kMostPieces = 16;
   struct Blocks {  // of a column: side by side in memory
     std::size_t begin, end;
   };
@@ -110,7 +112,7 @@ class ComposedAllReduce final : public Algorithm {
   }
   std::size_t most_items() const;
   std::size_t items_after(std::size_t issued) const;
-  std::uint32_t exponents_for(std::size_t issued) const;
+  std::uint32_t exponents_for(std::size_t issued, std::size_t segments) const;
   bool waits_for_exponents() const;
   bool may_build() const;
   void build(Time now);
