@@ -35,6 +35,7 @@ STATUS = {
     Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 MAX_DECISIONS = 1024  # of a rank; it has one per rail and class of calls
+STANDSTILL_S = 1.0  # a lease that ends so late has ended while this process did not run
 MAX_MESSAGE_BYTES = 256 * 1024  # a request of MAX_RAILS rails with MAX_SIZE queue pairs each fits
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -91,8 +92,7 @@ class ControllerService(pb_grpc.ControllerServicer):
         reason = "its connection to the controller broke"
         try:
             while True:
-                async with asyncio.timeout(self._groups.lease_s):
-                    heartbeat = await anext(heartbeats)
+                heartbeat = await self._next(heartbeats)
                 lease.acknowledge(heartbeat.acknowledged)
                 if heartbeat.decisions:
                     lease.decisions = heartbeat.decisions[:MAX_DECISIONS]
@@ -102,6 +102,25 @@ class ControllerService(pb_grpc.ControllerServicer):
             pass
         if lease.stream is stream:
             self._groups.lost(lease, reason)
+
+    async def _next(self, heartbeats: AsyncIterator[pb.Heartbeat]) -> pb.Heartbeat:
+        """Return the next heartbeat; TimeoutError if the lease ends before, StopAsyncIteration at the end.
+
+        While this process stands still, as on a machine that is suspended, it hears nobody: then leases begin
+        anew.
+        """
+        loop = asyncio.get_running_loop()
+        reading = asyncio.ensure_future(anext(heartbeats))
+        try:
+            while True:
+                ends_at = loop.time() + self._groups.lease_s
+                await asyncio.wait([reading], timeout=self._groups.lease_s)
+                if reading.done():
+                    return reading.result()
+                if loop.time() < ends_at + STANDSTILL_S:
+                    raise TimeoutError
+        finally:
+            reading.cancel()
 
     async def ReportPosition(
         self, request: pb.ReportPositionRequest, context: Context

@@ -2,8 +2,8 @@
 """Which switches of a fabric to replace first by ones that aggregate, by what a mix of jobs gains.
 
 A job's time is what hosts take its rail to cost before they have measured it (`prior_lines`): a ring of racks
-and single ranks takes 2(L-1) steps, and moves 2(L-1)/L of the tensor over the slowest link. Jobs are taken
-to run one at a time.
+and single ranks takes 2(L-1) steps, and moves 2(L-1)/L of the tensor over the slowest link; links in racks
+may carry more. Jobs are taken to run one at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from railweave.controller import composition
 from railweave.controller.trees import graph
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.hosts.limits import payload_fraction
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 from railweave.topologies.model import Nic, Plane
 from railweave.topologies.planes import P4RUNTIME_PORT
@@ -80,23 +81,39 @@ def upgraded(plane: Plane, names: Collection[str]) -> Plane:
     )
 
 
-def members(plane: Plane, job: Job) -> int:
-    """Return of how many racks and single ranks the controller makes a job's ring; 1: one tree."""
+def racks(plane: Plane, job: Job) -> list[int]:
+    """Return how many ranks of a job each rack has of which the controller makes a member of its ring."""
     sizes: list[int] = []
     for rack in composition.racks(plane, job.ranks):
         if composition.fits(len(rack), sizes):
             sizes.append(len(rack))
+    return sizes
+
+
+def members(plane: Plane, job: Job) -> int:
+    """Return of how many racks and single ranks the controller makes a job's ring; 1: one tree."""
+    sizes = racks(plane, job)
     return len(sizes) + len(job.ranks) - sum(sizes)
 
 
 def time_s(plane: Plane, job: Job) -> float:
-    """Return the predicted time of a call of a job."""
+    """Return the predicted time of a call of a job.
+
+    In a rack of k ranks a host's link carries a tensor to its switch and back besides a k-th of the ring:
+    where k is 2 that is more than the ring.
+    """
     rates = [plane.rate_bps]
     if len({nic.switch for nic in job.ranks.values()}) > 1:
         rates += [rate for *_, rate in graph(plane).edges.data("rate_bps")]
     around = members(plane, job)
     rail = StripedRail(plane.name, 0, plane.kind, min(rates), members=around if around > 1 else 0)
-    return prior_lines([rail], len(job.ranks), "all_reduce")[0].time_s(job.size_bytes)
+    ring_s = prior_lines([rail], len(job.ranks), "all_reduce")[0].time_s(job.size_bytes)
+    if around == 1:
+        return ring_s
+    tensor_s = 8 * job.size_bytes / plane.rate_bps
+    ring = 2 * (around - 1) / around / payload_fraction("tcp")
+    in_racks = [tensor_s * (1 / payload_fraction("ina") + ring / size) for size in racks(plane, job)]
+    return max([ring_s, *in_racks])
 
 
 def plan(plane: Plane, jobs: Sequence[Job]) -> list[Stage]:

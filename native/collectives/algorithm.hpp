@@ -44,9 +44,8 @@ std::unique_ptr<Algorithm> make_bruck(Transport& transport, const Slice& slice);
 std::unique_ptr<Algorithm> make_chain(Transport& transport, const Slice& slice, std::size_t segment_bytes);
 std::unique_ptr<Algorithm> make_recursive_doubling(Transport& transport, const Slice& slice);
 std::unique_ptr<Algorithm> make_ring(Transport& transport, const Slice& slice, std::size_t segment_bytes);
-/// Of an allreduce. Its first block is provided before the first `advance`.
-std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice,
-                                           std::size_t segment_bytes);
+/// Of an allreduce, a message per block. Its first block is provided before the first `advance`.
+std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice);
 
 /// With whom a rank exchanges messages in recursive doubling; some more than once.
 std::vector<int> doubling_partners(int rank, int ranks);

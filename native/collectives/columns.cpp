@@ -55,93 +55,82 @@ std::vector<int> MemberRing::peers() const {
 }
 
 // A ring sends to the next member and receives from the one before, and leaves the rest to its owner.
-class Columns::Column final : public Transport {
- public:
-  Column(Columns& owner, const MemberRing& ring, int own)
-      : owner_(owner),
-        own_(static_cast<std::size_t>(own)),
-        members_(ring.size()),
-        member_(ring.member()),
-        next_(ring.agent((member_ + 1) % members_, ring.first_column() + own)),
-        previous_(ring.agent((member_ + members_ - 1) % members_, ring.first_column() + own)) {
-    owner_.sends_[next_].share(own_);
-    owner_.receives_[previous_].share(own_);
-  }
+Column::Column(Columns& owner, const MemberRing& ring, int own)
+    : owner_(owner),
+      members_(ring.size()),
+      member_(ring.member()),
+      next_(ring.agent((member_ + 1) % members_, ring.first_column() + own)),
+      previous_(ring.agent((member_ + members_ - 1) % members_, ring.first_column() + own)) {}
 
-  std::string_view kind() const override { return owner_.transport_.kind(); }
-  int world_size() const override { return members_; }
-  int rank() const override { return member_; }
-  void post_send(int, Bytes data, Time now) override { owner_.send(own_, next_, data, now); }
-  void post_receive(int, MutableBytes into, Time now) override { owner_.receive(own_, previous_, into, now); }
-  void set_listener(TransportListener*) override {}
-  void begin(const MessageLabel&, Time) override {}
-  void announce(const Failure&, Time) override {}
-  void abort() override {}
-  void halt(Time) override {}
-  void restart(std::uint32_t, Time) override {}
-  bool ready() const override { return true; }
-  RailStats stats() const override { return {}; }
+std::string_view Column::kind() const { return owner_.transport_.kind(); }
+void Column::post_send(int, Bytes data, Time now) { owner_.send(*this, data, now); }
+void Column::post_receive(int, MutableBytes into, Time now) { owner_.receive(*this, into, now); }
 
- private:
-  Columns& owner_;
-  const std::size_t own_;
-  const int members_;
-  const int member_;
-  const int next_;      // rank of the next member's agent
-  const int previous_;  // likewise
-};
-
+// A column that was opened earlier has sent all before one that was opened later waits with its first one.
 template <typename Message>
-void Columns::Turns<Message>::wait(std::size_t column, Message message) {
-  const auto at = std::find(columns.begin(), columns.end(), column) - columns.begin();
-  waiting[static_cast<std::size_t>(at)].push_back(message);
+void Columns::Turns<Message>::wait(const Column* column, Message message) {
+  for (Round<Message>& round : rounds) {
+    const auto at = std::find(round.columns.begin(), round.columns.end(), column);
+    if (at == round.columns.end()) continue;
+    return round.waiting[static_cast<std::size_t>(at - round.columns.begin())].push_back(message);
+  }
 }
 
 template <typename Message>
-std::optional<Message> Columns::Turns<Message>::take() {
-  std::deque<Message>& next = waiting[turn];
-  if (next.empty()) return std::nullopt;
-  const Message message = next.front();
-  next.pop_front();
-  posted.push_back(columns[turn]);
-  turn = (turn + 1) % columns.size();
+std::optional<Message> Columns::Turns<Message>::take(std::size_t messages) {
+  if (rounds.empty()) return std::nullopt;
+  Round<Message>& round = rounds.front();
+  const std::size_t turn = round.taken % round.columns.size();
+  if (round.waiting[turn].empty()) return std::nullopt;
+  const Message message = round.waiting[turn].front();
+  round.waiting[turn].pop_front();
+  posted.push_back(round.columns[turn]);
+  if (++round.taken == messages * round.columns.size()) rounds.pop_front();
   return message;
 }
 
 template <typename Message>
-std::size_t Columns::Turns<Message>::finish() {
-  const std::size_t column = posted.front();
+Column& Columns::Turns<Message>::finish() {
+  Column& column = *posted.front();
   posted.pop_front();
   return column;
 }
 
-Columns::Columns(Transport& transport, const MemberRing& ring, bool narrow) : transport_(transport) {
-  const int count = narrow ? ring.place() == 0 : ring.own_columns();
-  for (int own = 0; own < count; ++own) columns_.push_back(std::make_unique<Column>(*this, ring, own));
+std::vector<std::unique_ptr<Column>> Columns::open(const std::vector<int>& own) {
+  std::vector<std::unique_ptr<Column>> opened;
+  const auto share = [](auto& turns, Column& column, bool first) {
+    if (first) turns.rounds.emplace_back();
+    turns.rounds.back().columns.push_back(&column);
+    turns.rounds.back().waiting.emplace_back();
+  };
+  std::set<int> next, previous;
+  for (const int place : own) {
+    Column& column = *opened.emplace_back(std::make_unique<Column>(*this, ring_, place));
+    share(sends_[column.next()], column, next.insert(column.next()).second);
+    share(receives_[column.previous()], column, previous.insert(column.previous()).second);
+  }
+  return opened;
 }
 
-Columns::~Columns() = default;
-
-Transport& Columns::column(std::size_t index) { return *columns_[index]; }
-
 // A post may finish at once, and its owner post more: each turn is taken before.
-void Columns::send(std::size_t column, int peer, Bytes data, Time now) {
-  Turns<Bytes>& turns = sends_.at(peer);
-  turns.wait(column, data);
-  while (const auto next = turns.take()) {
+void Columns::send(const Column& column, Bytes data, Time now) {
+  Turns<Bytes>& turns = sends_.at(column.next());
+  turns.wait(&column, data);
+  while (const auto next = turns.take(messages_of_column())) {
     ++messages_;
-    transport_.post_send(peer, *next, now);
+    transport_.post_send(column.next(), *next, now);
   }
 }
 
-void Columns::receive(std::size_t column, int peer, MutableBytes into, Time now) {
-  Turns<MutableBytes>& turns = receives_.at(peer);
-  turns.wait(column, into);
-  while (const auto next = turns.take()) transport_.post_receive(peer, *next, now);
+void Columns::receive(const Column& column, MutableBytes into, Time now) {
+  Turns<MutableBytes>& turns = receives_.at(column.previous());
+  turns.wait(&column, into);
+  while (const auto next = turns.take(messages_of_column()))
+    transport_.post_receive(column.previous(), *next, now);
 }
 
-std::size_t Columns::sent(int peer) { return sends_.at(peer).finish(); }
-std::size_t Columns::received(int peer) { return receives_.at(peer).finish(); }
+Column& Columns::sent(int peer) { return sends_.at(peer).finish(); }
+Column& Columns::received(int peer) { return receives_.at(peer).finish(); }
 
 bool Columns::awaits_sent(int peer) const {
   const auto found = sends_.find(peer);

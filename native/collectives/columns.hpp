@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/transport.hpp"
+#include "collectives/algorithm.hpp"
 
 namespace railweave {
 
@@ -50,49 +50,87 @@ class MemberRing {
   int place_ = 0;
 };
 
-/// This rank's columns as transports, whose ranks are the ring's members, over one transport of all ranks.
+class Columns;
+
+/// A column as the transport of a ring, whose ranks are the ring's members.
+class Column final : public Transport {
+ public:
+  /// Of its ring, by this rank's place among its own columns.
+  Column(Columns& owner, const MemberRing& ring, int own);
+
+  /// The machine whose transport it is; its owner's to set.
+  std::unique_ptr<BlockRing> machine;
+
+  int next() const { return next_; }          // rank of the next member's agent
+  int previous() const { return previous_; }  // likewise
+  std::string_view kind() const override;
+  int world_size() const override { return members_; }
+  int rank() const override { return member_; }
+  void post_send(int, Bytes data, Time now) override;
+  void post_receive(int, MutableBytes into, Time now) override;
+  void set_listener(TransportListener*) override {}
+  void begin(const MessageLabel&, Time) override {}
+  void announce(const Failure&, Time) override {}
+  void abort() override {}
+  void halt(Time) override {}
+  void restart(std::uint32_t, Time) override {}
+  bool ready() const override { return true; }
+  RailStats stats() const override { return {}; }
+
+ private:
+  Columns& owner_;
+  const int members_;
+  const int member_;
+  const int next_;
+  const int previous_;
+};
+
+/// Rings of this rank over one transport of all ranks: allreduces of blocks, in each of which every member
+/// sends 2 (L - 1) messages.
 ///
 /// The transport only keeps the order of messages between two ranks, which may share several columns. So
-/// their messages take turns, one of each column: all columns that are run together must send each peer
-/// equally many.
+/// their messages take turns, one of each column that was opened at the same time, behind all of those that
+/// were opened before.
 class Columns {
  public:
-  /// `narrow`: of a ring's columns only the first, whose agents are the racks' first ranks.
-  Columns(Transport& transport, const MemberRing& ring, bool narrow);
-  ~Columns();
+  Columns(Transport& transport, const MemberRing& ring) : transport_(transport), ring_(ring) {}
 
-  /// How many this rank has.
-  std::size_t size() const { return columns_.size(); }
-  Transport& column(std::size_t index);
-  /// Which column the oldest unfinished send to, or receive from, this rank belongs to; it is finished now.
-  std::size_t sent(int peer);
-  std::size_t received(int peer);
+  /// Opens columns, by this rank's places among its own ones; a column may be opened more than once. All
+  /// ranks open theirs in the same order. They have to live until their machines are finished.
+  std::vector<std::unique_ptr<Column>> open(const std::vector<int>& own);
+  /// The column of the oldest unfinished send to, or receive from, this rank; it is finished now.
+  Column& sent(int peer);
+  Column& received(int peer);
   bool awaits_sent(int peer) const;
   /// Messages that columns have given to the transport.
   std::uint64_t messages() const { return messages_; }
 
  private:
-  class Column;
-  /// What columns want to exchange with one peer in one direction, in turns.
+  friend class Column;
+  /// What columns that were opened together want to exchange with one peer in one direction.
+  template <typename Message>
+  struct Round {
+    std::vector<Column*> columns;
+    std::vector<std::deque<Message>> waiting;  // of each of them
+    std::size_t taken = 0;                     // messages
+  };
   template <typename Message>
   struct Turns {
-    void share(std::size_t column) { columns.push_back(column), waiting.emplace_back(); }
-    void wait(std::size_t column, Message message);
-    /// The next message whose turn it is.
-    std::optional<Message> take();
-    std::size_t finish();
+    void wait(const Column* column, Message message);
+    /// The next message whose turn it is, where a column has so many in all.
+    std::optional<Message> take(std::size_t messages);
+    Column& finish();
 
-    std::vector<std::size_t> columns;
-    std::vector<std::deque<Message>> waiting;  // of each of them
-    std::size_t turn = 0;
-    std::deque<std::size_t> posted;  // columns of what the transport has
+    std::deque<Round<Message>> rounds;
+    std::deque<Column*> posted;  // of what the transport has
   };
 
-  void send(std::size_t column, int peer, Bytes data, Time now);
-  void receive(std::size_t column, int peer, MutableBytes into, Time now);
+  std::size_t messages_of_column() const { return 2 * static_cast<std::size_t>(ring_.size() - 1); }
+  void send(const Column& column, Bytes data, Time now);
+  void receive(const Column& column, MutableBytes into, Time now);
 
   Transport& transport_;
-  std::vector<std::unique_ptr<Column>> columns_;
+  const MemberRing& ring_;
   std::map<int, Turns<Bytes>> sends_;            // by peer
   std::map<int, Turns<MutableBytes>> receives_;  // likewise
   std::uint64_t messages_ = 0;

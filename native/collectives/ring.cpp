@@ -192,9 +192,8 @@ std::unique_ptr<Algorithm> make_ring(Transport& transport, const Slice& slice, s
                                 static_cast<std::size_t>(transport.world_size()));
 }
 
-std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice,
-                                           std::size_t segment_bytes) {
-  return std::make_unique<Ring>(transport, slice, segment_bytes, 1);
+std::unique_ptr<BlockRing> make_block_ring(Transport& transport, const Slice& slice) {
+  return std::make_unique<Ring>(transport, slice, slice.count * item_size(slice.call.dtype), 1);
 }
 
 }  // namespace railweave

@@ -95,8 +95,9 @@ class Call {
   WireOp wire_op(Item item) const;
   /// Whether the lanes of its result come here: else it has none.
   bool keeps(Item item) const { return !scattered(item) || mine(item.index); }
-  /// Issues `item`, which is next(): fills `lanes` and returns the flags to send with them. With kOwner they
-  /// stay here: absorb takes what they and the result's lanes are together.
+  /// Issues `item`, which is next(), or the first exponents or data left whose exponents are here: fills
+  /// `lanes` and returns the flags to send with them. With kOwner they stay here: absorb takes what they and
+  /// the result's lanes are together.
   std::uint8_t build(Item item, std::byte* lanes);
   /// Takes the result of an item that was issued, once; without lanes if it is not kept.
   void absorb(Item item, std::uint8_t flags, const std::byte* lanes);

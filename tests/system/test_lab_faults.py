@@ -168,10 +168,10 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
 
     async def work(lab: Lab, plane: Plane, link: Link) -> None:
         near, far = link.sockets
-        lab.do(faults.rate_steps(plane, 50_000))  # what is sent now would take four seconds
+        lab.do(faults.rate_steps(plane, plane.rate_bps, 50_000))  # what is sent now would take four seconds
         for number in range(frames):
             near.sendto(bytes([number]) * size, far.getsockname())
-        lab.do(faults.rate_steps(plane, plane.rate_bps))
+        lab.do(faults.rate_steps(plane, 50_000, plane.rate_bps))
         far.settimeout(DEADLINE_S)
         assert [far.recv(size)[0] for _ in range(frames)] == list(range(frames))
         assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
@@ -180,7 +180,7 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
             assert _rate(lab, "h2", plane.nics[1].interface) == 10**6
             assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
         assert _rate(lab, "h2", plane.nics[1].interface) == plane.rate_bps
-        lab.do(faults.rate_steps(plane, 0))
+        lab.do(faults.rate_steps(plane, plane.rate_bps, 0))
         assert _rate(lab, "h1", plane.nics[0].interface) is None
         assert link.passes(DEADLINE_S) == ALL_THROUGH
 
@@ -200,8 +200,8 @@ def test_network_control_passes_what_waits_in_queues(kind: str, tmp_path: Path) 
 
     async def work(lab: Lab, plane: Plane, link: Link) -> None:
         near, far = link.sockets
-        lab.do(faults.rate_steps(plane, 2_000_000, "h1"))
-        lab.do(faults.rate_steps(plane, 1_000_000, "h2"))
+        lab.do(faults.rate_steps(plane, plane.rate_bps, 2_000_000, "h1"))
+        lab.do(faults.rate_steps(plane, plane.rate_bps, 1_000_000, "h2"))
         for number in range(frames):
             near.sendto(bytes([number]) * size, far.getsockname())
         near.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)

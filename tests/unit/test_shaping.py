@@ -3,10 +3,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from railweave.topologies.lab import counters
-from railweave.topologies.lab.shaping import FRAME, TokenBucket, bridge_loss_rules
+from railweave.topologies.lab.shaping import (
+    FRAME,
+    SOURCES,
+    URGENT,
+    TokenBucket,
+    bridge_loss_rules,
+    class_rules,
+    queue_commands,
+)
 
 QUEUES = """[
 {"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"bytes":0,"packets":0,"drops":0},
@@ -30,11 +40,23 @@ def test_buckets_hold_a_jumbo_frame(mtu: int) -> None:
 
 
 def test_commands_are_those_of_tc() -> None:
-    bucket, bands = TokenBucket.of(10**8).commands("h1-ina")
+    unshaped, bucket, bands, *classes = queue_commands("h1-ina", 10**8)
+    assert unshaped == "qdisc replace dev h1-ina root noqueue"
     assert bucket == (
         "qdisc replace dev h1-ina root handle 1: tbf rate 100000000bit burst 12500 limit 3125000"
     )
-    assert bands == "qdisc replace dev h1-ina parent 1:1 handle 2: pfifo_fast"
+    assert bands == "qdisc add dev h1-ina parent 1:1 handle 2: htb default 2"
+    assert f"parent 2: classid {URGENT} htb" in classes[0]
+    assert len(classes) == 3 + len(SOURCES)
+    assert queue_commands("h1-ina", 10**8, shaped=True) == [bucket]
+
+
+def test_each_source_has_a_class_as_long_as_there_are_enough() -> None:
+    rules = class_rules(["h1-ina"], [f"10.1.0.{place}" for place in range(1, len(SOURCES) + 2)])
+    (every,) = re.findall(r"elements = \{ (.*?) \}", rules)
+    classes = dict(pair.split(" : ") for pair in every.split(", "))
+    assert [classes[f"10.1.0.{place}"] for place in range(1, len(SOURCES) + 1)] == list(SOURCES)
+    assert classes[f"10.1.0.{len(SOURCES) + 1}"] == SOURCES[0]
 
 
 def test_loss_is_a_part_in_a_million() -> None:

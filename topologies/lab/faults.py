@@ -189,27 +189,29 @@ def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
     return Fault(
         "rate changed",
         f"{plane.name} {host}".strip(),
-        inject=rate_steps(plane, rate_bps, host),
-        repair=rate_steps(plane, plane.rate_bps, host),
+        inject=rate_steps(plane, plane.rate_bps, rate_bps, host),
+        repair=rate_steps(plane, rate_bps, plane.rate_bps, host),
     )
 
 
-def rate_steps(plane: Plane, rate_bps: int, host: str = "") -> tuple[Step, ...]:
-    """Set the rate of both ends of all links of a plane, or of one host's; 0 is unshaped.
+def rate_steps(plane: Plane, before_bps: int, rate_bps: int, host: str = "") -> tuple[Step, ...]:
+    """Change the rate of both ends of all links of a plane, or of one host's; 0 is unshaped.
 
     Trunks with a rate of their own keep it. A queue that is shaped before and after keeps its frames.
     """
     lines: dict[str, list[str]] = {}
+    shaped = before_bps > 0
     for nic in [nic_of(plane, host)] if host else plane.nics:
         port = interface_of_port(nic.switch, nic.port)
         mtu = plane.mtu_of(nic)
-        lines.setdefault(nic.host, []).extend(queue_commands(nic.interface, rate_bps, mtu, counted=True))
-        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps, mtu))
+        queue = queue_commands(nic.interface, rate_bps, mtu, counted=True, shaped=shaped)
+        lines.setdefault(nic.host, []).extend(queue)
+        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps, mtu, shaped=shaped))
     for trunk in plane.trunks if not host else ():
         for switch, number in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
             if trunk.rate_bps is None:
-                queue = queue_commands(interface_of_port(switch, number), rate_bps, plane.mtu_of(trunk))
-                lines.setdefault(switch, []).extend(queue)
+                port, mtu = interface_of_port(switch, number), plane.mtu_of(trunk)
+                lines.setdefault(switch, []).extend(queue_commands(port, rate_bps, mtu, shaped=shaped))
     return tuple(Step(node, Tool.TC, "\n".join([*orders, ""])) for node, orders in lines.items())
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railweave.topologies.errors import LabError
-from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, queue_commands, urgent_rules
+from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
 from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
 
@@ -122,12 +122,13 @@ class Namespaces:
             for plane in topology.planes:
                 self._add_plane(plane, plain_frames=plain_frames)
             self._add_management()
+            sources = [nic.address for plane in topology.planes for nic in plane.nics]
             for name in self.nodes():
                 self.feed(name, ["ip", "-batch", "-"], "\n".join([*self._ip[name], ""]))
                 if self._tc[name]:
                     self.feed(name, ["tc", "-batch", "-"], "\n".join([*self._tc[name], ""]))
                 if self._shaped[name]:
-                    self.feed(name, ["nft", "-f", "-"], urgent_rules(self._shaped[name]))
+                    self.feed(name, ["nft", "-f", "-"], class_rules(self._shaped[name], sources))
             self._add_loss(loss)
         except BaseException:
             self.close()
@@ -178,8 +179,7 @@ class Namespaces:
         switches = [switch.name for plane in self._topology.planes for switch in plane.switches]
         for name in (MANAGEMENT_NODE, *switches, *self._topology.hosts, CONTROLLER_NODE):
             self._net.addHost(name)
-            # Router solicitations and mDNS over IPv6 would disturb the counts of frames.
-            self.feed(name, ["sh"], _QUIET)
+            self.feed(name, ["sh"], _SETTINGS)
             self._ip[name].append("link set lo up")
 
     def _add_plane(self, plane: Plane, *, plain_frames: bool) -> None:
@@ -290,9 +290,13 @@ def _interface() -> Any:
     return Interface
 
 
-_QUIET = """
+# Router solicitations and mDNS over IPv6 would disturb the counts of frames. TCP's congestion control would
+# be the machine's, and so would results; BBR keeps some flows that share a trunk slow for seconds. Reno is
+# what a namespace may always choose, and no queue here overflows.
+_SETTINGS = """
 for scope in all default; do
   switch=/proc/sys/net/ipv6/conf/$scope/disable_ipv6
   [ ! -e $switch ] || echo 1 > $switch
 done
+echo reno > /proc/sys/net/ipv4/tcp_congestion_control
 """

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from railweave.topologies.model import DEFAULT_MTU
@@ -12,7 +12,11 @@ ETHERNET = 14
 FRAME = ETHERNET + DEFAULT_MTU
 NFT_SCALE = 1_000_000
 UNSHAPED_LIMIT_PACKETS = 10_000
-URGENT = "railweave_urgent"  # nft's table
+TABLE = "railweave_classes"  # nft's
+# Classes of a shaped queue: what leaves first and last, by code point; in between, sources of frames take
+# turns, and so does what is from none of them.
+URGENT, OTHERS, LOWER_EFFORT = "2:1", "2:2", "2:3"
+SOURCES = tuple(f"2:{16 + place:x}" for place in range(16))
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class TokenBucket:
     rate_bps: int
     burst_bytes: int
     limit_bytes: int
+    frame_bytes: int
 
     @classmethod
     def of(cls, rate_bps: int, mtu: int = DEFAULT_MTU) -> TokenBucket:
@@ -36,6 +41,7 @@ class TokenBucket:
             rate_bps=rate_bps,
             burst_bytes=max(rate_bps // 8 // 1000, 4 * FRAME, 2 * (ETHERNET + mtu)),
             limit_bytes=max(rate_bps // 8 // 4, 1 << 20),
+            frame_bytes=ETHERNET + mtu,
         )
 
     @property
@@ -46,15 +52,28 @@ class TokenBucket:
     def commands(self, interface: str) -> list[str]:
         """Return the lines for `tc -batch` that shape what leaves through `interface`.
 
-        What waits is in three bands by priority, so that a network control datagram does not wait for
-        a quarter of a second of data: it would report a failure late. Applied again with another rate,
-        they keep what waits.
+        What waits is in classes. A network control datagram does not wait for a quarter of a second of data:
+        it would report a failure late. Sources take turns, a frame each: in one queue those with larger
+        windows would have more of a trunk than others.
         """
+        every = f"htb rate 1tbit burst 10mb cburst 10mb quantum {self.frame_bytes}"  # TBF alone limits
+        priorities = {URGENT: 0, OTHERS: 1, LOWER_EFFORT: 2} | dict.fromkeys(SOURCES, 1)
         return [
-            f"qdisc replace dev {interface} root handle 1: tbf rate {self.rate_bps}bit "
-            f"burst {self.burst_bytes} limit {self.limit_bytes}",
-            f"qdisc replace dev {interface} parent 1:1 handle 2: pfifo_fast",
+            f"qdisc replace dev {interface} root noqueue",
+            self.rate_command(interface),
+            f"qdisc add dev {interface} parent 1:1 handle 2: htb default {OTHERS.partition(':')[2]}",
+            *(
+                f"class add dev {interface} parent 2: classid {name} {every} prio {priority}"
+                for name, priority in priorities.items()
+            ),
         ]
+
+    def rate_command(self, interface: str) -> str:
+        """Return the line that gives an interface this rate; if it had one, it keeps what waits."""
+        return (
+            f"qdisc replace dev {interface} root handle 1: tbf rate {self.rate_bps}bit "
+            f"burst {self.burst_bytes} limit {self.limit_bytes}"
+        )
 
 
 def counting_queue(interface: str) -> str:
@@ -63,29 +82,39 @@ def counting_queue(interface: str) -> str:
 
 
 def queue_commands(
-    interface: str, rate_bps: int, mtu: int = DEFAULT_MTU, *, counted: bool = False
+    interface: str, rate_bps: int, mtu: int = DEFAULT_MTU, *, counted: bool = False, shaped: bool = False
 ) -> list[str]:
     """Return the lines for `tc -batch` that make an interface send at `rate_bps`; 0 is unshaped.
 
-    An interface without a rate has no queue, unless its frames are to be `counted`.
+    An interface without a rate has no queue, unless its frames are to be `counted`. One that is `shaped`
+    keeps what waits.
     """
-    if rate_bps:
-        return TokenBucket.of(rate_bps, mtu).commands(interface)
-    return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
+    if not rate_bps:
+        return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
+    bucket = TokenBucket.of(rate_bps, mtu)
+    return [bucket.rate_command(interface)] if shaped else bucket.commands(interface)
 
 
-def urgent_rules(interfaces: Iterable[str]) -> str:
-    """Return an nft script by which network control (CS6) leaves first, and lower effort (CS1) last.
+def class_rules(interfaces: Iterable[str], sources: Sequence[str]) -> str:
+    """Return an nft script that puts frames into classes of the interfaces' queues.
 
+    By the addresses of their sources; network control (CS6) leaves first, and lower effort (CS1) last.
     Switches forget what priority a frame had at its sender; the code point is in the frame.
     """
-    rules = [f"add table netdev {URGENT}"]
+    places = ", ".join(
+        f"{address} : {SOURCES[place % len(SOURCES)]}" for place, address in enumerate(sources)
+    )
+    rules = [
+        f"add table netdev {TABLE}",
+        f"add map netdev {TABLE} sources {{ type ipv4_addr : classid; elements = {{ {places} }}; }}",
+    ]
     for name in interfaces:
         rules.append(
-            f'add chain netdev {URGENT} {name} {{ type filter hook egress device "{name}" priority 0; }}'
+            f'add chain netdev {TABLE} {name} {{ type filter hook egress device "{name}" priority 0; }}'
         )
-        for point, priority in (("cs6", 6), ("cs1", 2)):
-            rules.append(f"add rule netdev {URGENT} {name} ip dscp {point} meta priority set 0:{priority}")
+        rules.append(f"add rule netdev {TABLE} {name} meta priority set ip saddr map @sources")
+        for point, priority in (("cs6", URGENT), ("cs1", LOWER_EFFORT)):
+            rules.append(f"add rule netdev {TABLE} {name} ip dscp {point} meta priority set {priority}")
     return "\n".join([*rules, ""])
 
 

@@ -41,6 +41,18 @@ async def test_a_lease_that_is_not_renewed_is_a_lost_rank() -> None:
         await silent.ended()
 
 
+async def test_no_lease_ends_by_time_in_which_the_controller_stood_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with new_world(hosts=2, lease_s=3) as world:
+        staying, leaving = await watched(world, 2)
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        monkeypatch.setattr(loop, "time", lambda: clock() + 8)
+        await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=leaving.lease))
+        assert (await staying.event()).member_left.rank == 1
+
+
 async def test_a_rank_that_never_watches_is_lost_too() -> None:
     async with new_world(hosts=2, lease_s=0.3) as world:
         answers = await world.join(2)
