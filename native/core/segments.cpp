@@ -115,9 +115,9 @@ void Segments::fix_tcp(std::byte* packet, std::size_t payload, bool last) {
   if (!last) flags &= ~std::byte{kTcpFin | kTcpPush};
   if (index_ > 0) flags &= ~std::byte{kTcpCwr};
   store_raw16(tcp + kTcpChecksum, 0);
-  const std::size_t length = header_size_ - transport_ + payload;
-  store_raw16(tcp + kTcpChecksum, checksum(sum_pseudo_header(addresses(packet), protocol_, length) +
-                                           sum_words({tcp, length})));
+  const auto length = static_cast<std::uint32_t>(header_size_ - transport_ + payload);
+  store_raw16(tcp + kTcpChecksum,
+              checksum(sum_pseudo_header(addresses(packet), protocol_, length) + sum_words({tcp, length})));
 }
 
 Offload make_super_packet(MutableBytes frame, std::size_t segment_size) {
