@@ -41,6 +41,11 @@ bool Segments::prepare_cut(const Offload& offload) {
     without_checksum_ = true;
   }
   std::memcpy(headers_.data(), frame_.data(), header_size_);
+  if (!tcp) {
+    std::byte* udp = &headers_[transport_];
+    for (const std::size_t changes : {kUdpLength, kUdpChecksum}) store_raw16(udp + changes, 0);
+    udp_sum_ = sum_pseudo_header(addresses(headers_.data()), protocol_, 0) + sum_few_words({udp, kUdpSize});
+  }
   if (!ipv6_) {
     std::byte* ip = &headers_[network_];
     first_id_ = load_be<std::uint16_t>(ip + kIpv4Id);
@@ -87,19 +92,19 @@ void Segments::fix_ip(std::byte* packet, std::size_t payload) {
   store_raw16(ip + kIpv4Checksum, checksum(ip_sum_ + raw_length + raw_id));
 }
 
-std::uint64_t Segments::sum_transport(const std::byte* packet, std::size_t payload) const {
+Bytes Segments::addresses(const std::byte* packet) const {
   const std::byte* ip = packet + network_;
-  const Bytes addresses = ipv6_ ? Bytes{ip + kIpv6Addresses, 32} : Bytes{ip + kIpv4Addresses, 8};
-  const std::size_t length = header_size_ - transport_ + payload;
-  return sum_pseudo_header(addresses, protocol_, static_cast<std::uint32_t>(length)) +
-         sum_words({packet + transport_, length});
+  return ipv6_ ? Bytes{ip + kIpv6Addresses, 32} : Bytes{ip + kIpv4Addresses, 8};
 }
 
 void Segments::fix_udp(std::byte* packet, std::size_t payload) {
   std::byte* udp = packet + transport_;
-  store_be(udp + kUdpLength, static_cast<std::uint16_t>(kUdpSize + payload));
-  store_raw16(udp + kUdpChecksum, 0);
-  if (!without_checksum_) store_raw16(udp + kUdpChecksum, udp_checksum(sum_transport(packet, payload)));
+  const std::uint16_t raw_length = __builtin_bswap16(static_cast<std::uint16_t>(kUdpSize + payload));
+  store_raw16(udp + kUdpLength, raw_length);
+  if (without_checksum_) return;
+  // The length counts twice: in the header, and in the pseudo header.
+  const std::uint64_t sum = udp_sum_ + 2ull * raw_length + sum_words({udp + kUdpSize, payload});
+  store_raw16(udp + kUdpChecksum, udp_checksum(sum));
 }
 
 void Segments::fix_tcp(std::byte* packet, std::size_t payload, bool last) {
@@ -110,7 +115,9 @@ void Segments::fix_tcp(std::byte* packet, std::size_t payload, bool last) {
   if (!last) flags &= ~std::byte{kTcpFin | kTcpPush};
   if (index_ > 0) flags &= ~std::byte{kTcpCwr};
   store_raw16(tcp + kTcpChecksum, 0);
-  store_raw16(tcp + kTcpChecksum, checksum(sum_transport(packet, payload)));
+  const auto length = static_cast<std::uint32_t>(header_size_ - transport_ + payload);
+  store_raw16(tcp + kTcpChecksum,
+              checksum(sum_pseudo_header(addresses(packet), protocol_, length) + sum_words({tcp, length})));
 }
 
 Offload make_super_packet(MutableBytes frame, std::size_t segment_size) {

@@ -35,7 +35,7 @@ class Segments {
   void fix_ip(std::byte* packet, std::size_t payload);
   void fix_udp(std::byte* packet, std::size_t payload);
   void fix_tcp(std::byte* packet, std::size_t payload, bool last);
-  std::uint64_t sum_transport(const std::byte* packet, std::size_t payload) const;
+  Bytes addresses(const std::byte* packet) const;
 
   MutableBytes frame_;
   std::array<std::byte, kMaxHeaders> headers_;
@@ -44,7 +44,8 @@ class Segments {
   std::size_t header_size_ = 0;   // everything in front of the payload
   std::size_t segment_size_ = 0;  // payload of all segments but the last; 0: the frame is one packet
   std::size_t offset_ = 0;        // payload handed out so far
-  std::uint64_t ip_sum_ = 0;      // of the IPv4 header without what differs between packets (RFC 1624)
+  // Of what does not differ between packets: of the IPv4 header, and of UDP's with its pseudo header.
+  std::uint64_t ip_sum_ = 0, udp_sum_ = 0;
   std::uint16_t first_id_ = 0;
   std::uint16_t index_ = 0;
   std::uint8_t protocol_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "engine/packet.hpp"
 #include "engine/plan.hpp"
@@ -12,6 +13,18 @@ namespace railweave::engine {
 
 /// Bytes that the header takes in a packet, whether it is valid or not.
 std::size_t header_size(const Plan& plan, const Packet& packet, const HeaderPlan& header);
+
+/// Copies a header without a variable field into the PHV or out of it; at `from` lie `readable` bytes. Where
+/// there is room for whole steps of 16 bytes, later loads of a part take it from the store queue; memcpy's
+/// overlapping stores make them wait.
+[[gnu::always_inline]] inline void copy_image(std::byte* to, const std::byte* from, const HeaderPlan& header,
+                                              std::size_t readable) {
+  if (header.room == 0 || readable < header.room) {
+    std::memcpy(to, from, header.bytes);
+  } else {
+    for (std::uint32_t i = 0; i < header.room; i += 16) std::memcpy(to + i, from + i, 16);
+  }
+}
 
 /// Fills a header with a variable field of `bits` bits from the packet. kNoError: done.
 CoreError extract_variable(const Plan& plan, Packet& packet, const HeaderPlan& header, std::uint64_t bits);

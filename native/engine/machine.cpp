@@ -65,7 +65,7 @@ Machine::Machine(Plan plan, State& state, Tracer* tracer)
     const auto variable = plan_.headers[header].variable;
     most += plan_.headers[header].bytes + (variable == kNone ? 0 : plan_.variables[variable].bytes);
   }
-  output_.resize(most);
+  output_.resize(most + HeaderPlan::kMostRoom);
 }
 
 Pieces Machine::deparse(const Packet& packet) {
@@ -81,7 +81,7 @@ Pieces Machine::deparse(const Packet& packet) {
     } else if (index == plan_.large) {
       body = {packet.body ? packet.body : &packet.phv[header.image], header.bytes};
     } else {
-      std::memcpy(to, &packet.phv[header.image], header.bytes);
+      copy_image(to, &packet.phv[header.image], header, SIZE_MAX);
       to += header.bytes;
     }
   }

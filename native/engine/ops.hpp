@@ -475,13 +475,7 @@ struct Run {
   INLINE bool extract(const HeaderPlan& header) const {
     const std::size_t there = left();
     if (there < header.bytes) return false;
-    const std::byte* from = packet.bytes.data() + packet.cursor;
-    std::byte* to = phv + header.image;
-    if (header.room != 0 && there >= header.room) {
-      for (std::uint32_t i = 0; i < header.room; i += 16) std::memcpy(to + i, from + i, 16);
-    } else {
-      std::memcpy(to, from, header.bytes);
-    }
+    copy_image(phv + header.image, packet.bytes.data() + packet.cursor, header, there);
     phv[header.valid] = std::byte{1};
     packet.cursor += header.bytes;
     return true;

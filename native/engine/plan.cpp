@@ -273,10 +273,9 @@ class Checker {
   const Plan& plan_;
 };
 
-/// A header whose room is a multiple of 16 bytes is copied by stores of 16 bytes, which later loads of a part
-/// take from the store queue; memcpy's overlapping ones make them wait.
+/// Which headers `copy_image` may copy 16 bytes at a time.
 void set_rooms(Plan& plan) {
-  constexpr std::uint32_t kStep = 16, kLargest = 64;
+  constexpr std::uint32_t kStep = 16;
   std::vector<std::uint32_t> starts{plan.phv_bytes};
   for (const auto& header : plan.headers) starts.insert(starts.end(), {header.image, header.valid});
   for (const auto& variable : plan.variables) starts.push_back(variable.offset);
@@ -286,7 +285,7 @@ void set_rooms(Plan& plan) {
     const std::uint32_t room = (header.bytes + kStep - 1) / kStep * kStep;
     const auto next = std::upper_bound(starts.begin(), starts.end(), header.image);
     const bool free = header.image >= plan.metadata_bytes && *next - header.image >= room;
-    if (free && room <= kLargest) header.room = room;
+    if (free && room <= HeaderPlan::kMostRoom) header.room = room;
   }
 }
 

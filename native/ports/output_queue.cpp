@@ -37,13 +37,18 @@ bool checksums_right(Bytes packet) {
   return fold(pseudo + sum_words(datagram)) == 0xffff;
 }
 
+/// Whether those of both headers are those of the packet: it has no trailer.
+bool lengths_right(Bytes packet, std::size_t size) {
+  return load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == size - kIp &&
+         load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == size - kUdp;
+}
+
 /// Plain UDP in IPv4, no fragment, with neither a trailer nor an empty payload.
 bool plain(Bytes packet, std::size_t size) {
   const auto headers = locate_headers(packet);
   return headers && headers->plain_udp() && size > headers->payload &&
          (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kFragmentMask) == 0 &&
-         load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == size - kIp &&
-         load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == size - kUdp;
+         lengths_right(packet, size);
 }
 
 /// Everything but lengths, ids and checksums, and whether there is a UDP checksum at all.
@@ -78,10 +83,11 @@ void UdpRun::start(Bytes packet, std::size_t size) {
 }
 
 bool UdpRun::join(Bytes head, Bytes packet, std::size_t size) {
-  if (!open_ || size > payload_ + kHeaderSize || !plain(packet, size)) return false;
+  if (!open_ || size <= kHeaderSize || size > payload_ + kHeaderSize) return false;
   const std::size_t payload = size - kHeaderSize;
   const bool follows = id_follows(head, packet, packets_);
-  if (size_ + payload > max_size_ || !same_flow(head, packet) ||
+  // In the same flow as the first packet, it is as plain as that, but for its lengths.
+  if (size_ + payload > max_size_ || !same_flow(head, packet) || !lengths_right(packet, size) ||
       !(follows || (!exact_ && id_is_free(packet))) || !checksums_right(packet)) {
     return false;
   }
