@@ -16,7 +16,7 @@ from system.rdma_hosts import NIC, bridged
 
 from railweave._native.rails import Datagrams
 from railweave._native.roce import Endpoint, Operation, QueuePair, QueuePairOptions
-from railweave.topologies.lab.shaping import TokenBucket
+from railweave.topologies.lab.shaping import class_rules, queue_commands
 
 FILES = Path("/proc/self/fd")
 SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
@@ -71,8 +71,10 @@ def test_short_rdma_packets_pass_data_of_other_queue_pairs() -> None:
         ends = []
         for rank in range(2):
             with inside(hosts.namespaces[rank]):
-                for command in TokenBucket.of(1_000_000).commands(NIC):
+                for command in queue_commands(NIC, 1_000_000):
                     subprocess.run(["tc", *command.split()], check=True)
+                rules = class_rules([NIC], [hosts.address(rank)])
+                subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
                 ends.append(Endpoint(NIC, 0x0A030001 + rank))
 
         def connect(rank: int, number: int) -> QueuePair:

@@ -13,6 +13,7 @@ FRAME = ETHERNET + DEFAULT_MTU
 NFT_SCALE = 1_000_000
 UNSHAPED_LIMIT_PACKETS = 10_000
 TABLE = "railweave_classes"  # nft's
+INTERACTIVE = "0:6"  # a socket's SO_PRIORITY, as nft writes it
 # Classes of a shaped queue: what leaves first and last, by code point; in between, sources of frames take
 # turns, and so does what is from none of them.
 URGENT, OTHERS, LOWER_EFFORT = "2:1", "2:2", "2:3"
@@ -98,8 +99,9 @@ def queue_commands(
 def class_rules(interfaces: Iterable[str], sources: Sequence[str]) -> str:
     """Return an nft script that puts frames into classes of the interfaces' queues.
 
-    By the addresses of their sources; network control (CS6) leaves first, and lower effort (CS1) last.
-    Switches forget what priority a frame had at its sender; the code point is in the frame.
+    By the addresses of their sources; network control (CS6) and, at its sender, what a socket has made
+    urgent leave first, lower effort (CS1) last. Switches forget what priority a frame had; the code point is
+    in the frame.
     """
     places = ", ".join(
         f"{address} : {SOURCES[place % len(SOURCES)]}" for place, address in enumerate(sources)
@@ -112,6 +114,8 @@ def class_rules(interfaces: Iterable[str], sources: Sequence[str]) -> str:
         rules.append(
             f'add chain netdev {TABLE} {name} {{ type filter hook egress device "{name}" priority 0; }}'
         )
+        urgent = f"meta priority {INTERACTIVE} meta priority set {URGENT} accept"
+        rules.append(f"add rule netdev {TABLE} {name} {urgent}")
         rules.append(f"add rule netdev {TABLE} {name} meta priority set ip saddr map @sources")
         for point, priority in (("cs6", URGENT), ("cs1", LOWER_EFFORT)):
             rules.append(f"add rule netdev {TABLE} {name} ip dscp {point} meta priority set {priority}")
