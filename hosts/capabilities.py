@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.ina import spreads
+from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.arrays import NAMES
-from railweave.hosts.decisions import Reason
+from railweave.hosts.decisions import Reason, Verdict
+
+if TYPE_CHECKING:
+    from railweave.hosts.striping import StripedRail
 
 OPS = {
     "sum": ReduceOp.SUM,
@@ -23,6 +30,9 @@ COLLECTIVE_NAMES = {collective: collective.name.lower() for collective in Collec
 INA_DTYPES = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
 INA_OPS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG})
 
+MULTICAST = Verdict(None, "multicast")
+FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
+
 
 def obstacle(
     kind: str, dtype: DType, op: ReduceOp, collective: Collective = Collective.ALL_REDUCE
@@ -33,6 +43,24 @@ def obstacle(
     if dtype not in INA_DTYPES:
         return Reason.DTYPE
     return None if op in INA_OPS else Reason.OP
+
+
+def barred(kind: str, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
+    """Return why a rail of this kind takes no part in such calls of any size; None if it does."""
+    reason = obstacle(kind, dtype, op, collective)
+    return Verdict(reason, limits(kind)) if reason is not None else None
+
+
+def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hosts: int) -> Verdict:
+    """Return how a rail carries `count` elements (of a shard, where there are shards)."""
+    if rail.members:
+        reduces = collective is Collective.ALL_REDUCE
+        return Verdict(None, f"a ring of {rail.members} racks and ranks" if reduces else "by the hosts")
+    if rail.adds and collective is Collective.ALL_REDUCE:
+        return Verdict(None, f"sums and means by the switch, the rest by the hosts; {rail.where}")
+    if rail.kind != "ina" or collective in REDUCING:
+        return Verdict(None, rail.where)
+    return MULTICAST if spreads(collective, dtype, count, hosts, rail.lanes, rail.trees) else FEW_CHUNKS
 
 
 def added(dtype: DType, op: ReduceOp) -> bool:

@@ -46,7 +46,7 @@ from railweave.hosts.rails import (
 from railweave.hosts.report_file import ReportFile
 from railweave.hosts.reports import Record, Reporter, Stats
 from railweave.hosts.sequence import CallSequence
-from railweave.hosts.striping import Planner, Prediction, StripedRail, normalised, planner_for, predict
+from railweave.hosts.striping import Planner, Prediction, StripedRail, planner_for, predict, save
 from railweave.hosts.trees import Trees
 from railweave.hosts.work import CompletedWork, Work
 
@@ -160,10 +160,9 @@ class Communicator(Collectives):
         if options.shares and sum(shares.values()) <= 0:
             reasons = {name: verdict.text for name, verdict in self._refused.items()}
             raise InvalidOption(f"the rails that have a share are refused: {reasons}")
-        if options.shares:
-            shares = normalised(shares)
+        total = sum(shares.values()) or 1.0
         return planner_for(
-            [_striped(rail, shares[rail.spec.name], members) for rail in used],
+            [_striped(rail, shares[rail.spec.name] / total, members) for rail in used],
             self.world_size,
             self._ledger,
             refused=self._refused,
@@ -315,7 +314,7 @@ class Communicator(Collectives):
     def save_costs(self, path: str | Path) -> None:
         """Write what is known of the rails' costs to a JSON file, for the option `costs` of later jobs."""
         if self._rails:
-            self._planner.save(path)
+            save(self._planner, Path(path))
 
     # ------------------------------------------------------------ the end
 
@@ -355,7 +354,7 @@ def _close(parts: _Parts, options: Options) -> None:
     if parts.membership is not None:
         parts.membership.leave()
     if parts.planner is not None and options.costs:
-        parts.planner.save(options.costs)
+        save(parts.planner, Path(options.costs))
     if parts.report is not None:
         parts.report.close()
 

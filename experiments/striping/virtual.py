@@ -6,17 +6,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from railweave._native.collectives import Collective, DType, Method, ReduceOp, choose_method, item_size
+from railweave._native.collectives import Collective, DType, ReduceOp, choose_method, item_size
 from railweave.hosts.capabilities import REDUCING, SHARDED
 from railweave.hosts.decisions import Ledger
-from railweave.hosts.limits import limit_bps, ring_volume
-from railweave.hosts.striping import Planner, StripedRail
-from railweave.hosts.striping.plan import Plan
-from railweave.hosts.striping.table import NUMBERS, numbers_of
+from railweave.hosts.limits import limit_bps
+from railweave.hosts.striping import Plan, Planner, StripedRail
+from railweave.hosts.striping.costs import NUMBERS, numbers_of
+from railweave.hosts.striping.priors import host_steps
 
 What = tuple[Collective, DType]
 SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
@@ -63,15 +63,13 @@ class LinkRail(VirtualRail):
             volume = NUMBERS[numbers_of(collective, dtype)]
         else:
             method = choose_method(collective, size, self.hosts, rate_bps)
-            rounds = (self.hosts - 1).bit_length()
-            both = 2 if collective is Collective.ALL_REDUCE else 1
-            steps = both * (rounds if method is Method.BRUCK else self.hosts - 1)
-            if method in {Method.RECURSIVE_DOUBLING, Method.BINOMIAL}:
-                folds = method is Method.RECURSIVE_DOUBLING and self.hosts & (self.hosts - 1) > 0
-                steps = rounds + folds
-                volume = steps / ring_volume(collective, self.hosts)
+            steps, volume = host_steps(collective, method, self.hosts)
         limit = self.used * limit_bps(self.kind, rate_bps, self.hosts, collective=collective) / 8
         return (steps * self.a_s + volume * size / limit) * (self.crowded if company else 1.0)
+
+
+if TYPE_CHECKING:  # what the agent tells
+    from railweave._native.agent import Change, SliceRecord
 
 
 class Changed(NamedTuple):
@@ -119,7 +117,7 @@ class RepeatingPlanner:
         self._plans: Sequence[Plan] = ()
         self._left = self._made = self._changes = 0
 
-    def plan(self, op_index: int, call: CallKey, changes: Sequence[Changed]) -> Plan:
+    def plan(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> Plan:
         """Return the plan of a call, perhaps the one that was foreseen."""
         if self._left > 0 and call == self._call and len(changes) == self._changes:
             return self._plans[self._made % len(self._plans)]
@@ -157,7 +155,7 @@ class StripedJob:
     lateness_s: float = 0.0  # greatest time that a rank comes late
     seed: int = 1
     planners: Sequence[Planner] = ()
-    changes: list[Changed] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     op_index: int = 0
     taken: list[Taken] = field(default_factory=list)
     surveys: int = 0
@@ -212,7 +210,7 @@ class StripedJob:
 
     def _observe(self) -> None:
         for rank, records in enumerate(self.records):
-            self.planners[rank].observe(records)
+            self.planners[rank].observe(cast("list[SliceRecord]", records))
             records.clear()
 
     def change(self, alive: Sequence[bool], leading: Sequence[int] = (), count: int = 1 << 20) -> None:
@@ -227,7 +225,7 @@ class StripedJob:
                 self.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count), self.changes
             )
         reasons = ["" if each else "its cable is out" for each in alive]
-        self.changes.append(Changed(self.op_index, list(alive), reasons))
+        self.changes.append(cast("Change", Changed(self.op_index, list(alive), reasons)))
 
     def _await(self) -> None:
         for planner in self.planners:

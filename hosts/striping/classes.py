@@ -1,326 +1,256 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One class of calls as it is learnt: which call tries what, which are measured, when the ranks are asked."""
+"""One class of calls as it is learnt: which way calls take, which one tries another, when they are measured.
+
+Ways are each rail alone, the best split, and rails of one kind and rate in turn: the link of one rests while
+another's works, which is quicker where calls follow each other faster than a link sends them. For short
+calls no time of one call tells: it counts from the last rank's start, and where calls wait for processors,
+that rank finds more of the others' work done on one kind of rail than on another. So they are compared in
+blocks of calls, one way each, by the time from one end to the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from railweave.hosts.striping.filling import (
-    ALIGNMENT,
-    ENGAGE,
-    MOVE,
-    Part,
-    Split,
-    choose,
-    cut,
-    time_of,
-    water_fill,
-)
-from railweave.hosts.striping.states import ClassEvent, ClassState, next_class
+from railweave.hosts.striping.costs import CLEAR, SAMPLES, SHORT_S, SURE, CostKey, CostTable
+from railweave.hosts.striping.priors import Line
+from railweave.hosts.striping.splits import ENGAGE, TURNS, Split, Way, balanced, best_split, choose
 from railweave.hosts.striping.surveys import Item
-from railweave.hosts.striping.table import CostKey, CostTable
-from railweave.hosts.striping.ways import COUNTED, FELL, MOST_SETTLING, SETTLING, SETTLING_S, Way, Ways
 
-PROBES = 2  # calls that a rail is tried on at first, for each time of it that is wanted
-SHORT_S, SHORT_TIMES = 0.02, 2  # calls as short as that are noisy: so many times are wanted of a rail
-ASK_AGAIN = 8  # calls after which a rail is tried once more, if no time of it has come
-CALM = 3  # times of what is in force, without a move, that make a class hot
-LONGEST_WARM = 24  # times after which it is called hot anyhow: such a network is never calm
-TRIES = 2  # calls that another way is tried on while hot, if they are short
-MEASURED = 8  # calls measured before a survey at most, while hot
-SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
-LONGEST_SURVEY_S = 1e-3  # there: that of a small call, as far as is known
-BUDGET, WARM_BUDGET = 0.02, 0.2  # of the time of calls that surveys may take, while hot, and while warm again
-SHORTEST, LONGEST = 4, 1024  # calls from survey to survey, while hot
-LONGEST_S = 0.25  # likewise: of calls that are shorter than surveys may be, and have stayed as they are
-EXPLORE_BUDGET = 0.01  # of the time of calls that trying other ways may take
-EXPLORE_EVERY = 32  # calls, at least
-CLEAR_GAIN = 1.25  # a split that is so much quicker than a rail alone need not be compared with it again
-UNSURE = 3.0  # times as long as a block of calls that a rail may seem to take, and be quicker yet
-NOISE_S = 0.001  # by about which single calls are measured wrong, where ranks wait for processors
-DISTURBED = 1.25  # times as many as there are rails: by how much each may be slower beside the others
-LEAST_SLICE = 8 * ALIGNMENT  # elements
-MUCH_SLOWER = 2.0  # a rail that takes so many times longer than the best is known well by one time
+NOISE_S = 0.002  # by which single calls are measured wrong, where ranks wait for processors
+BUDGET = 0.004  # of the time of calls that each of these may take: surveys, slower calls, slower blocks
 
 
 class CallClass:
     """What all calls of one class share. It exists while the set of rails stays the same."""
 
     def __init__(self, key: CostKey, rails: Sequence[int], table: CostTable) -> None:
-        """Begin cold, or where the costs that are known allow."""
+        """Begin with what the table knows."""
         self.key = key
         self.rails = tuple(rails)
-        self.state = ClassState.COLD
-        self.version = 0  # changes with every new measurement
+        self.version = 0  # changes with everything that is learnt
+        self.left = 0  # calls until one is measured, which a survey follows
+        self.way: Way = ()  # of this block; () where costs decide
+        self.comparing = False  # whether it is there to find out what its way costs
         self._table = table
-        self.generation = 0  # changes with every move of a split
-        self.left = 0  # calls until one is measured
-        self.last_quiet = 0  # index of the latest call that was not measured
-        self._calls = 0  # in this state
-        self._measured = 0  # calls since the last survey
-        self._was_hot = False
-        self._calm = self._times = 0
-        self._interval = 1
-        self._explore_in = EXPLORE_EVERY
-        self._way = 0  # number of ways explored
-        self._tried = 0  # calls that the latest one has been tried on
-        self._short = Ways()
-        self._block = range(0)  # indices of the calls since the survey that count, if all are of this class
-        self._check_known()
+        self._free = SAMPLES  # surveys that may follow whatever they cost
+        self._calls = 0
+        self._tried: dict[Way, int] = {}  # after how many calls one has tried a way
+        self._tried_last = False  # the latest call that was measured has
+        self._held: Way = ()  # the quickest so far, as blocks tell
+        self._times: dict[Way, list[float]] = {}  # of the latest blocks
+        self._begun: dict[Way, int] = {}  # after how many calls its latest block has begun
+        self._void = 0  # blocks in a row into which other calls came
+        self._found = False  # nothing has to be compared for now
+        self._first = self._last = 0  # indices of the calls since the latest survey of this class
+        self._count = self._quiet = 0  # elements of each, and how many calls they are
+        self._settling = 0  # of these, before the block
 
     # ------------------------------------------------------------ what a call takes
 
     def choose(self, size: int, count: int, engaged: Sequence[int] = ()) -> Split:
-        """Return what is quickest for a call of `count` elements, `size` bytes, as far as is known."""
-        singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
-        split = choose(singles, lines, size, count, frozenset(engaged))
-        if len(split.parts) > 1 or not self.way:
-            return split
-        turns = self.way if len(self.way) > 1 else ()
-        return Split(((self.way[0], 0, count),), singles[self.way[0]], turns)
+        """Return how a call of `count` elements, `size` bytes goes; costs keep rails that are `engaged`."""
+        if not self.way:
+            return choose(self._singles(size), self._best_split(size, count, engaged), count, engaged)
+        if len(self.way) > 1 and self.way[0] != TURNS:
+            return balanced(self._lines(self.way), size, count)
+        rail = self.way[-1]
+        return Split(((rail, 0, count),), self._table.single_s(self.key, rail, size), self.way[1:])
 
-    def settle(self, size: int, count: int, ways: Sequence[tuple[Part, ...]]) -> Split:
-        """Return how to cut a call; once hot, as before if the new way is hardly quicker.
+    def _best_split(self, size: int, count: int, engaged: Sequence[int]) -> Split:
+        return best_split(self._lines(self.rails), size, count, engaged)
 
-        `ways` are the parts that such calls have taken in turn.
-        """
-        old = ways[0] if ways else ()
-        new = self.choose(size, count, [rail for rail, _, _ in old])
-        if not old or new.parts == old:
-            return new
-        old_s = self._time_of(old, size, count)
-        same_rails = {rail for rail, _, _ in old} == {rail for rail, _, _ in new.parts}
-        if same_rails and old_s <= new.time_s * MOVE:
-            return Split(old, old_s) if self.state is ClassState.HOT else new
-        self.generation += 1
-        self._calm = 0
-        if len(new.parts) > 1 and old_s > new.time_s * ENGAGE:  # one rail alone has no balance to settle
-            self._move(ClassEvent.DRIFTED)
-        return new
+    def _singles(self, size: int) -> Mapping[int, float]:
+        return {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
 
-    def _time_of(self, parts: Sequence[Part], size: int, count: int) -> float:
-        if len(parts) == 1:
-            return self._table.single_s(self.key, parts[0][0], size)
-        lines = {rail: self._table.part(self.key, rail) for rail, _, _ in parts}
-        return time_of(parts, lines, size // count)
+    def _lines(self, rails: Sequence[int]) -> Mapping[int, Line]:
+        return {rail: self._table.line(self.key, rail) for rail in sorted(rails)}
 
-    def trial(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
-        """Return the parts of this call if it is to try another way than the `usual` one; else None."""
-        self._check_known()  # classes over other rails may have measured these
-        if self.state is ClassState.COLD:
-            return self._probe(size, count, usual)
-        if self.state is ClassState.HOT and self._explore_in <= 0:
-            ways = self._ways(size, count, usual)
-            return ways[self._way % len(ways)].parts if ways else None
-        return None
+    # ------------------------------------------------------------ which call tries another way
 
-    def _probe(self, size: int, count: int, usual: Split) -> tuple[Part, ...] | None:
-        unknown = [rail for rail in self.rails if not self._known_well(rail)]
-        used = {rail for rail, _, _ in usual.parts}  # which it measures
-        unknown = [rail for rail in unknown if rail not in used or self._doubtful(rail)]
-        if not unknown:
-            return None
-        order = sorted(unknown, key=lambda rail: (self._table.single_s(self.key, rail, size), rail))
-        calls_each = PROBES * self._wanted
-        if self._calls < calls_each * len(self.rails):
-            return self._try(order[self._calls % len(order)], size, count, usual)
-        if self._calls % ASK_AGAIN == 0:
-            return self._try(order[self._calls // ASK_AGAIN % len(order)], size, count, usual)
-        return None
+    def trial(self, size: int, count: int, usual: Split) -> Split | None:
+        """Return how this call goes if it is to try another way than the `usual` one."""
+        if self._tried_last and self.block() is None:
+            return None  # the usual way has to be measured, too
+        due = [other for other in self._others(size, count, usual) if self._due(other, size, usual)]
+        return min(due, key=lambda other: (self._tried.get(other.rails, -1), other.time_s), default=None)
 
-    def _try(self, rail: int, size: int, count: int, usual: Split) -> tuple[Part, ...]:
-        """Return a call that measures a rail: whole, or a slice that ends when the rest does elsewhere."""
-        others = [part for part in usual.parts if part[0] != rail]
-        if others and not self._doubtful(rail):
-            line = self._table.part(self.key, rail)
-            elements = max(LEAST_SLICE, int((usual.time_s - line.a_s) * line.rate * count / size))
-            if elements < count:
-                carried = sum(part for _, _, part in others)
-                sizes = {other: part * (count - elements) / carried for other, _, part in others}
-                sizes[rail] = float(elements)
-                return cut({each: sizes[each] for each in sorted(sizes)}, count)
-        return ((rail, 0, count),)
+    def _others(self, size: int, count: int, usual: Split) -> list[Split]:
+        """Return the other ways: each rail alone, the usual ones with each further rail, and all of them."""
+        others = [Split(((rail, 0, count),), time_s) for rail, time_s in self._singles(size).items()]
+        sets = {self.rails, *(tuple(sorted({*usual.rails, rail})) for rail in self.rails)}
+        splits = [balanced(self._lines(rails), size, count) for rails in sorted(sets)]
+        others += [split for split in splits if len(split.parts) > 1]
+        return list({other.rails: other for other in others if other.rails != usual.rails}.values())
 
-    def _ways(self, size: int, count: int, usual: Split) -> list[Split]:
-        """Return what else could be tried for a call, each with the time that it is expected to take."""
-        ways: list[Split] = []
-        singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        best = min(singles, key=lambda rail: (singles[rail], rail))
-        if len(usual.parts) > 1 and singles[best] < usual.time_s * CLEAR_GAIN:
-            ways.append(Split(((best, 0, count),), singles[best]))
-        for rail in self.rails:
-            if all(rail != used for used, _, _ in usual.parts):
-                parts = self._try(rail, size, count, usual)
-                ways.append(Split(parts, singles[rail] if len(parts) == 1 else usual.time_s))
-        if len(usual.parts) == 1 and count >= LEAST_SLICE * len(self.rails):
-            # Do rails that disturbed each other still do so?
-            lines = {rail: self._table.part(self.key, rail) for rail in self.rails}
-            parts = cut(water_fill(lines, size), count)
-            ways.append(Split(parts, time_of(parts, lines, size // count)))
-        return ways
+    def _due(self, other: Split, size: int, usual: Split) -> bool:
+        """Whether a way is tried now: at once if it may be quicker, else so seldom that it costs little."""
+        since = self._calls - self._tried.get(other.rails, 0)
+        if self._promising(other, size, usual):
+            return other.rails not in self._tried or since * BUDGET >= ENGAGE - 1.0
+        slower = other.time_s / usual.time_s
+        if self._times.get(self._held) and other.rails in self._times:
+            slower = min(self._times[other.rails]) / min(self._times[self._held])
+            if slower <= CLEAR:
+                return False  # blocks try it
+        bearable = slower <= CLEAR or usual.time_s < SHORT_S
+        return bearable and since * BUDGET >= max(ENGAGE, slower) - 1.0
+
+    def _promising(self, other: Split, size: int, usual: Split) -> bool:
+        """Whether a way has no time yet, and may be quicker than the usual one."""
+        alone, short = len(other.parts) == 1, usual.time_s < SHORT_S
+        if self._samples(other) or (alone and len(usual.parts) > 1 and not self._samples(usual)):
+            return False  # parts tell first
+        least_s = other.time_s
+        if not all(self._table.like(self.key, rail, alone) for rail in other.rails):
+            least_s = other.time_s / CLEAR
+            if alone:  # a link may keep all that it promises, but that tells little of latency
+                told = self._table.rates_known and not (short and len(usual.parts) == 1)
+                promise_s = self._table.prior(self.key, other.rails[0]).time_s(size)
+                least_s = min(least_s, promise_s) if told else 0.0
+        elif alone and self._table.samples(self.key, other.rails[0], alone=False):  # parts tell more here
+            least_s = min(least_s, self._table.line(self.key, other.rails[0]).time_s(size))
+        return least_s < usual.time_s * (CLEAR if short else 1.0)
+
+    def _samples(self, split: Split) -> int:
+        return min(self._table.samples(self.key, rail, len(split.parts) == 1) for rail in split.rails)
 
     # ------------------------------------------------------------ when calls are measured
 
-    @property
-    def survey_due(self) -> bool:
-        """Whether the call that is measured next is followed by a survey."""
-        return self._measured + 1 >= min(MEASURED, self._interval)
+    def counted(self, op_index: int, calls: int, count: int) -> None:
+        """Count calls of `count` elements that are not measured; the index of the last one."""
+        if count != self._count:  # a block is of equal calls
+            self._first, self._quiet, self._count = op_index - calls + 1, 0, count
+        self._calls += calls
+        self._quiet += calls
+        self.left -= calls
+        self._last = op_index
 
-    def submitted(self, op_index: int, tried: bool, size: int, count: int, usual: Split) -> None:
-        """Count a call that is measured."""
+    def block(self) -> tuple[int, int] | None:
+        """Return the first and last index of the calls of a block, if no others came in between."""
+        first = self._first + self._settling
+        whole = self.way and self._last - self._first + 1 == self._quiet >= self._settling + SAMPLES
+        return (first, self._last) if whole else None
+
+    def measured(
+        self, op_index: int, tried: Way, size: int, count: int, usual: Split, survey_s: float
+    ) -> None:
+        """Count a call that is measured and followed by a survey, which costs the time of `survey_s`."""
         self._calls += 1
-        self._measured += 1
-        self._explore_in -= 1
-        if tried and self.state is ClassState.HOT:
-            self._tried += 1
-            if self._tried >= (TRIES if usual.time_s < SHORT_S else 1):
-                self._explore_in = self._tried * self._pause(size, count, usual)
-                self._way += 1
-                self._tried = 0
-        if self._measured < min(MEASURED, self._interval):
-            return
-        self._measured = 0
-        self._interval = self._next_interval(usual.time_s)
-        before, ways = self.way, self._ways_of_short(size, usual)
-        if len(ways) > 1:
-            self._short.advance(ways)
-        else:
-            self._short = Ways(found=self.state is ClassState.HOT)
+        self._tried_last = tried != ()
+        if tried:
+            self._tried[tried] = self._calls
+        self._void = self._void + 1 if self.way and self.block() is None else 0
+        self._first, self._quiet = op_index + 2, 0
+        call_s = min(self._times.get(self._held, (usual.time_s,)))
+        self._settling = 2 * SURE + min(int(SHORT_S / call_s), SURE * SAMPLES)
+        before = self.way
+        self._next_block(size, count, usual, survey_s)
         self.version += self.way != before
-        settling = max(SETTLING, int(SETTLING_S / max(usual.time_s, self._short.held_s() or 0.0)))
-        block = min(settling, MOST_SETTLING) + COUNTED
-        self.left = block if self.comparing else max(0, self._interval - MEASURED)
-        self._explore_in -= self.left
-        end = op_index + 2 + self.left  # the survey is behind this call
-        self._block = range(end - self.left + block - COUNTED, end) if self.way else range(0)
+        pause = 0 if self._free else int(survey_s / (BUDGET * call_s))
+        self._free = max(0, self._free - 1)
+        block = self._settling + SAMPLES if self.way and self._void <= SURE else 0
+        self.left = block if self.comparing else max(block, pause)
 
-    def _ways_of_short(self, size: int, usual: Split) -> dict[Way, float]:
-        """Return the ways that short calls could take, and what single ones are known to cost.
+    def _next_block(self, size: int, count: int, usual: Split, survey_s: float) -> None:
+        """Choose the way of the next block: the quickest so far, or one that is compared with it.
 
-        The first one is the rail in use, or, while no block has told anything, what costs speak for. Of rails
-        of one kind and rate there is only one, but for others that are clearly quicker, and all of them in
-        turn. None if calls are not short.
+        Until a block has told anything, it is what costs speak for, as where other calls come in between.
+        A way is left for another of which all blocks were quicker by ENGAGE, or one clearly.
         """
-        if self.state is not ClassState.HOT or len(usual.parts) > 1 or usual.time_s >= SHORT_S:
-            return {}
-        singles = {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
-        used, held_s = usual.parts[0][0], self._short.held_s()
-        if held_s is not None:
-            used = self._short.held[0]
-        elif singles[used] > ENGAGE * min(singles.values()):
-            used = min(self.rails, key=lambda rail: (singles[rail], rail))
-        most_s = UNSURE * max(held_s or 0.0, singles[used], NOISE_S)
-        ways: dict[Way, float] = {}
-        for rail in sorted(self.rails, key=lambda rail: (rail != used, singles[rail], rail)):
-            like = [way for way in ways if self._table.alike(self.key, rail, way[0])]
-            if singles[rail] <= most_s and all(singles[rail] * FELL < ways[way] for way in like):
-                ways[(rail,)] = singles[rail]
-        alike = (rail for rail in self.rails if self._table.alike(self.key, rail, used))
-        in_turn = tuple(rail for rail in alike if singles[rail] <= most_s)
-        if len(in_turn) > 1:
-            ways[in_turn] = singles[used]
-        return ways
-
-    def _pause(self, size: int, count: int, usual: Split) -> int:
-        """Return how many calls the next trial of another way has to wait for, so that all cost little."""
         ways = self._ways(size, count, usual)
-        if not ways:
-            return EXPLORE_EVERY
-        excess = ways[self._way % len(ways)].time_s / usual.time_s - 1
-        return max(EXPLORE_EVERY, int(excess / EXPLORE_BUDGET))
+        self.comparing = self._found = False
+        if len(ways) < 2:
+            self.way = ()
+            return
+        if self._held not in ways or self._held not in self._times:
+            self._held = ways[0]
+        if quicker := [way for way in ways if self._beats(way)]:
+            self._held = min(quicker, key=lambda way: (max(self._times[way]), way))
+        own = self._times.get(self._held, [])
+        unsure = [way for way in ways if self._unsure(way, own)]
+        self._found = not unsure or self._void > SURE
+        if own and not unsure:
+            unsure = [way for way in ways if self._retried(way, own, survey_s, len(ways) - 1)]
+        self.comparing = bool(unsure) and self._void <= SURE
+        self.way = self._held
+        if self.comparing and own and not self._void:
+            self.way = min(unsure, key=lambda way: (self._begun.get(way, 0), way))
+        self._begun[self.way] = self._calls
 
-    def _next_interval(self, call_s: float) -> int:
-        survey_s = SURVEY_S + min(call_s, LONGEST_SURVEY_S)
-        if self.state is ClassState.HOT:
-            least = max(int(survey_s / (BUDGET * call_s)) + 1, SHORTEST)
-            rarer = min(2 * self._interval, int(LONGEST_S / call_s)) if call_s < LONGEST_SURVEY_S else 0
-            return min(max(least, rarer), LONGEST)
-        if self.state is ClassState.WARM and self._was_hot:
-            return min(int(survey_s / (WARM_BUDGET * call_s)) + 1, LONGEST)
-        return 1
+    def _ways(self, size: int, count: int, usual: Split) -> list[Way]:
+        """Return the ways that may be quickest, first what costs speak for; none if calls are long."""
+        if usual.time_s >= SHORT_S or not self._settled(usual):
+            return []
+        split = self._best_split(size, count, usual.rails)
+        seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
+        most_s = CLEAR * min(split.time_s, *seen.values()) + NOISE_S
+        near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
+        alike = tuple(rail for (rail,) in near if self._table.alike(self.key, rail, near[0][0]))
+        turns = [(TURNS, *alike)] if len(alike) > 1 else []
+        by_cost = choose(self._singles(size), split, count, usual.rails).rails
+        told = [way for way in self._times if len(way) > 1 and way[0] != TURNS]  # other splits
+        if not told or split.time_s * ENGAGE < min(min(self._times[way]) for way in told):
+            told.append(split.rails)
+        return list(dict.fromkeys([by_cost, *near, *told, *turns]))
 
-    # ------------------------------------------------------------ what measurements change
+    def _beats(self, way: Way) -> bool:
+        times, own = self._times.get(way), self._times.get(self._held)
+        if not times or not own or way == self._held:
+            return False
+        sure = len(times) == len(own) == SURE
+        return max(times) * (ENGAGE if sure else CLEAR) < min(own)
 
-    @property
-    def way(self) -> Way:
-        """Return the rails that short calls take in turn now; () if that follows from the costs."""
-        return self._short.now
+    def _unsure(self, way: Way, own: Sequence[float]) -> bool:
+        """Whether a way has to be compared yet."""
+        times = self._times.get(way, ())
+        return len(times) < SURE and not (times and own and min(times) > CLEAR * max(own))
+
+    def _retried(self, way: Way, own: Sequence[float], survey_s: float, others: int) -> bool:
+        """Whether it is time to see whether a way that is a little slower is still so."""
+        slower = min(self._times[way]) / min(own)
+        calls = (self._settling + SAMPLES) * (max(slower, ENGAGE) - 1.0) + survey_s / min(own)
+        since = self._calls - self._begun.get(way, 0)
+        return way != self._held and slower <= CLEAR and since * BUDGET >= others * calls
+
+    # ------------------------------------------------------------ what is known
 
     @property
     def stage(self) -> str:
-        """Return the state, or "comparing" where it is hot but which way short calls take is not known."""
-        return "comparing" if self.state is ClassState.HOT and not self._short.found else self.state
+        """Say how much is known."""
+        size, count = self.key.size_class, max(1, self.key.size_class // 4)
+        usual = self.choose(size, count)
+        others = self._others(size, count, usual)
+        if not self._samples(usual) or any(self._promising(other, size, usual) for other in others):
+            return "cold"
+        if not self._settled(usual):
+            return "warm"
+        return "hot" if self._found or usual.time_s >= SHORT_S else "comparing"
 
-    @property
-    def comparing(self) -> bool:
-        """Whether calls take the way that they take to find out what it costs."""
-        return self._short.comparing
+    def _settled(self, usual: Split) -> bool:
+        """Whether it is known what the usual way costs."""
+        return self.way != () or self._samples(usual) >= (SURE if usual.time_s >= SHORT_S else 1)
 
-    def block(self) -> tuple[int, int] | None:
-        """Return the first and last index of the calls that count, if no other call was in between."""
-        block, self._block = self._block, range(0)
-        if len(block) < COUNTED or self.last_quiet != block[-1]:
-            return None
-        return block[0], block[-1]
-
-    def compare(self, way: Way, time_s: float) -> None:
-        """Take the agreed time of a call of a block whose calls went this way."""
-        self._short.learn(way, time_s)
+    def compare(self, item: Item, time_s: float) -> None:
+        """Take an agreed mean time of a block, or of a part of it; far from the others it counts alone."""
+        self.version += 1
+        if item.rail >= 0:
+            alone = len(item.way) == 1
+            self._table.observe(self.key, item.rail, item.size, time_s, alone, block=True)
+            return
+        known = self._times.get(item.way, [])
+        if known and (time_s > CLEAR * max(known) or time_s * CLEAR < min(known)):
+            known = []
+        self._times[item.way] = [*known, time_s][-SURE:]
 
     def observe(self, item: Item, time_s: float) -> None:
-        """Take an agreed time."""
-        self._table.observe(self.key, item.rail, item.size, time_s, item.alone)
+        """Take an agreed time. Where a rail has changed, what blocks have told of it may hold no longer."""
+        factor = self._table.observe(self.key, item.rail, item.size, time_s, item.alone)
         self.version += 1
-        self._check_known()
-        if self.state is ClassState.WARM:
-            self._times += 1
-            self._calm += item.generation == self.generation
-            if self._calm >= CALM * len(self.rails) or self._times >= LONGEST_WARM:
-                self._move(ClassEvent.SETTLED)
-
-    def _check_known(self) -> None:
-        """Leave the cold if all rails have a cost from elsewhere, or are known well enough."""
-        if self.state is not ClassState.COLD:
+        if factor is None:
             return
-        if all(self._table.loaded(self.key, rail) for rail in self.rails):
-            self._move(ClassEvent.LOADED)
-        elif all(self._known_well(rail) for rail in self.rails):
-            self._move(ClassEvent.PROBED)
-
-    def _known_well(self, rail: int) -> bool:
-        cost = self._table.get(self.key, rail)
-        if cost is None or self._doubtful(rail):
-            return False
-        if cost.samples >= self._wanted:
-            return True
-        size = self.key.size_class
-        best_s = min(self._table.single_s(self.key, each, size) for each in self.rails)
-        return cost.single_s(size) > MUCH_SLOWER * best_s
-
-    def _doubtful(self, rail: int) -> bool:
-        """Whether a rail alone may be quicker than any split: rails that disturb each other hide that."""
-        cost = self._table.get(self.key, rail)
-        if cost is None or cost.alone.known:
-            return False
-        size = self.key.size_class
-        alone_s = max(
-            cost.single_s(size) / (DISTURBED * len(self.rails)), self._table.least_s(self.key, rail, size)
-        )
-        return alone_s < self.choose(size, size).time_s
-
-    @property
-    def _wanted(self) -> int:
-        """Return how many times of each rail a cold class waits for."""
-        size = self.key.size_class
-        best_s = min(self._table.single_s(self.key, rail, size) for rail in self.rails)
-        return SHORT_TIMES if best_s < SHORT_S else 1
-
-    def _move(self, event: ClassEvent) -> None:
-        state = next_class(self.state, event)
-        if state is not self.state:
-            self.state = state
-            self._was_hot |= state is ClassState.HOT
-            self._calls = self._calm = self._times = 0
-            if state is not ClassState.HOT:
-                self.left, self._interval = 0, 1
+        if not self._times:
+            self._free = max(self._free, SURE)
+        for way in [way for way in self._times if item.rail in way]:
+            if self._void > SURE or (factor < 1.0 and way != self._held):
+                del self._times[way]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rail costs: T(s) = a + s / b, learnt from measured times by least squares that forget.
+"""What rails cost: what their links promise, times a slowness that is measured by class of calls.
 
 All ranks must come to the same numbers bit for bit, so floats see only + - * / and comparisons, one after the
 other: no sums of the library, no roots, no logarithms.
@@ -7,214 +7,232 @@ other: no sums of the library, no roots, no logarithms.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-KEEP, LONGEST_KEEP = 0.75, 0.95  # what an observation still weighs after the next; the more, the noisier
-CLIP = 1.5  # a time further than this factor from what was predicted counts as that far, once
-STEADY = 0.2  # of a deviation that counts
-NOISY = 3.0  # by how much of the mean deviation that band is wider, and memory longer
-ANCHOR_WEIGHT = 0.05  # of the latency at size 0, beside observations of weight 1
-WARM_UP = 2  # observations in which the least counts: the first call on a rail finds it cold
-COLDER = 1.25  # how much slower than the next a first call must have been to be forgotten
-FASTER = 1.5  # bandwidth that parts may show, over that of the rail alone
-LIKE_SIZE = 2  # sizes up to this factor apart have times that can be compared
-LEAST_SLOPE = 0.01  # of the mean time per unit of size: where measured times fall with size
+from railweave._native.collectives import Collective, DType, item_size
+from railweave.hosts.arrays import NAMES
+from railweave.hosts.capabilities import REDUCING
+from railweave.hosts.striping.priors import Line, StripedRail, prior_lines
+
+SURE = 3  # times, or blocks, of one way that tell what it costs
+SAMPLES = 20  # times at most that an estimate is made of, and calls of a block at least
+CLEAR = 1.25  # times as long is clearly slower: two such times in a row are believed at once
+DOUBT = 3.0  # times as long as is thought a rail may take that has not been measured
+SHORT_S = 0.016  # calls as short as that are latency for the most part, and are compared in blocks
+
+NUMBERS = {"int": 1, "int8": 4, "float": 1, "half": 2}  # lanes that an in-network rail sends for 4 bytes
 
 
-@dataclass(frozen=True)
-class Line:
-    """T(s) = a_s + s / rate: seconds for `s` bytes."""
+def numbers_of(collective: Collective, dtype: DType) -> str:
+    """Return one of NUMBERS, which cost alike: a switch needs a second exchange for the exponents of floats.
 
-    a_s: float
-    rate: float  # bytes per second
-
-    def time_s(self, size: float) -> float:
-        """Return the time of `size` bytes."""
-        return self.a_s + size / self.rate
-
-
-class Fit:
-    """One line through decaying observations (size, time) of sizes up to about `unit` bytes.
-
-    Observations seldom differ enough in size to tell latency from bandwidth. So the line is held at size 0 by
-    an anchor, the latency as it is known otherwise; with observations of one size it goes through both.
+    What is not reduced passes as it lies in memory.
     """
+    if collective not in REDUCING:
+        return "int"
+    return {1: "int8", 2: "half"}.get(item_size(dtype)) or NAMES[dtype].rstrip("0123456789")
 
-    def __init__(self, unit: int, anchor_s: float) -> None:
-        """Begin without observations; sizes are measured in `unit`s of bytes."""
-        self.unit = unit
-        self.anchor_s = anchor_s
-        self.samples = 0  # since the last time that the rail's speed changed
-        self._stale = False
-        self.noise = 0.0  # mean relative deviation of times from what was predicted
-        self._side = 0  # where the last observation was, if out of band: +1 slower, -1 faster
-        self._before: tuple[Line, int] | None = None  # what was known before it, of which mean size
-        self._forget()
 
-    def _forget(self) -> None:
-        self.samples = 0
-        self._w = self._x = self._xx = self._t = self._xt = 0.0
+@dataclass(frozen=True, order=True)
+class CostKey:
+    """A class of calls as far as costs are concerned."""
+
+    collective: str
+    numbers: str  # of NUMBERS
+    size_class: int  # bytes of the whole tensor: calls up to this size, and larger than half of it
+
+
+class Slowness:
+    """How many times longer than its link promises a rail has taken lately."""
+
+    def __init__(self, values: Iterable[float] = (), samples: int = 0) -> None:
+        """Take what is known from elsewhere, if anything."""
+        self._latest = deque(values, maxlen=SAMPLES)
+        self._block = 0.0  # in blocks of calls; 0 if there were none
+        self.samples = samples  # since the rail's speed has changed
+        self.loaded = samples > 0  # and not measured since
+        self.size = 0  # bytes, of the latest
 
     @property
-    def known(self) -> bool:
-        """Whether anything has been observed."""
-        return self.samples > 0
+    def single(self) -> float:
+        """Return what single calls show: the mean of the middle half, as others waited for a processor."""
+        latest = self._latest or (self._block,)
+        quarter = len(latest) // 4
+        total = 0.0
+        for value in (middle := sorted(latest)[quarter : len(latest) - quarter]):
+            total = total + value
+        return total / len(middle)
 
-    def observe(self, size: int, time_s: float) -> float | None:
-        """Take a time. Returns the factor by which the rail has become slower, if it has changed for good.
+    @property
+    def value(self) -> float:
+        """Return what holds: blocks of short calls tell more than single ones."""
+        return self._block or self.single
 
-        One time out of band is clipped; a second one on the same side is believed, and what was before
-        forgotten.
-        """
-        if not self.known:
-            self._restart(size, time_s)
-            return None
-        before, mean_size = self._reference()
-        before_s = before.time_s(size)
-        clip = CLIP + NOISY * self.noise
-        side = (time_s > before_s * clip) - (time_s * clip < before_s)
-        if self._stale or (side and side == self._side):
-            self._restart(size, time_s)
-            return time_s / before_s if side else None
-        if self.samples < WARM_UP and time_s * COLDER < before_s:
-            self._restart(size, time_s)
-            return None
-        self._side, self._before = side, (before, mean_size) if side else None
-        if side:
-            time_s = before_s * clip if side > 0 else before_s / clip
-        else:
-            deviation = abs(time_s - before_s) / max(time_s, before_s)
-            self.noise = self.noise + STEADY * (deviation - self.noise)
-        self._add(size, time_s)
-        return None
-
-    def _reference(self) -> tuple[Line, int]:
-        """Return what a time is held against: an outlier just before is no measure for it."""
-        return self._before or (self.line(), self.mean_size)
-
-    def is_like(self, size: int) -> bool:
-        """Whether what a time of this size is held against has been measured about there."""
-        _, mean_size = self._reference()
-        return size <= LIKE_SIZE * mean_size and mean_size <= LIKE_SIZE * size
-
-    def _restart(self, size: int, time_s: float) -> None:
-        self._stale, self._side, self._before = False, 0, None
-        self._forget()
-        self._add(size, time_s)
-
-    def _add(self, size: int, time_s: float) -> None:
-        x = size / self.unit
-        keep = KEEP + (LONGEST_KEEP - KEEP) * min(1.0, NOISY * self.noise)
-        self._w = self._w * keep + 1.0
-        self._x = self._x * keep + x
-        self._xx = self._xx * keep + x * x
-        self._t = self._t * keep + time_s
-        self._xt = self._xt * keep + x * time_s
+    def observe(self, value: float) -> float | None:
+        """Take a value. Returns by which factor the rail is slower, if it has changed its speed for good."""
+        *earlier, before = self._latest or [value]
+        factor = None
+        if earlier:
+            usual, quarter = sorted(earlier), len(earlier) // 4
+            slower = min(before, value) > usual[-1 - quarter] * CLEAR
+            if slower or max(before, value) * CLEAR < usual[quarter]:
+                factor = (before + value) / 2 / self.single
+                self.__init__((before,), 1)  # type: ignore[misc]
+        self._latest.append(value)
         self.samples += 1
+        self.loaded = False
+        return factor
 
-    def restore(self, line: Line, size: int, samples: int) -> None:
-        """Take what was learnt before: a line through observations of about `size` bytes."""
-        self.anchor_s = line.a_s
-        self._restart(size, line.time_s(size))
-        self.samples = samples
+    def settle(self, value: float) -> None:
+        """Take the mean of a block of calls."""
+        self._block = (self._block + value) / 2 if self._block else value
+        self.samples = max(self.samples, SURE)
 
     def distrust(self) -> None:
-        """Let the next observation count alone; until then, what is known holds."""
-        self._stale = True
-
-    def rescale(self, factor: float) -> None:
-        """Take all times as if they had been `factor` times as long: the rail has changed its speed."""
-        self._t = self._t * factor
-        self._xt = self._xt * factor
-
-    @property
-    def mean_s(self) -> float:
-        """Return the mean of the times, the latest weighing most."""
-        return self._t / self._w
-
-    @property
-    def mean_size(self) -> int:
-        """Return the mean of the sizes in bytes, likewise."""
-        return max(1, int(self._x / self._w * self.unit))
-
-    def line(self) -> Line:
-        """Return the line, with a >= 0 and b > 0. There must be observations."""
-        weight = self._w + ANCHOR_WEIGHT
-        total_s = self._t + ANCHOR_WEIGHT * self.anchor_s
-        determinant = weight * self._xx - self._x * self._x
-        slope = (weight * self._xt - self._x * total_s) / determinant
-        a_s = (total_s - slope * self._x) / weight
-        mean_x, mean_s = self._x / self._w, self._t / self._w
-        if a_s < 0:
-            a_s, slope = 0.0, self._xt / self._xx
-        if slope * mean_x < LEAST_SLOPE * mean_s:
-            slope = LEAST_SLOPE * mean_s / mean_x
-            a_s = mean_s - slope * mean_x
-        return Line(a_s, self.unit / slope)
+        """Hold what is known for true only until it is measured again."""
+        self._latest = deque((self.single,), maxlen=SAMPLES)
+        self._block, self.samples = 0.0, 0
 
 
-class RailCost:
-    """What one rail costs in one class of calls: alone, and while others carry the rest of the call.
+Place = tuple[CostKey, int, bool]  # a class, a rail, and whether it carries calls alone
+
+
+class CostTable:
+    """Slowness by class, rail, and whether it carries calls alone, or parts of them beside other rails.
 
     Rails that share a processor or a link are slower together. So a split is judged by what was measured in
-    splits, and a single rail by what was measured of it alone.
+    splits, and a single rail by what was measured of it alone. What is known outlives the absence of a rail.
     """
 
-    def __init__(self, unit: int, anchor_s: float) -> None:
-        """Begin without observations."""
-        self.alone = Fit(unit, anchor_s)
-        self.shared = Fit(unit, anchor_s)
+    def __init__(self, rails: Sequence[StripedRail], hosts: int) -> None:
+        """Begin with priors only."""
+        self._rails = tuple(rails)
+        self._hosts = hosts
+        self.rates_known = all(rail.rate_bps > 0 for rail in rails)
+        self.known: dict[Place, Slowness] = {}
+        self._priors: dict[CostKey, dict[int, Line]] = {}
+        self._short: dict[CostKey, bool] = {}
+        self._nearest: dict[Place, Place | None] = {}  # as far as asked, while no further place is known
 
-    @property
-    def known(self) -> bool:
-        """Whether anything has been observed."""
-        return self.alone.known or self.shared.known
+    def put(self, place: Place, slowness: Slowness) -> None:
+        """Take what is known from elsewhere."""
+        self.known[place] = slowness
+        self._nearest.clear()
 
-    @property
-    def samples(self) -> int:
-        """Return how many observations speak for the present speed."""
-        return self.alone.samples + self.shared.samples
+    def clear(self) -> None:
+        """Forget everything but the priors."""
+        self.known.clear()
+        self._nearest.clear()
 
-    def latency_s(self, prior: Line) -> float:
-        """Return what is left of the least mean time without the time of the bytes on the link."""
-        fits = [fit for fit in (self.alone, self.shared) if fit.known]
-        return min(max(fit.mean_s - fit.mean_size / prior.rate, min(fit.mean_s, prior.a_s)) for fit in fits)
+    def distrust(self, rail: int) -> None:
+        """Hold what is known of a rail for true only until it is measured again."""
+        for (_, of, _), slowness in self.known.items():
+            if of == rail:
+                slowness.distrust()
 
-    def observe(self, size: int, time_s: float, alone: bool, anchor_s: float) -> bool:
-        """Take a time of `size` bytes. Returns whether the rail has changed its speed for good.
+    def samples(self, key: CostKey, rail: int, alone: bool) -> int:
+        """Return how many measurements speak for a rail's present speed."""
+        known = self.known.get((key, rail, alone))
+        return known.samples if known is not None else 0
 
-        What is known of the other case was measured before the change, and changes with it. A time of quite
-        another size than all before may only show that the line was wrong there.
+    def observe(
+        self, key: CostKey, rail: int, size: int, time_s: float, alone: bool, block: bool = False
+    ) -> float | None:
+        """Take a measured time, or the mean of a block of calls.
+
+        Returns by which factor the rail has become slower, if single times show that it has for good: the
+        other case was measured before, and is forgotten.
         """
-        fit, other = (self.alone, self.shared) if alone else (self.shared, self.alone)
-        fit.anchor_s = anchor_s
-        like = fit.known and fit.is_like(size)
-        factor = fit.observe(size, time_s)
-        if factor is None:
-            return False
-        if other.known and like:
-            other.rescale(factor)
-        return True
+        known, prior = self.known.get((key, rail, alone)), self.prior(key, rail)
+        if known is None:
+            place, value = self._place(key, rail, alone), time_s / prior.time_s(size)
+            like = self.known[place].single if place is not None and place[2] is alone else 0.0
+            known = Slowness([like] if like < value * CLEAR < like * CLEAR * CLEAR else ())
+            self.put((key, rail, alone), known)
+        elif self.short(key) and not known.size < size * CLEAR < known.size * CLEAR * CLEAR:
+            known.distrust()  # of small parts the latency is most, of which a link promises little
+        known.size = size
+        if block:  # links that have rested let more pass than they promise, but not for long
+            whole = self.known.get((key, rail, True))
+            faster = min(1.0, whole.value) if whole is not None else 1.0
+            time_s = max(time_s, faster * size / prior.rate) if self.rates_known and not alone else time_s
+            known.settle(time_s / prior.time_s(size))
+            return None
+        factor = known.observe(time_s / prior.time_s(size))
+        if factor is not None and self.known.pop((key, rail, not alone), None) is not None:
+            self._nearest.clear()
+        return factor
 
-    def distrust(self) -> None:
-        """Let the next observation of either case count alone."""
-        self.alone.distrust()
-        self.shared.distrust()
+    def line(self, key: CostKey, rail: int, alone: bool = False) -> Line:
+        """Return what a rail costs alone or beside others; not measured here, as in the nearest class."""
+        place, prior = self._place(key, rail, alone), self.prior(key, rail)
+        return prior if place is None else prior.slower(self.known[place].value)
 
-    def part(self) -> Line:
-        """Return the line of a part of a split. The rail must be known.
+    def single_s(self, key: CostKey, rail: int, size: int) -> float:
+        """Return the time of a whole call on one rail."""
+        return self.line(key, rail, alone=True).time_s(size)
 
-        Small parts tell little of bandwidth: it is not taken for much more than that of the rail alone, but
-        for no less than what parts have had.
+    def seen_s(self, key: CostKey, rail: int, size: int) -> float:
+        """Return the same as single calls show it, which count from the last rank's start."""
+        place, prior = self._place(key, rail, True), self.prior(key, rail)
+        return prior.time_s(size) * (1.0 if place is None else self.known[place].single)
+
+    def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
+        """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
+        time_s = self.line(key, rail, alone).time_s(size)
+        if self.samples(key, rail, True) or self.samples(key, rail, False):
+            return time_s
+        return DOUBT * time_s if self.rates_known else 0.0
+
+    def like(self, key: CostKey, rail: int, alone: bool) -> bool:
+        """Whether a rail has been measured so, alone or not, in this class or one like it."""
+        place = self._place(key, rail, alone)
+        return place is not None and place[2] is alone
+
+    def alike(self, key: CostKey, one: int, other: int) -> bool:
+        """Return whether two rails are of one kind and rate."""
+        return self.prior(key, one) == self.prior(key, other)
+
+    def short(self, key: CostKey) -> bool:
+        """Return whether calls are short as links promise."""
+        if key not in self._short:
+            promised = (self.prior(key, rail.index).time_s(key.size_class) for rail in self._rails)
+            self._short[key] = min(promised) < SHORT_S
+        return self._short[key]
+
+    def source(self, key: CostKey, rail: int) -> str:
+        """Say what the cost of a rail follows from."""
+        here = [known for alone in (True, False) if (known := self.known.get((key, rail, alone)))]
+        if here:
+            return "loaded" if all(known.loaded for known in here) else "measured"
+        if (place := self._place(key, rail, True)) is None:
+            return "prior: kind, rate and hosts"
+        return f"measured: {place[0].collective} up to {place[0].size_class} bytes"
+
+    def prior(self, key: CostKey, rail: int) -> Line:
+        """Return what a rail's link promises."""
+        if key not in self._priors:
+            lanes = NUMBERS[key.numbers]
+            self._priors[key] = prior_lines(self._rails, self._hosts, key.collective, lanes, key.size_class)
+        return self._priors[key][rail]
+
+    def _place(self, key: CostKey, rail: int, alone: bool) -> Place | None:
+        """Return where a rail's slowness stands, if anywhere: here or in the nearest class, if so measured.
+
+        Classes of short calls and of long ones tell nothing of each other.
         """
-        if not self.shared.known:
-            return self.alone.line()
-        line, shared = self.shared.line(), self.shared
-        if not self.alone.known or line.rate <= (rate := FASTER * self.alone.line().rate):
-            return line
-        rate = max(rate, shared.mean_size / shared.mean_s)
-        return Line(max(0.0, shared.mean_s - shared.mean_size / rate), rate)
 
-    def single_s(self, size: int) -> float:
-        """Return the time of `size` bytes on this rail alone. The rail must be known."""
-        return (self.alone if self.alone.known else self.shared).line().time_s(size)
+        def order(place: Place) -> tuple[object, ...]:
+            of, _, case = place
+            unlike = (of.collective != key.collective, of.numbers != key.numbers)
+            distance = abs(of.size_class.bit_length() - key.size_class.bit_length())
+            return (case is not alone, *unlike, distance, of)
+
+        asked = (key, rail, alone)
+        if asked not in self._nearest:
+            like = (place for place in self.known if place[1] == rail)
+            like = (place for place in like if self.short(place[0]) is self.short(key))
+            self._nearest[asked] = min(like, key=order, default=None)
+        return self._nearest[asked]

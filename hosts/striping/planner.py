@@ -7,77 +7,113 @@ index, the call, the changes of rails) and `take_survey`, and is put to use at a
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
-from railweave.hosts.decisions import Ledger, Tally, Verdict, size_class
+from railweave.hosts.decisions import Ledger, Reason, Tally, Verdict, size_class
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
-from railweave.hosts.striping import saved, surveys
-from railweave.hosts.striping.agreement import NEVER, Agreement, SliceRecord, Survey
-from railweave.hosts.striping.classes import SHORT_S, CallClass
-from railweave.hosts.striping.filling import Part, Split
-from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import DOWN, NO_GAIN, NO_SHARE, TRYING, TURN, Measurement, Plan, use
+from railweave.hosts.striping import surveys
+from railweave.hosts.striping.classes import CallClass
+from railweave.hosts.striping.costs import CostKey, CostTable, numbers_of
 from railweave.hosts.striping.priors import StripedRail
-from railweave.hosts.striping.states import ClassState, RailEvent, RailState, next_rail
-from railweave.hosts.striping.surveys import Item, Lanes
-from railweave.hosts.striping.table import CostKey, CostTable, numbers_of
+from railweave.hosts.striping.splits import Part, Split, fixed_split
+from railweave.hosts.striping.surveys import NEVER, Agreement, Item, Lanes, Survey
+
+if TYPE_CHECKING:
+    from railweave._native.agent import Change, SliceRecord
+
+NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
+TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn, which is quicker")
+TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
+SMALL = Verdict(Reason.THRESHOLD, "its share of so small a tensor is not worth a second rail")
+DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
+NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
 
 PLANS = 512  # kinds of calls whose plans are remembered
-LEARNING_LAG, HOT_LAG = 4, 8  # calls from a survey to the first one that its result is in force for
-LARGE_BYTES = 64 << 20  # whose split `shares` reports
+LAG = 6  # calls from a survey to the first one that its result is in force for
+SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
+PIECE_S = 0.1  # a part that takes at least twice as long is cut into pieces of about this length
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
+NO_SPLIT = Split((), 0.0)
+
 CallKey = tuple[Collective, DType, ReduceOp, int, int]  # the last two: root, and count of elements
 
 
-class Change(Protocol):
-    """Which rails are alive from a call on."""
+class RailState(enum.StrEnum):
+    """A rail as the ranks have agreed."""
+
+    UP = "up"
+    DOWN = "down"
+    RECOVERING = "recovering"  # back, with the costs of before: until it has been measured anew
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one call goes. Plans of equal calls are the same object while nothing is learnt."""
+
+    call: Call
+    parts: tuple[Part, ...]
+    tally: Tally
+    size: int = 0  # bytes of the whole tensor
+    expected_s: float = 0.0  # 0: nothing is known
+    call_class: CallClass | None = None  # which learns
+    usual: Split | None = None  # of a call that is measured: what it takes if nothing is tried
+    survey: tuple[Item, ...] | None = None  # what a survey asks for
+    sequence: tuple[Part, ...] = ()  # the parts, each cut into some that its rail does one after the other
 
     @property
-    def from_op(self) -> int:
-        """Index of the first call."""
+    def survey_after(self) -> bool:
+        """Whether a survey follows this call."""
+        return self.usual is not None
 
     @property
-    def alive(self) -> Sequence[bool]:
-        """By the rail's index in the agent."""
+    def tried(self) -> bool:
+        """Whether it takes another way than the usual one, to learn what that costs."""
+        return self.usual is not None and self.usual.parts != self.parts
 
-    @property
-    def reasons(self) -> Sequence[str]:
-        """Why a rail is not alive, likewise."""
+    def in_sequence(self) -> Plan:
+        """Return this plan with long parts cut: a rail that comes back can take what is left of them."""
+        pieces = int(self.expected_s / PIECE_S)
+        if pieces < 2:
+            return self
+        cut = (
+            (rail, begin, end - begin)
+            for rail, first, count in self.parts
+            for begin, end in pairwise(first + count * number // pieces for number in range(pieces + 1))
+            if end > begin
+        )
+        return replace(self, sequence=tuple(cut))
 
 
 @dataclass
 class _Entry:
     """One kind of calls: its plans while nothing changes, with the split in force."""
 
-    collective: Collective
-    dtype: DType
-    op: ReduceOp
-    count: int
+    key: CallKey
     size: int  # bytes of the whole tensor
     rails: tuple[StripedRail, ...]  # that can carry it
-    plans: tuple[Plan, ...]  # which calls follow in turn
-    call_class: CallClass | None = None
+    call_class: CallClass
+    plans: tuple[Plan, ...] = ()  # which calls follow in turn
     version: int = -1  # of the class, when the split was made
-    time_s: float = 0.0
-    cold: bool = True  # the split is a guess, and not in force
+    split: Split = NO_SPLIT
 
 
 class Planner:
     """Plans the calls of one communicator on one rank.
 
-    Calls are planned by one thread at a time; `shares`, `save` and `predict` may be asked by others.
+    Calls are planned by one thread at a time; `shares`, `predict` and `saved.save` may be asked by others.
     """
 
     def __init__(
@@ -92,6 +128,7 @@ class Planner:
         costs: CostTable | None = None,
         costs_digest: str = "",
         opening: bool = False,
+        note: str = "",
     ) -> None:
         """Take the rails in the agent's order.
 
@@ -103,12 +140,13 @@ class Planner:
         self.rails = tuple(rails)
         self.world_size = world_size
         self.fixed = fixed
-        self.learning = not fixed and not deterministic and len(rails) > 1 and world_size > 1
+        several = not fixed and len(rails) > 1 and world_size > 1
+        self.learning = several and not deterministic
+        self.opening = several and (self.learning or opening)
         self.table = costs or CostTable(rails, world_size)
-        self.opening = self.learning or (opening and not fixed and len(rails) > 1 and world_size > 1)
         self.rail_states = {rail.index: RailState.UP for rail in rails}
         self.reasons: dict[int, str] = {}  # why rails are down
-        self.note = ""  # what else is to be known of the costs
+        self.note = note  # what else is to be known of the costs
         self._ledger = ledger
         self._refused = dict(refused or {})
         self._entries: dict[CallKey, _Entry] = {}
@@ -117,7 +155,6 @@ class Planner:
         self._changes: deque[Change] = deque()  # that are not in force yet
         self._next_in_force = 0  # index of the first call for which something new is in force
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
-        self._lag = LEARNING_LAG
         self._calls = 0  # that have been submitted; surveys are none
         self._last_rail = -1  # of the latest one
         self._counted_from = 0  # slices of calls before this one say nothing of the rails as they are
@@ -132,32 +169,35 @@ class Planner:
         that can are down.
         """
         with self.lock:
-            if op_index >= self._next_in_force or len(changes) != self._changes_seen:
-                self._advance(op_index, changes)
-            entry = self._entries.get(call) or self._enter(call)
-            call_class = entry.call_class
-            if call_class is not None and entry.version != call_class.version:
-                self._split(entry, call_class)
+            self._advance(op_index, changes)
+            entry = self._entries.get(call)
+            if entry is None:
+                if len(self._entries) >= PLANS:
+                    self._entries.clear()
+                entry = self._entries[call] = self._entry(call)
+                self._classes[entry.call_class.key, entry.call_class.rails] = entry.call_class
+            if entry.version != entry.call_class.version:
+                self._split(entry)
             plan = entry.plans[self._calls % len(entry.plans)]
-            if call_class is not None and call_class.left <= 0:
-                plan = self._measured(entry, call_class, plan)
+            if plan.call_class is not None and plan.call_class.left <= 0:
+                usual = replace(entry.split, parts=plan.parts)
+                trial = plan.call_class.trial(entry.size, call[-1], usual)
+                plan = replace(self._plan_of(entry, trial.parts, TRYING) if trial else plan, usual=usual)
             return plan.in_sequence() if self.reasons else plan
 
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
-        plan.tally.calls += 1
         with self.lock:
-            if plan.survey is None:
+            if plan.survey is not None:
+                self._agreement.submitted(op_index, plan.survey, LAG)
+                self._next_in_force = min(self._next_in_force, self._agreement.horizon)
+            elif plan.usual is not None and plan.call_class is not None:
+                plan.tally.calls += 1
                 self._calls += 1
                 self._last_rail = plan.parts[0][0]
-            if plan.quiet is not None:
-                plan.quiet.left -= 1
-                plan.quiet.last_quiet = op_index
-            elif plan.measurement is not None:
-                self._measure(op_index, plan, plan.measurement)
-            elif plan.survey is not None:
-                self._agreement.submitted(op_index, plan.survey, self._lag)
-                self._next_in_force = min(self._next_in_force, self._agreement.horizon)
+                self._measure(op_index, plan, plan.call_class, plan.usual)
+            else:
+                self.repeated(op_index + 1, (plan,), 1)
 
     def ahead(self, op_index: int, call: CallKey) -> tuple[tuple[Plan, ...], int]:
         """Return the plans that calls like this one have in turn from this index on, and for how many calls.
@@ -166,12 +206,10 @@ class Planner:
         """
         with self.lock:
             entry = self._entries.get(call)
-            if entry is None or self.reasons:
+            if entry is None or self.reasons or entry.version != entry.call_class.version:
                 return (), 0
-            call_class, first = entry.call_class, self._calls % len(entry.plans)
-            most = self._next_in_force - op_index
-            if call_class is not None:
-                most = min(most, call_class.left if entry.version == call_class.version else 0)
+            first, learns = self._calls % len(entry.plans), entry.plans[0].call_class
+            most = min(self._next_in_force - op_index, learns.left if learns is not None else NEVER)
             return entry.plans[first:] + entry.plans[:first], max(0, most)
 
     def repeated(self, op_index: int, plans: Sequence[Plan], calls: int) -> None:
@@ -182,32 +220,19 @@ class Planner:
             last = plans[(calls - 1) % len(plans)]
             self._calls += calls
             self._last_rail = last.parts[0][0]
-            if last.quiet is not None:
-                last.quiet.left -= calls
-                last.quiet.last_quiet = op_index - 1
+            if last.call_class is not None:
+                last.call_class.counted(op_index - 1, calls, last.call.count)
 
-    def _enter(self, key: CallKey) -> _Entry:
-        collective, dtype, op, root, count = key
+    def _entry(self, key: CallKey) -> _Entry:
+        collective, dtype, op, _, count = key
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
         able = self._able(collective, dtype, op)
-        call = Call(dtype, op, count, collective, root)
-        entry = _Entry(collective, dtype, op, count, size, able, (Plan(call, (), Tally()),))
-        if self.fixed:
-            parts, verdicts = fixed_split(able, count, size // count)
-            entry.plans = (Plan(call, parts, self._tally(entry, parts, verdicts)),)
-        elif self.learning and len(able) > 1:
-            entry.call_class = self._class_of(entry)
-            self._split(entry, entry.call_class)
-        else:
-            self._split(entry, CallClass(_cost_key(entry), _indices(able), self.table))
-        if len(self._entries) >= PLANS:
-            self._entries.clear()
-        self._entries[key] = entry
-        return entry
+        kind = (cost_key(collective, dtype, size), tuple(rail.index for rail in able))
+        return _Entry(key, size, able, self._classes.get(kind) or CallClass(*kind, self.table))
 
     def _able(self, collective: Collective, dtype: DType, op: ReduceOp) -> tuple[StripedRail, ...]:
         """Return the rails that can carry such calls and are alive."""
-        able = [rail for rail in self.rails if _barred(rail, collective, dtype, op) is None]
+        able = [rail for rail in self.rails if not capabilities.barred(rail.kind, collective, dtype, op)]
         name = capabilities.COLLECTIVE_NAMES[collective]
         call = " ".join(filter(None, (name, capabilities.op_name(collective, op), "of", NAMES[dtype])))
         if not able or (self.fixed and all(rail.share <= 0 for rail in able)):
@@ -219,106 +244,72 @@ class Planner:
             raise UnsupportedDType(f"no rail can carry {call} ({limits}): {advice}")
         alive = tuple(rail for rail in able if self.rail_states[rail.index] is not RailState.DOWN)
         if not alive:
-            reasons = "; ".join(f"{rail.name}: {self.reasons.get(rail.index, '')}" for rail in able)
+            reasons = "; ".join(f"{rail.name}: {self.reasons[rail.index]}" for rail in able)
             names = ", ".join(rail.name for rail in able)
             raise RailDown(names, f"{reasons}; no other rail can carry {call}")
         return alive
 
-    def _class_of(self, entry: _Entry) -> CallClass:
-        key = (_cost_key(entry), _indices(entry.rails))
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = CallClass(*key, self.table)
-        return found
-
-    def _split(self, entry: _Entry, call_class: CallClass) -> None:
+    def _split(self, entry: _Entry) -> None:
         """Take the split that follows from what is known now."""
-        old = tuple(plan.parts for plan in entry.plans)
-        split = call_class.settle(entry.size, entry.count, () if entry.cold else old)
-        entry.cold = call_class.state is ClassState.COLD
-        entry.time_s, entry.version = split.time_s, call_class.version
-        if split.ways != old or not entry.plans[0].expected_s:
+        count, call_class = entry.key[-1], entry.call_class
+        if self.fixed:
+            split = Split(fixed_split(entry.rails, count, entry.size // count), 0.0)
+        else:
+            split = call_class.choose(entry.size, count, entry.split.rails)
+        if split.ways != tuple(plan.parts for plan in entry.plans):
             spared = TRYING if call_class.comparing else TURN if split.turns else NO_GAIN
-            entry.plans = tuple(self._plan_of(entry, call_class, parts, spared) for parts in split.ways)
+            entry.plans = tuple(self._plan_of(entry, parts, spared) for parts in split.ways)
+        entry.split, entry.version = split, call_class.version
 
-    def _plan_of(
-        self, entry: _Entry, call_class: CallClass, parts: tuple[Part, ...], spared: Verdict
-    ) -> Plan:
-        tally = self._tally(entry, parts, _verdicts(entry, spared))
-        known = all(self.table.get(call_class.key, rail) for rail, _, _ in parts)
-        expected_s = entry.time_s if known else self._expected_s(entry, call_class, parts)
-        return Plan(entry.plans[0].call, parts, tally, expected_s, quiet=entry.call_class)
-
-    def _measured(self, entry: _Entry, call_class: CallClass, plan: Plan) -> Plan:
-        """Return the plan of a call whose parts are measured; it may try another way."""
-        usual = Split(plan.parts, entry.time_s)
-        parts = call_class.trial(entry.size, entry.count, usual)
-        survey_after = call_class.survey_due
-        measurement = Measurement(call_class, entry.size, entry.count, usual, parts is not None)
-        if parts is None:
-            return replace(plan, survey_after=survey_after, quiet=None, measurement=measurement)
-        tally = self._tally(entry, parts, _verdicts(entry, TRYING))
-        expected_s = self._expected_s(entry, call_class, parts)
-        return Plan(plan.call, parts, tally, expected_s, survey_after, measurement=measurement)
-
-    def _expected_s(self, entry: _Entry, call_class: CallClass, parts: Sequence[Part]) -> float:
-        """Return the longest that the slowest of these parts may be expected to take; 0: nothing is known."""
-        element_bytes = entry.size // entry.count
+    def _plan_of(self, entry: _Entry, parts: tuple[Part, ...], spared: Verdict) -> Plan:
+        """Return a plan with these parts, and a verdict on every rail."""
+        collective, dtype, op, root, count = entry.key
+        counts = {rail: part for rail, _, part in parts}
+        verdicts = {}
+        for rail in self.rails:
+            if rail.index in counts:
+                use = capabilities.use(rail, collective, dtype, counts[rail.index], self.world_size)
+                verdicts[rail.name] = use
+            elif rail not in entry.rails:
+                verdicts[rail.name] = capabilities.barred(rail.kind, collective, dtype, op) or DOWN
+            elif self.fixed:
+                verdicts[rail.name] = SMALL if rail.share > 0 else NO_SHARE
+            else:
+                verdicts[rail.name] = spared
+        names = capabilities.COLLECTIVE_NAMES[collective], NAMES[dtype], capabilities.op_name(collective, op)
+        tally = self._ledger.tally(*names, entry.size, {**verdicts, **self._refused})
+        key, alone = entry.call_class.key, len(parts) == 1
         times = [
-            self.table.expected_s(call_class.key, rail, count * element_bytes) for rail, _, count in parts
+            self.table.expected_s(key, rail, entry.size // count * part, alone)
+            for rail, part in counts.items()
         ]
-        return max(times) if all(times) else 0.0
+        expected_s = max(times) if all(times) and not self.fixed else 0.0
+        learns = entry.call_class if self.learning and len(entry.rails) > 1 else None
+        call = Call(dtype, op, count, collective, root)
+        return Plan(call, parts, tally, entry.size, expected_s, learns)
 
-    def _measure(self, op_index: int, plan: Plan, measurement: Measurement) -> None:
-        """Note a call that is measured."""
-        call_class = measurement.call_class
-        element_bytes = measurement.size // measurement.count
-        of_class = Item(
-            op_index=op_index,
-            rail=plan.parts[0][0],
-            key=call_class.key,
-            rails=call_class.rails,
-            size=measurement.size,
-            alone=len(plan.parts) == 1,
-            survey=self._agreement.latest,
-            generation=-1 if measurement.tried else call_class.generation,
-        )
+    # ------------------------------------------------------------ surveys
+
+    def _measure(self, op_index: int, plan: Plan, call_class: CallClass, usual: Split) -> None:
+        """Note a call that is measured, and the block before it."""
+        count, size = plan.call.count, plan.size
+        item = Item(op_index, -1, call_class.key, call_class.rails, size, False, self._agreement.latest)
         block = call_class.block()
         if block is not None:
             first, last = block
-            self._agreement.measure([replace(of_class, op_index=first, until=last, way=call_class.way)])
-        self._agreement.measure(
-            replace(of_class, rail=rail, size=count * element_bytes) for rail, _, count in plan.parts
-        )
-        self._lag = HOT_LAG if call_class.state is ClassState.HOT else LEARNING_LAG
-        call_class.submitted(
-            op_index, measurement.tried, measurement.size, measurement.count, measurement.usual
-        )
+            whole = replace(item, op_index=first, until=last, way=call_class.way)
+            self._agreement.measure(whole)
+            for rail, _, part in () if usual.turns else usual.parts:
+                self._agreement.measure(replace(whole, rail=rail, size=size // count * part))
+        for rail, _, part in plan.parts if plan.tried or block is None else ():
+            alone = len(plan.parts) == 1
+            self._agreement.measure(replace(item, rail=rail, size=size // count * part, alone=alone))
+        tried = tuple(rail for rail, _, _ in plan.parts) if plan.tried else ()
+        survey_s = SURVEY_S + min(self._survey_s(rail.index) for rail in self.rails)
+        call_class.measured(op_index, tried, size, count, usual, survey_s)
 
-    def _tally(self, entry: _Entry, parts: Sequence[Part], verdicts: Mapping[str, Verdict]) -> Tally:
-        """Return the ledger's count of such calls, with a verdict on every rail."""
-        counts = {rail: count for rail, _, count in parts}
-        used = {
-            rail.name: use(rail, entry.collective, entry.dtype, counts[rail.index], self.world_size)
-            for rail in entry.rails
-            if rail.index in counts
-        }
-        verdicts = {**verdicts, **used}
-        on_all = {
-            rail.name: verdicts.get(rail.name)
-            or _barred(rail, entry.collective, entry.dtype, entry.op)
-            or DOWN
-            for rail in self.rails
-        }
-        return self._ledger.tally(
-            capabilities.COLLECTIVE_NAMES[entry.collective],
-            NAMES[entry.dtype],
-            capabilities.op_name(entry.collective, entry.op),
-            entry.size,
-            {**on_all, **self._refused},
-        )
-
-    # ------------------------------------------------------------ surveys
+    def _survey_s(self, rail: int) -> float:
+        return self.table.single_s(SURVEY_KEY, rail, SURVEY_KEY.size_class)
 
     def survey_index(self, op_index: int) -> int | None:
         """Return a survey whose result must be taken before this call can be planned, if there is one."""
@@ -335,19 +326,14 @@ class Planner:
     def plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
         """Return the plan of a survey, which is a call like others. It rides the quickest rail."""
         with self.lock:
-            return self._plan_survey(op_index, changes)
-
-    def _plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
-        if op_index >= self._next_in_force or len(changes) != self._changes_seen:
             self._advance(op_index, changes)
-        size = SURVEY_KEY.size_class
-        able = _indices(self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX))
-        quickest = min(able, key=lambda rail: (self.table.single_s(SURVEY_KEY, rail, size), rail))
-        # Of rails that take turns the one that has just worked: all rest as long before a call.
-        if self._last_rail in able and self.table.alike(SURVEY_KEY, self._last_rail, quickest):
-            quickest = self._last_rail
-        parts = ((quickest, 0, surveys.LANES),)
-        return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
+            able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
+            quickest = min(able, key=lambda rail: (self._survey_s(rail), rail))
+            # Of rails that take turns the one that has just worked: all rest as long before a call.
+            if self._last_rail in able and self.table.alike(SURVEY_KEY, self._last_rail, quickest):
+                quickest = self._last_rail
+            parts = ((quickest, 0, surveys.LANES),)
+            return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
 
     def take_survey(self, op_index: int, result: Lanes) -> None:
         """Take the result of the survey at this index."""
@@ -357,31 +343,31 @@ class Planner:
 
     def _advance(self, op_index: int, changes: Sequence[Change]) -> None:
         """Put to use what comes into force up to this call, in the order of its indices."""
+        if op_index < self._next_in_force and len(changes) == self._changes_seen:
+            return
         self._changes.extend(changes[self._changes_seen :])
         self._changes_seen = len(changes)
-        while (first := min(self._agreement.horizon, self._next_change())) <= op_index:
+        while True:
+            change = self._changes[0].from_op if self._changes else NEVER
+            self._next_in_force = min(self._agreement.horizon, change)
+            if self._next_in_force > op_index:
+                return
             # Of the same index, surveys come first: a rank that leads may have planned that call, and so have
             # learnt them, before it hears of the change.
-            if (survey := self._agreement.pop_due(first)) is not None:
+            if (survey := self._agreement.pop_due(self._next_in_force)) is not None:
                 self._learn(survey)
             else:
                 self._change(self._changes.popleft())
-        self._next_in_force = first
-
-    def _next_change(self) -> int:
-        return self._changes[0].from_op if self._changes else NEVER
 
     def _change(self, change: Change) -> None:
         """Take rails out, or in again. Classes begin anew, but what rails cost is kept."""
         for rail in self.rails:
-            alive = change.alive[rail.index]
-            before = self.rail_states[rail.index]
-            event = RailEvent.RETURNED if alive else RailEvent.DIED
-            self.rail_states[rail.index] = next_rail(before, event)
-            if not alive:
+            if not change.alive[rail.index]:
+                self.rail_states[rail.index] = RailState.DOWN
                 self.reasons[rail.index] = change.reasons[rail.index]
-            elif before is RailState.DOWN:
-                self.reasons.pop(rail.index, None)
+            elif self.rail_states[rail.index] is RailState.DOWN:
+                self.rail_states[rail.index] = RailState.RECOVERING
+                del self.reasons[rail.index]
                 self.table.distrust(rail.index)
         self._counted_from = change.from_op
         self._agreement.forget()
@@ -391,18 +377,12 @@ class Planner:
     def _learn(self, survey: Survey) -> None:
         if survey.opens:
             self._open(survey.result or ())
-            return
-        times = self._agreement.times(survey, self._counted_from)
-        for item, time_s in quickest_of_short(times):
-            state = self.rail_states[item.rail]
-            self.rail_states[item.rail] = next_rail(state, RailEvent.MEASURED)
+        for item, time_s in self._agreement.times(survey, self._counted_from):
+            if self.rail_states.get(item.rail) is RailState.RECOVERING:
+                self.rail_states[item.rail] = RailState.UP
             call_class = self._classes.get((item.key, item.rails))
-            if call_class is None:
-                continue
-            if item.until:
-                call_class.compare(item.way, time_s)
-            else:
-                call_class.observe(item, time_s)
+            if call_class is not None:
+                (call_class.compare if item.until else call_class.observe)(item, time_s)
 
     def _open(self, result: Sequence[int]) -> None:
         """Look whether all ranks start from the same."""
@@ -427,62 +407,26 @@ class Planner:
 
     # ------------------------------------------------------------ reports
 
-    def save(self, path: str | Path) -> None:
-        """Write what has been learnt to a file of costs, which other kinds of jobs may share."""
-        with self.lock:
-            costs = saved.dump(self.table, self.rails, self.world_size)
-        saved.write(Path(path), costs)
-
-    def in_force(self, key: CallKey) -> tuple[tuple[tuple[Part, ...], ...], str | None]:
-        """Return the parts that such calls take in turn, if there have been any, and their class's stage."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return (), None
-        ways = tuple(plan.parts for plan in entry.plans)
-        return ways, entry.call_class.stage if entry.call_class is not None else None
+    def in_force(self, call: CallKey) -> tuple[Split, CallClass]:
+        """Return how such a call would go now, and its class; RailDown and UnsupportedDType as `plan`."""
+        entry = self._entries.get(call)
+        if entry is None or not entry.plans:
+            self._split(entry := self._entry(call))
+        return entry.split, entry.call_class
 
     def shares(self) -> dict[str, float]:
         """Return the shares of large allreduces now, by rail."""
         if self.fixed:
             return {rail.name: rail.share for rail in self.rails}
         with self.lock:
-            return self._learned_shares()
-
-    def _learned_shares(self) -> dict[str, float]:
-        alive = [rail for rail in self.rails if self.rail_states[rail.index] is not RailState.DOWN]
-        key = CostKey("all_reduce", "float", LARGE_BYTES)
-        count = LARGE_BYTES // 4
-        split = CallClass(key, _indices(alive), self.table).choose(LARGE_BYTES, count)
+            alive = [rail.index for rail in self.rails if rail.index not in self.reasons]
+            key = CostKey("all_reduce", "float", 64 << 20)
+            split = CallClass(key, alive, self.table).choose(key.size_class, key.size_class)
         carried = {rail: part for rail, _, part in split.parts}
-        return {rail.name: carried.get(rail.index, 0) / count for rail in self.rails}
+        return {rail.name: carried.get(rail.index, 0) / key.size_class for rail in self.rails}
 
 
-def quickest_of_short(times: Iterable[tuple[Item, float]]) -> list[tuple[Item, float]]:
-    """Return agreed times, but of short calls that went alike only the quickest.
-
-    The others waited for a processor, or for a rank that did.
-    """
-    groups: dict[object, list[tuple[Item, float]]] = {}
-    for item, time_s in times:
-        like = item.key, item.rails, item.rail, item.size, item.alone, item.generation, item.until
-        groups.setdefault(like if time_s < SHORT_S else item, []).append((item, time_s))
-    return [min(group, key=lambda each: each[1]) for group in groups.values()]
-
-
-def _barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
-    """Return why a rail takes no part in such calls of any size; None if it does."""
-    reason = capabilities.obstacle(rail.kind, dtype, op, collective)
-    return Verdict(reason, capabilities.limits(rail.kind)) if reason is not None else None
-
-
-def _cost_key(entry: _Entry) -> CostKey:
-    name = capabilities.COLLECTIVE_NAMES[entry.collective]
-    return CostKey(name, numbers_of(entry.collective, entry.dtype), size_class(entry.size))
-
-
-def _indices(rails: Sequence[StripedRail]) -> tuple[int, ...]:
-    return tuple(rail.index for rail in rails)
-
-
-def _verdicts(entry: _Entry, spared: Verdict) -> dict[str, Verdict]:
-    return {rail.name: spared for rail in entry.rails}
+def cost_key(collective: Collective, dtype: DType, size: int) -> CostKey:
+    """Return the class of a call of `size` bytes of the whole tensor."""
+    name = capabilities.COLLECTIVE_NAMES[collective]
+    return CostKey(name, numbers_of(collective, dtype), size_class(size))

@@ -10,16 +10,10 @@ from typing import TypeVar
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
-from railweave.hosts.decisions import size_class
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.striping.classes import CallClass
-from railweave.hosts.striping.filling import ALIGNMENT, ENGAGE, STAY, Part, cut, time_of, water_fill
-from railweave.hosts.striping.fixed import fixed_split
-from railweave.hosts.striping.plan import use
-from railweave.hosts.striping.planner import Planner
+from railweave.hosts.striping.planner import Planner, RailState, cost_key
 from railweave.hosts.striping.priors import StripedRail
-from railweave.hosts.striping.states import ClassState, RailState
-from railweave.hosts.striping.table import CostKey, numbers_of
+from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, Part, Split, balanced, time_of
 
 T = TypeVar("T")
 
@@ -33,8 +27,8 @@ class RailPrediction:
     state: str  # up, down or recovering
     obstacle: str  # why it takes no part, if it cannot
     alone_us: float | None  # the whole call on this rail; none if it cannot carry it
-    a_us: float | None
-    b_bps: float | None
+    a_us: float
+    b_bps: float
     samples: int  # measurements that speak for its present speed
     source: str  # measured, or what else the cost follows from
     how: str = ""  # multicast or not, where that is a question
@@ -69,23 +63,14 @@ class Prediction:
         """Return the table."""
         what = " ".join(filter(None, (self.collective, self.op, self.dtype)))
         lines = [f"{what}, {self.size_bytes} bytes, {self.hosts} hosts: {self.state}"]
-        lines += columns(
-            ("rail", "kind", "state", "alone (us)", "a (us)", "b (Mbit/s)", "samples", "cost"),
-            [_rail_row(rail) for rail in self.rails],
-        )
-        lines += columns(
-            ("", "split", "time (us)", "gain"),
-            [
-                (
-                    "->" if split.chosen else "",
-                    shares_text(split.shares),
-                    f"{split.time_us:.1f}",
-                    _percent(split.gain),
-                )
-                for split in self.splits
-            ],
-        )
-        return "\n".join([*lines, self.why, *([self.note] if self.note else [])])
+        titles = ("rail", "kind", "state", "alone (us)", "a (us)", "b (Mbit/s)", "samples", "cost")
+        lines += columns(titles, [_rail_row(rail) for rail in self.rails])
+        rows = [
+            ("->" * split.chosen, shares_text(split.shares), f"{split.time_us:.1f}", _percent(split.gain))
+            for split in self.splits
+        ]
+        lines += columns(("", "split", "time (us)", "gain"), rows)
+        return "\n".join([*lines, self.why, *filter(None, [self.note])])
 
 
 def predict(
@@ -96,149 +81,127 @@ def predict(
     InvalidOption for an unknown collective, dtype or op, and a size that holds no element.
     Any thread may ask.
     """
-    collectives = {name: each for each, name in capabilities.COLLECTIVE_NAMES.items()}
-    which = _named(collectives, collective, "collective")
+    which = _named({name: each for each, name in capabilities.COLLECTIVE_NAMES.items()}, collective)
     kind = _named({name: each for each, name in NAMES.items()}, dtype, "dtype")
     operation = _named(capabilities.OPS, op, "op")
-    count = _count(planner, size_bytes, which, kind)
-    size = capabilities.size_bytes(which, count, item_size(kind), planner.world_size)
+    unit = capabilities.size_bytes(which, 1, item_size(kind), planner.world_size)
+    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < unit:
+        least = f"expected at least {unit}, the least tensor of {collective} {dtype}"
+        raise InvalidOption(f"size_bytes is {size_bytes!r}: {least}")
     with planner.lock:
-        return _Predictor(planner, which, kind, operation, count, size).predict()
+        return _Question(planner, which, kind, operation, size_bytes // unit).answer()
 
 
-class _Predictor:
+class _Question:
     """One question to a planner."""
 
     def __init__(
-        self, planner: Planner, collective: Collective, dtype: DType, op: ReduceOp, count: int, size: int
+        self, planner: Planner, collective: Collective, dtype: DType, op: ReduceOp, count: int
     ) -> None:
-        self._planner = planner
+        self._planner, self._table = planner, planner.table
         self._call = (collective, dtype, op)
-        self._count, self._size = count, size
-        self._key = CostKey(
-            capabilities.COLLECTIVE_NAMES[collective], numbers_of(collective, dtype), size_class(size)
-        )
+        self._count = count
+        self._size = capabilities.size_bytes(collective, count, item_size(dtype), planner.world_size)
+        self._key = cost_key(collective, dtype, self._size)
         self._able = [rail for rail in planner.rails if not self._obstacle(rail)]
-        self._names = {rail.index: rail.name for rail in planner.rails}
 
-    def predict(self) -> Prediction:
+    def answer(self) -> Prediction:
         collective, dtype, op = self._call
-        chosen, state = self._planner.in_force((collective, dtype, op, 0, self._count))
-        if not self._able:
-            chosen = ()
-        elif not chosen and self._planner.fixed:
-            chosen = (fixed_split(self._able, self._count, self._size // self._count)[0],)
-        elif not chosen:
-            chosen = self._class().choose(self._size, self._count).ways
-        splits = self._splits(chosen)
+        splits: tuple[SplitPrediction, ...] = ()
+        stage = "nothing to learn"
+        if self._able:
+            split, call_class = self._planner.in_force((collective, dtype, op, 0, self._count))
+            splits = self._splits(split)
+            stage = call_class.stage if len(self._able) > 1 else stage
+        if not self._planner.learning:
+            stage = "fixed shares" if self._planner.fixed else "deterministic"
+        cold = "; the first calls of this size try each rail, and what they take decides"
         return Prediction(
             collective=capabilities.COLLECTIVE_NAMES[collective],
             dtype=NAMES[dtype],
             op=capabilities.op_name(collective, op),
             size_bytes=self._size,
             hosts=self._planner.world_size,
-            state=self._state(state),
+            state=stage,
             rails=tuple(self._rail(rail) for rail in self._planner.rails),
             splits=splits,
-            why=self._why(splits) + self._caveat(state),
+            why=self._why(splits) + cold * (stage == "cold"),
             note=self._planner.note,
         )
 
-    def _class(self) -> CallClass:
-        return CallClass(self._key, [rail.index for rail in self._able], self._planner.table)
-
-    def _state(self, in_force: str | None) -> str:
-        if self._planner.fixed:
-            return "fixed shares"
-        if in_force is not None:
-            return in_force
-        if not self._planner.learning:
-            return "deterministic"
-        return self._class().state if len(self._able) > 1 else "nothing to learn"
-
     def _obstacle(self, rail: StripedRail) -> str:
-        collective, dtype, op = self._call
-        reason = capabilities.obstacle(rail.kind, dtype, op, collective)
-        if reason is not None:
-            return f"{reason}: {capabilities.limits(rail.kind)}"
+        verdict = capabilities.barred(rail.kind, *self._call)
+        if verdict is not None:
+            return f"{verdict.reason}: {verdict.text}"
         if self._planner.rail_states[rail.index] is RailState.DOWN:
-            return f"down: {self._planner.reasons.get(rail.index, '')}"
+            return f"down: {self._planner.reasons[rail.index]}"
         return ""
 
     def _rail(self, rail: StripedRail) -> RailPrediction:
-        obstacle = self._obstacle(rail)
-        table = self._planner.table
-        cost, line = table.get(self._key, rail.index), table.part(self._key, rail.index)
-        loaded = table.loaded(self._key, rail.index)
+        obstacle, line = self._obstacle(rail), self._table.line(self._key, rail.index)
+        how = capabilities.use(rail, *self._call[:2], self._count, self._planner.world_size)
         return RailPrediction(
             rail=rail.name,
             kind=rail.kind,
             state=self._planner.rail_states[rail.index],
             obstacle=obstacle,
-            alone_us=None if obstacle else 1e6 * table.single_s(self._key, rail.index, self._size),
+            alone_us=None if obstacle else 1e6 * self._single_s(rail.index),
             a_us=line.a_s * 1e6,
             b_bps=line.rate * 8,
-            samples=cost.samples if cost is not None else 0,
-            how="" if obstacle else use(rail, *self._call[:2], self._count, self._planner.world_size).text,
-            source="loaded" if loaded else "measured" if cost else table.source(self._key, rail.index),
+            samples=sum(self._table.samples(self._key, rail.index, alone) for alone in (True, False)),
+            how="" if obstacle else how.text,
+            source=self._table.source(self._key, rail.index),
         )
 
-    def _splits(self, chosen: Sequence[tuple[Part, ...]]) -> tuple[SplitPrediction, ...]:
+    def _single_s(self, rail: int) -> float:
+        return self._table.single_s(self._key, rail, self._size)
+
+    def _splits(self, chosen: Split) -> tuple[SplitPrediction, ...]:
         """Return each rail alone, all rails together, and what is chosen: several where rails take turns."""
-        table, size = self._planner.table, self._size
-        ways: list[tuple[Part, ...]] = [((rail.index, 0, self._count),) for rail in self._able]
-        lines = {rail.index: table.part(self._key, rail.index) for rail in self._able}
-        if len(lines) > 1 and self._count >= 2 * ALIGNMENT:
-            ways.append(cut(water_fill(lines, size), self._count))
+        names = {rail.index: rail.name for rail in self._able}
+        lines = {rail: self._table.line(self._key, rail) for rail in names}
+        ways: list[tuple[Part, ...]] = [((rail, 0, self._count),) for rail in names]
+        if len(names) > 1 and self._count >= 2 * ALIGNMENT:
+            ways.append(balanced(lines, self._size, self._count).parts)
         times = {
-            way: table.single_s(self._key, way[0][0], size)
+            way: self._single_s(way[0][0])
             if len(way) == 1
-            else time_of(way, lines, size // self._count)
-            for way in dict.fromkeys([*ways, *chosen])
+            else time_of(way, lines, self._size // self._count)
+            for way in dict.fromkeys([*ways, *chosen.ways])
         }
-        alone_s = min((time_s for way, time_s in times.items() if len(way) == 1), default=0.0)
+        alone_s = min(time_s for way, time_s in times.items() if len(way) == 1)
         return tuple(
             SplitPrediction(
-                shares={self._names[rail]: count / self._count for rail, _, count in way},
+                shares={names[rail]: count / self._count for rail, _, count in way},
                 time_us=1e6 * time_s,
                 gain=alone_s / time_s - 1,
-                chosen=way in chosen,
+                chosen=way in chosen.ways,
             )
             for way, time_s in times.items()
         )
-
-    def _caveat(self, in_force: str | None) -> str:
-        if self._state(in_force) != ClassState.COLD:
-            return ""
-        return "; the first calls of this size try each rail, and what they take decides"
 
     def _why(self, splits: Sequence[SplitPrediction]) -> str:
         if not self._able:
             return "no rail can carry such calls now"
         if len(self._able) == 1:
             return f"{self._able[0].name} is the only rail that can carry such calls now"
-        chosen, *others = [split for split in splits if split.chosen]
-        several = [split for split in splits if len(split.shares) > 1]
-        best = min(several, key=lambda split: split.time_us, default=None)
         if self._planner.fixed:
             return "shares are given: nothing is chosen"
+        chosen, *others = [split for split in splits if split.chosen]
         if len(chosen.shares) > 1:
             return (
                 f"a split over {', '.join(chosen.shares)} is predicted to be {_percent(chosen.gain)} quicker "
-                f"than the best rail alone; a rail is engaged for {_percent(ENGAGE - 1)}, and kept for "
-                f"{_percent(STAY - 1)}"
+                f"than the best rail alone; a rail is engaged for {_percent(ENGAGE - 1)}"
             )
-        (rail,) = chosen.shares
-        quickest = f"{rail} is the quickest rail as far as is known"
+        why = f"{shares_text(chosen.shares)} is the quickest rail as far as is known"
         if others:
             rails = ", ".join(rail for split in (chosen, *others) for rail in split.shares)
-            quickest = f"calls of this size take {rails} in turn, which is quicker than one of them"
+            why = f"calls of this size take {rails} in turn, which is quicker than one of them"
+        best = max((split.gain for split in splits if len(split.shares) > 1), default=None)
         if best is None:
-            return f"{quickest}; so small a tensor is not cut"
-        return (
-            f"{quickest}; a split would gain {_percent(best.gain)} over "
-            f"the best rail alone; a further one is engaged for {_percent(ENGAGE - 1)}"
-        )
+            return f"{why}; so small a tensor is not cut"
+        engaged = f"a further one is engaged for {_percent(ENGAGE - 1)}"
+        return f"{why}; a split would gain {_percent(best)} over the best rail alone; {engaged}"
 
 
 def shares_text(shares: Mapping[str, float]) -> str:
@@ -248,17 +211,7 @@ def shares_text(shares: Mapping[str, float]) -> str:
     return " + ".join(f"{rail} {share:.1%}" for rail, share in shares.items())
 
 
-def _count(planner: Planner, size_bytes: int, collective: Collective, dtype: DType) -> int:
-    unit = capabilities.size_bytes(collective, 1, item_size(dtype), planner.world_size)
-    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < unit:
-        raise InvalidOption(
-            f"size_bytes is {size_bytes!r}: expected at least {unit}, the least tensor of "
-            f"{capabilities.COLLECTIVE_NAMES[collective]} {NAMES[dtype]}"
-        )
-    return size_bytes // unit
-
-
-def _named(choices: Mapping[str, T], name: str, what: str) -> T:
+def _named(choices: Mapping[str, T], name: str, what: str = "collective") -> T:
     if name not in choices:
         raise InvalidOption(f"unknown {what} {name!r}: expected one of {', '.join(choices)}")
     return choices[name]
@@ -269,16 +222,10 @@ def _percent(gain: float) -> str:
 
 
 def _rail_row(rail: RailPrediction) -> tuple[str, ...]:
-    return (
-        rail.rail,
-        rail.kind,
-        rail.state,
-        "-" if rail.alone_us is None else f"{rail.alone_us:.1f}",
-        "-" if rail.a_us is None else f"{rail.a_us:.1f}",
-        "-" if rail.b_bps is None else f"{rail.b_bps / 1e6:.2f}",
-        str(rail.samples),
-        rail.obstacle or ", ".join(filter(None, (rail.source, rail.how))),
-    )
+    alone = "-" if rail.alone_us is None else f"{rail.alone_us:.1f}"
+    cost = rail.obstacle or ", ".join(filter(None, (rail.source, rail.how)))
+    numbers = (alone, f"{rail.a_us:.1f}", f"{rail.b_bps / 1e6:.2f}", str(rail.samples))
+    return (rail.rail, rail.kind, rail.state, *numbers, cost)
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,17 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails are taken to cost before anything is measured: from kind, rate and number of hosts."""
+"""What rails are taken to cost before anything is measured: by kind, rate, number of hosts, algorithm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railweave._native.collectives import Collective
-from railweave.hosts.limits import limit_bps
-from railweave.hosts.striping.costs import Line
+from railweave._native.collectives import Collective, Method, choose_method
+from railweave.hosts.limits import limit_bps, ring_volume
 
 UNKNOWN_RATE_BPS = 10**9  # what links are taken for if the rate of one is not known
 STEP_S = 50e-6  # one message from host to host
+
+
+@dataclass(frozen=True)
+class Line:
+    """T(s) = a_s + s / rate: seconds for `s` bytes."""
+
+    a_s: float
+    rate: float  # bytes per second
+
+    def time_s(self, size: float) -> float:
+        """Return the time of `size` bytes."""
+        return self.a_s + size / self.rate
+
+    def slower(self, factor: float) -> Line:
+        """Return the line of what takes `factor` times as long."""
+        return Line(self.a_s * factor, self.rate / factor)
 
 
 @dataclass(frozen=True)
@@ -31,12 +46,13 @@ class StripedRail:
 
 
 def prior_lines(
-    rails: Sequence[StripedRail], hosts: int, collective: str, ina_lanes: int = 1
+    rails: Sequence[StripedRail], hosts: int, collective: str, ina_lanes: int = 1, size: int | None = None
 ) -> dict[int, Line]:
-    """Return the cost of each rail, by index; an ina rail sends `ina_lanes` lanes for 4 bytes of the tensor.
+    """Return the cost of each rail in calls of about `size` bytes, without it of large ones, by index.
 
-    A ring takes 2(n-1) steps one after the other for an allreduce, n-1 for its halves; an aggregating switch
-    takes one up and one down, whatever n is.
+    An ina rail sends `ina_lanes` lanes for 4 bytes of the tensor, one step up and one down whatever the
+    number of hosts. Hosts take what they take for such a size: a ring of n for large ones, log2(n) exchanges
+    of the whole tensor, or of all blocks, for small ones.
     """
     which = Collective[collective.upper()]
     known = all(rail.rate_bps > 0 for rail in rails)
@@ -45,8 +61,22 @@ def prior_lines(
         rate_bps = rail.rate_bps if known else UNKNOWN_RATE_BPS
         kind = "tcp" if rail.members else "rdma" if rail.kind == "netreduce" and not rail.adds else rail.kind
         around = rail.members if rail.members and which is Collective.ALL_REDUCE else hosts
-        whole = kind == "ina" or (kind == "netreduce" and which is Collective.ALL_REDUCE)
-        steps = 2 if whole else (2 if collective == "all_reduce" else 1) * (around - 1)
-        limit = limit_bps(kind, rate_bps, around, collective=which)
-        lines[rail.index] = Line(steps * STEP_S, limit / (8 * ina_lanes if rail.kind == "ina" else 8))
+        rate = limit_bps(kind, rate_bps, around, collective=which) / 8
+        if kind == "ina" or (kind == "netreduce" and which is Collective.ALL_REDUCE):
+            steps, volume = 2, float(ina_lanes if rail.kind == "ina" else 1)
+        else:
+            ring = size is None or rail.members > 0
+            method = Method.RING if ring else choose_method(which, size or 0, around, rate_bps)
+            steps, volume = host_steps(which, method, around)
+        lines[rail.index] = Line(steps * STEP_S, rate / volume)
     return lines
+
+
+def host_steps(collective: Collective, method: Method, hosts: int) -> tuple[int, float]:
+    """Return how many messages follow each other, and the bytes over a link as a multiple of a ring's."""
+    rounds = (hosts - 1).bit_length()
+    both = 2 if collective is Collective.ALL_REDUCE else 1
+    if method in {Method.RECURSIVE_DOUBLING, Method.BINOMIAL}:
+        folds = method is Method.RECURSIVE_DOUBLING and hosts & (hosts - 1) > 0
+        return rounds + folds, (rounds + folds) / ring_volume(collective, hosts)
+    return both * (rounds if method is Method.BRUCK else hosts - 1), 1.0

@@ -5,30 +5,35 @@ A slice's time is that from the last start to the last end over the ranks: laten
 differ from host to host, so a rank counts both from the end of a survey before the call: surveys end on all
 ranks at nearly the same time. As far as they do not, the time found still lies between the least and the
 longest that the slice took on a rank. A rank that has no time yet gives a constant that wins: what one rank
-lacks is unknown to all, and asked again by a later survey.
+lacks is unknown to all, and asked again by the next survey.
 
-Of a block of calls, one after the other, the ranks agree on the mean time from one end to the next, where it
-is the least. A lane holds it negated, so that the least wins.
+Of a block of calls, one after the other, the ranks agree on the mean time from one end to the next, and on
+that of each part, where it is the least. A lane holds it negated, so that the least wins.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.hosts.striping.table import CostKey
+from railweave.hosts.striping.costs import SURE, CostKey
+from railweave.hosts.striping.splits import Way
+
+if TYPE_CHECKING:
+    from railweave._native.agent import SliceRecord
 
 LANES = 64  # of every survey: 256 bytes, one packet on any rail
-TICK_NS = 100  # unit of times
 MOST = LANES // 2  # slices: each has a lane for its start, and one for its end
-INTERRUPTED = 8  # calls of a block, of which the longest does not count: it waited for a processor
+TICK_NS = 100  # unit of times
 ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more than 214 s after the survey
-_PIECES = 4  # 16 bits each, of a digest
+NEVER = 1 << 62
 
 Lanes = NDArray[np.int32]
 Times = tuple[int, int, int]  # start of the first slice in ns, end of the last one so far, bytes of all
@@ -36,7 +41,7 @@ Times = tuple[int, int, int]  # start of the first slice in ns, end of the last 
 
 @dataclass(frozen=True)
 class Item:
-    """One slice of one call, whose time the ranks are to agree on."""
+    """One slice of one call, or one block, whose time the ranks are to agree on."""
 
     op_index: int
     rail: int
@@ -45,10 +50,106 @@ class Item:
     size: int  # bytes
     alone: bool  # whether it is the whole call
     survey: int  # index of the survey from whose end its times count
-    generation: int  # of its class's split when the call was planned
     until: int = 0  # of a block: index of its last call; it begins with op_index
-    way: tuple[int, ...] = ()  # of a block: the rails that took its calls in turn
-    attempts: int = 0  # surveys that asked for it before, when no rank had it yet
+    way: Way = ()  # of a block
+    again: bool = False  # a survey has asked for it when some rank had no time yet
+
+
+@dataclass
+class Survey:
+    """A survey under way."""
+
+    in_force: int  # from the call of this index on
+    items: tuple[Item, ...]
+    opens: bool  # the first one, which compares what the ranks start from
+    result: list[int] | None = None
+
+
+class Agreement:
+    """The slices that are measured, from call to survey to what all ranks know."""
+
+    def __init__(self, opening: Lanes | None) -> None:
+        """Begin with the input of the first survey, if one is to compare what the ranks start from."""
+        self._opening = opening
+        self._surveys: dict[int, Survey] = {}  # by index
+        self._pending: deque[Item] = deque(maxlen=MOST)
+        self._last = -1  # index of the last call that is measured
+        self._times: dict[int, dict[int, Times]] = {}  # here, by op index and rail
+        self.latest = 0  # index of the latest survey
+
+    @property
+    def horizon(self) -> int:
+        """Return the index of the first call before which a survey comes into force."""
+        return min((survey.in_force for survey in self._surveys.values()), default=NEVER)
+
+    def measure(self, item: Item) -> None:
+        """Note a slice or block of calls that have been submitted."""
+        self._pending.append(item)
+        self._last = item.op_index
+
+    def observe(self, records: Iterable[SliceRecord]) -> None:
+        """Take slices that have ended on this rank."""
+        for record in records:
+            by_rail = self._times.setdefault(record.op_index, {})
+            start_ns, _, size = by_rail.get(record.rail, (record.start_ns, 0, 0))
+            by_rail[record.rail] = start_ns, record.end_ns, size + record.bytes
+
+    def forget(self) -> None:
+        """Ask for nothing that has been submitted so far."""
+        self._pending.clear()
+
+    def asked(self) -> tuple[Item, ...]:
+        """Return what the next survey asks for: not the call right before it, which is still under way."""
+        return tuple(item for item in self._pending if item.op_index != self._last)
+
+    def survey_input(self) -> Lanes:
+        """Return what this rank gives to the next survey."""
+        return encode(self.asked(), self._times) if self._opening is None else self._opening
+
+    def submitted(self, op_index: int, items: tuple[Item, ...], lag: int) -> None:
+        """Note a survey that has been submitted."""
+        opens, self._opening = self._opening is not None, None
+        self._surveys[op_index] = Survey(op_index + (1 if opens else lag), items, opens)
+        self._pending = deque((item for item in self._pending if item not in items), MOST)
+        self.latest = op_index
+        waiting = [*self._pending, *(item for survey in self._surveys.values() for item in survey.items)]
+        oldest = min((item.survey for item in waiting), default=op_index)
+        for index in [index for index in self._times if index < oldest]:
+            del self._times[index]
+
+    def wanted(self, op_index: int) -> int | None:
+        """Return the index of a survey whose result is needed to plan a call, and has not been taken."""
+        for index, survey in self._surveys.items():
+            if survey.in_force <= op_index and survey.result is None:
+                return index
+        return None
+
+    def take(self, op_index: int, result: Lanes) -> None:
+        """Take the result of the survey at this index."""
+        self._surveys[op_index].result = [int(lane) for lane in result]
+
+    def pop_due(self, op_index: int) -> Survey | None:
+        """Return the survey that came into force first, up to this call, and forget it."""
+        due = [(survey.in_force, index) for index, survey in self._surveys.items()]
+        in_force, index = min(due, default=(NEVER, -1))
+        if in_force > op_index:
+            return None
+        if self._surveys[index].result is None:
+            raise RuntimeError(f"the result of the survey at #{index} has not been taken")
+        return self._surveys.pop(index)
+
+    def times(self, survey: Survey, counted_from: int) -> list[tuple[Item, float]]:
+        """Return the agreed times of a survey, but for calls before `counted_from`.
+
+        What no rank could tell is asked once more.
+        """
+        known: list[tuple[Item, float]] = []
+        for item, time_s in decode(survey.items, survey.result or ()):
+            if item.op_index >= counted_from and time_s is not None:
+                known.append((item, time_s))
+            elif item.op_index >= counted_from and not item.again:
+                self._pending.append(replace(item, again=True))
+        return known
 
 
 def encode(items: Sequence[Item], times: Mapping[int, Mapping[int, Times]]) -> Lanes:
@@ -79,37 +180,37 @@ def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, flo
 
 
 def _block_lane(item: Item, times: Mapping[int, Mapping[int, Times]]) -> int:
-    """Return the mean ticks from one end to the next of a block's calls, but the longest ones, negated."""
-    ends_ns = sorted(
-        end_ns
-        for op_index in range(item.op_index, item.until + 1)
-        for _, end_ns, _ in times.get(op_index, {}).values()
-    )
-    if len(ends_ns) != item.until + 1 - item.op_index:
+    """Return the mean ticks from one call's end to the next one's, or of a part of them, negated.
+
+    The longest do not count: they waited for a processor.
+    """
+    calls = [times.get(op_index, {}) for op_index in range(item.op_index - 1, item.until + 1)]
+    if any(not by_rail or (item.rail >= 0 and item.rail not in by_rail) for by_rail in calls):
         return ABSENT
+    ends_ns = [max(end_ns for _, end_ns, _ in by_rail.values()) for by_rail in calls]
     took_ns = sorted(end_ns - before_ns for before_ns, end_ns in pairwise(ends_ns))
-    counted = len(took_ns) - len(took_ns) // INTERRUPTED
-    return -min(sum(took_ns[:counted]) // (counted * TICK_NS), ABSENT - 1)
+    if item.rail >= 0:
+        starts_ns = [min(start_ns for start_ns, _, _ in by_rail.values()) for by_rail in calls[1:]]
+        parts_ns = [by_rail[item.rail][1] for by_rail in calls[1:]]
+        took_ns = sorted(end_ns - start_ns for end_ns, start_ns in zip(parts_ns, starts_ns, strict=True))
+    counted = max(1, len(took_ns) - SURE)
+    return -max(1, min(sum(took_ns[:counted]) // (counted * TICK_NS), ABSENT - 1))
 
 
-def opening(options: str, costs: str) -> Lanes:
-    """Return the input of the first survey, which shows whether all ranks start from the same."""
+def opening(*texts: str) -> Lanes:
+    """Return the input of the first survey, which shows whether all ranks start from the same texts."""
+    pieces = [piece for text in texts for piece in _pieces(text)]
     lanes = np.zeros(LANES, np.int32)
-    pieces = [*_pieces(options), *_pieces(costs)]
-    lanes[: len(pieces)] = pieces
-    lanes[len(pieces) : 2 * len(pieces)] = [0xFFFF - piece for piece in pieces]
+    lanes[: 2 * len(pieces)] = [*pieces, *(~piece for piece in pieces)]
     return lanes
 
 
 def agreed(result: Sequence[int]) -> tuple[bool, bool]:
-    """Return whether all ranks have the same options, and the same costs, by the first survey's result."""
-    same = [
-        greatest + greatest_left == 0xFFFF
-        for greatest, greatest_left in zip(result[: 2 * _PIECES], result[2 * _PIECES :], strict=False)
-    ]
-    return all(same[:_PIECES]), all(same[_PIECES : 2 * _PIECES])
+    """Return whether all ranks have the same of each of two texts, by the first survey's result."""
+    pieces = len(_pieces("")) * 2
+    same = [greatest == ~inverse for greatest, inverse in zip(result[:pieces], result[pieces:], strict=False)]
+    return all(same[: pieces // 2]), all(same[pieces // 2 :])
 
 
 def _pieces(text: str) -> list[int]:
-    digest = hashlib.sha256(text.encode()).digest()
-    return [int.from_bytes(digest[2 * place : 2 * place + 2], "big") for place in range(_PIECES)]
+    return [int(piece) for piece in np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<i4")]

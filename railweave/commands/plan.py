@@ -95,17 +95,16 @@ def _from_file(path: Path, hosts: int | None) -> Planner:
     from railweave.hosts.decisions import Ledger  # noqa: PLC0415 - help needs none
     from railweave.hosts.striping import StripedRail, planner_for, saved  # noqa: PLC0415
 
-    jobs = [job for job in saved.read(path) if hosts in (None, job["hosts"])]
-    known = "; ".join(saved.kind_text(job) for job in saved.read(path)) or "none"
+    jobs = [job for job in saved.read(path) if hosts in (None, job.hosts)]
+    known = "; ".join(str(job) for job in saved.read(path)) or "none"
     if not jobs:
         raise OptionError(f"--costs {path}: no costs of {hosts or 'any'} hosts; there are: {known}")
     if len(jobs) > 1:
         raise OptionError(f"--costs {path}: several kinds of job, choose with --hosts: {known}")
     rails = [
-        StripedRail(rail["name"], place, rail["kind"], rail["rate_bps"])
-        for place, rail in enumerate(jobs[0]["rails"])
+        StripedRail(rail.name, place, rail.kind, rail.rate_bps) for place, rail in enumerate(jobs[0].rails)
     ]
-    return planner_for(rails, jobs[0]["hosts"], Ledger(), costs=str(path))
+    return planner_for(rails, jobs[0].hosts, Ledger(), costs=str(path))
 
 
 def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:

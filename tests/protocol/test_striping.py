@@ -19,10 +19,10 @@ from railweave.experiments.striping.virtual import StripedJob, Taken, VirtualRai
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.striping import predict
-from railweave.hosts.striping.states import ClassState, RailState
-from railweave.hosts.striping.table import SMALL_BYTES
+from railweave.hosts.striping.planner import RailState
 
 LARGE = 1 << 20  # elements: 4 MiB
+SMALL_BYTES = 64 << 10  # up to which latency is most
 SMALL = 256
 COMPARING = 1200  # in which it is found out whether turns pay
 WITHIN = 20  # collectives in which a split must be found, or found again
@@ -46,9 +46,7 @@ def usual_calls(job: StripedJob, times: int, count: int) -> list[Taken]:
             usual.append(taken)
         if len(usual) == times:
             return usual
-        measurement = taken.plan.measurement
-        call_class = measurement.call_class if measurement is not None else taken.plan.quiet
-        comparing = call_class is not None and call_class.comparing
+        comparing = taken.plan.call_class is not None and taken.plan.call_class.comparing
     raise AssertionError("calls compare for ever")
 
 
@@ -74,9 +72,7 @@ RAILS = {
 def test_a_split_is_found_within_twenty_collectives(rails: list[VirtualRail], noise: float) -> None:
     job = StripedJob([VirtualRail(**vars(rail)) for rail in rails], noise=noise, lateness_s=0.002)
     calls(job, WITHIN)
-    usual = [
-        taken for taken in calls(job, 40) if not taken.plan.measurement or not taken.plan.measurement.tried
-    ]
+    usual = [taken for taken in calls(job, 40) if not taken.plan.tried]
     for taken in usual:
         assert_split(taken, rails, within=0.05 + noise / 2)
     ideal_s = max(
@@ -140,7 +136,7 @@ def test_a_rail_that_changes_its_rate_is_followed(factor: float, which: int) -> 
     rails[which].rate *= factor
     calls(job, WITHIN)
     for taken in calls(job, 40):
-        if taken.plan.measurement is None or not taken.plan.measurement.tried:
+        if not taken.plan.tried:
             assert_split(taken, rails, within=0.08)
 
 
@@ -182,7 +178,8 @@ def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best(
     for count in sizes:
         quickest_s = min(rail.time_s(count * 4, False) for rail in rails)
         times = sorted(taken.time_s for taken in usual_calls(job, 9, count))
-        assert times[4] <= quickest_s * (1.06 + 2 * noise)
+        # Calls also wait for the last rank: what is lost is a part of all that.
+        assert times[4] <= (quickest_s + lateness_s) * (1.06 + 2 * noise) - lateness_s
 
 
 def test_small_calls_keep_the_quickest_rail() -> None:
@@ -190,7 +187,7 @@ def test_small_calls_keep_the_quickest_rail() -> None:
     calls(job, 12, SMALL)
     later = calls(job, 300, SMALL)
     other = [taken for taken in later if taken.shares() != {1: 1.0}]
-    assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in other)
+    assert all(taken.plan.tried for taken in other)
     assert len(other) <= 2  # the slow rail is tried again, rarely
 
 
@@ -263,7 +260,7 @@ def test_calls_of_several_classes_in_turn_compare_no_ways() -> None:
         calls(job, 1, SMALL)
         calls(job, 1, SMALL // 4)
     slower = [taken for taken in job.taken[WITHIN:] if 1 in taken.shares()]
-    assert all(taken.plan.measurement and taken.plan.measurement.tried for taken in slower)
+    assert all(taken.plan.tried for taken in slower)
 
 
 @pytest.mark.parametrize("alone_first", [0, 2 * COMPARING])
@@ -475,7 +472,7 @@ def test_short_calls_between_others_are_learnt() -> None:
         job.call(LARGE)
         job.call(SMALL)
     planner = job.planners[0]
-    assert predict(planner, SMALL * 4).state != ClassState.COLD
+    assert predict(planner, SMALL * 4).state != "cold"
     assert job.call(SMALL).shares() == {1: 1.0}
 
 
@@ -525,7 +522,7 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
 def test_plans_of_equal_calls_are_the_same_object_between_measurements() -> None:
     job = StripedJob([tcp(), tcp()])
     calls(job, COMPARING, SMALL)
-    plans = {id(taken.plan) for taken in calls(job, 60, SMALL) if taken.plan.measurement is None}
+    plans = {id(taken.plan) for taken in calls(job, 60, SMALL) if not taken.plan.survey_after}
     assert len(plans) <= 2
 
 
@@ -535,7 +532,7 @@ def test_sharded_collectives_have_costs_of_their_own() -> None:
     for _ in range(30):
         taken = job.call(LARGE, collective=Collective.ALL_GATHER)
     assert_split(taken, rails)
-    keys = job.planners[0].table.keys()
+    keys = {key for key, _, _ in job.planners[0].table.known}
     assert [(key.collective, key.size_class) for key in keys] == [("all_gather", 4 * LARGE * 4)]
 
 
@@ -608,7 +605,7 @@ def test_short_calls_are_hot_when_their_way_is_found() -> None:
         stage = predict(job.planners[0], SMALL * 4).state
         if not seen or seen[-1] != stage:
             seen.append(stage)
-    assert seen == ["cold", "warm", "comparing", "hot"]
+    assert seen == ["cold", "comparing", "hot"]
 
 
 def test_states_of_a_class_from_cold_to_hot() -> None:
@@ -617,7 +614,7 @@ def test_states_of_a_class_from_cold_to_hot() -> None:
     for _ in range(40):
         job.call(LARGE)
         (each,) = job.planners[0]._classes.values()
-        if not seen or seen[-1] is not each.state:
-            seen.append(each.state)
-    assert seen == [ClassState.COLD, ClassState.WARM, ClassState.HOT]
+        if not seen or seen[-1] != each.stage:
+            seen.append(each.stage)
+    assert seen == ["cold", "warm", "hot"]
     assert predict(job.planners[0], LARGE * 4).state == "hot"  # large ones are not compared in blocks

@@ -12,7 +12,7 @@ from railweave._native import composed
 from railweave._native.collectives import Collective, DType
 from railweave.controller import composition
 from railweave.controller.composition import Member
-from railweave.hosts.striping.plan import use
+from railweave.hosts.capabilities import use
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 from railweave.topologies.clos import leaf_spine, mixed_racks
 from railweave.topologies.model import Nic, Plane

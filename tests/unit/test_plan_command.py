@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from railweave.cli import build
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail
+from railweave.hosts.striping import save
 
 
 def plan(*arguments: str) -> Result:
@@ -24,7 +25,7 @@ def costs(tmp_path: Path) -> Path:
         job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e6)], ranks)
         for _ in range(30):
             job.call(1 << 20)
-        job.planners[0].save(path)
+        save(job.planners[0], path)
     return path
 
 

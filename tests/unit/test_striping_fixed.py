@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.decisions import Ledger, Reason
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
-from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps, payload_fraction
-from railweave.hosts.striping import Plan, Planner, StripedRail, default_shares
-from railweave.hosts.striping.filling import ALIGNMENT
-from railweave.hosts.striping.fixed import SMALL_BYTES
+from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps
+from railweave.hosts.striping import Plan, Planner, StripedRail
+from railweave.hosts.striping.splits import ALIGNMENT, SMALL_BYTES
 from railweave.p4src.config import CONFIG
 
 shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
@@ -98,17 +97,6 @@ def test_the_ledger_counts_by_class_and_verdict() -> None:
         ("r0", 2048, False, Reason.THRESHOLD, 1),
         ("r1", 2048, True, "", 1),
     ]
-
-
-def test_default_shares_follow_the_limits() -> None:
-    equal = default_shares({"ina": ("ina", 10**8), "tcp": ("tcp", 10**8)}, hosts=4)
-    assert equal["ina"] / equal["tcp"] == pytest.approx(
-        1.5 * payload_fraction("ina") / payload_fraction("tcp")
-    )
-    assert default_shares({"a": ("tcp", 10**8), "b": ("tcp", 3 * 10**8)}, 2) == pytest.approx(
-        {"a": 0.25, "b": 0.75}
-    )
-    assert default_shares({"a": ("tcp", 0), "b": ("tcp", 10**8)}, 2) == {"a": 0.5, "b": 0.5}
 
 
 def test_limits() -> None:

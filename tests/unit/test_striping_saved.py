@@ -17,7 +17,6 @@ from railweave.experiments.striping.virtual import StripedJob, VirtualRail, idea
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.striping import Planner, StripedRail, planner_for, predict, saved
-from railweave.hosts.striping.states import ClassState
 
 LARGE = 1 << 20  # elements
 RAILS = [VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e6)]
@@ -44,7 +43,7 @@ def learnt(tmp_path: Path) -> Path:
         job.call(256)
     files = [tmp_path / f"costs{rank}.json" for rank in range(job.ranks)]
     for planner, file in zip(job.planners, files, strict=True):
-        planner.save(file)
+        saved.save(planner, file)
     assert len({file.read_text() for file in files}) == 1  # every rank has learnt the same
     return files[0]
 
@@ -54,23 +53,19 @@ def test_a_job_that_loads_costs_starts_hot(learnt: Path) -> None:
     first = job.call(LARGE)
     assert first.shares()[1] == pytest.approx(ideal_shares(RAILS, LARGE * 4)[1], abs=0.03)
     assert first.plan.expected_s == pytest.approx(first.time_s, rel=0.1)
-    assert [each.state for each in job.planners[0]._classes.values()] == [ClassState.HOT]
+    assert [each.stage for each in job.planners[0]._classes.values()] == ["hot"]
 
 
 def test_a_save_of_what_was_loaded_is_the_same(learnt: Path, tmp_path: Path) -> None:
-    start(learnt).save(tmp_path / "again.json")
+    saved.save(start(learnt), tmp_path / "again.json")
     before, after = (json.loads(path.read_text())["jobs"][0] for path in (learnt, tmp_path / "again.json"))
-    assert len(before["costs"]) == len(after["costs"]) == 4
-    for one, other in zip(before["costs"], after["costs"], strict=True):
-        for name in ("alone", "shared"):
-            assert (one[name] is None) == (other[name] is None)
-            if one[name] is not None:
-                assert one[name] == pytest.approx(other[name], rel=1e-3)
+    assert len(before["costs"]) >= 4
+    assert before == after
 
 
 def test_costs_of_other_jobs_do_not_apply_and_that_is_said(learnt: Path) -> None:
     planner = start(learnt, hosts=6)
-    assert planner.table.keys() == []
+    assert planner.table.known == {}
     assert "has costs of other jobs (4 hosts, rails r0 (tcp, 100000000 bit/s)" in planner.note
     assert "none of 6 hosts" in str(predict(planner, 4096))
     assert "not there yet" in start(learnt.with_name("none.json")).note
@@ -80,18 +75,18 @@ def test_a_file_holds_several_kinds_of_jobs(learnt: Path) -> None:
     job = StripedJob(RAILS, 2)
     for _ in range(20):
         job.call(LARGE)
-    job.planners[0].save(learnt)
-    job.planners[0].save(learnt)
-    assert [each["hosts"] for each in saved.read(learnt)] == [4, 2]
-    assert start(learnt, 2).table.keys()
-    assert start(learnt, 4).table.keys()
+    saved.save(job.planners[0], learnt)
+    saved.save(job.planners[0], learnt)
+    assert [each.hosts for each in saved.read(learnt)] == [4, 2]
+    assert start(learnt, 2).table.known
+    assert start(learnt, 4).table.known
 
 
 def test_ranks_with_different_files_use_none(learnt: Path, tmp_path: Path) -> None:
     planners = [start(learnt), start(learnt), start(tmp_path / "none.json"), start(learnt)]
     job = StripedJob(RAILS, planners=planners)
-    assert job.call(LARGE).plan.measurement is not None
-    assert all(not planner.table.keys() for planner in planners)
+    assert job.call(LARGE).plan.survey_after
+    assert all(not planner.table.known for planner in planners)
     assert all("different costs" in planner.note for planner in planners)
 
 
@@ -108,45 +103,41 @@ def test_a_deterministic_job_takes_loaded_costs_and_stays_with_them(learnt: Path
 
 
 def cost(**changes: Any) -> dict[str, Any]:
-    line = {"a_us": 600.0, "b_bps": 6.4e7, "at_bytes": 4194304, "samples": 5}
     value = {"rail": "r0", "collective": "all_reduce", "numbers": "float", "size_class": 4194304}
-    return {**value, "alone": line, "shared": None, **changes}
+    return {**value, "alone": True, "slowness": 1.1, "samples": 5, **changes}
 
 
 def file_of(*costs: Any, **changes: Any) -> dict[str, Any]:
     rails = [{"name": f"r{place}", "kind": "tcp", "rate_bps": 10**8} for place in range(2)]
     job = {"hosts": 4, "rails": rails, "costs": list(costs)}
-    return {"format": "railweave costs", "version": 1, "jobs": [job], **changes}
-
-
-def bad_line(**changes: Any) -> dict[str, Any]:
-    return cost(alone={**cost()["alone"], **changes})
+    return {"format": "railweave costs", "version": 2, "jobs": [job], **changes}
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([], r"the file is \[\]: expected an object of format, version, jobs"),
+        ([], r"the file: expected a mapping, found list"),
         (file_of(format="x"), "format is 'x'"),
-        (file_of(version=2), "version is 2: this version of railweave reads 1"),
-        (file_of(version=True), "version is True"),
-        (file_of(jobs={}), r"jobs is \{\}: expected a list"),
-        (file_of(jobs=[{}]), r"jobs\[0\] has \[\]: expected an object of hosts"),
+        (file_of(version=1), "version is 1: expected one of 2"),
+        (file_of(version=True), "version: expected int, found True"),
+        (file_of(jobs={}), "jobs: expected a list, found dict"),
+        (file_of(jobs=[{}]), r"jobs\[0\]: 'hosts' is missing"),
         (file_of(cost(rail="eth0")), r"jobs\[0\]\.costs\[0\]\.rail is 'eth0': expected one of r0, r1"),
-        (file_of(cost(), cost()), r"costs\[1\]: this class and rail is there before"),
+        (file_of(cost(), cost()), r"costs\[1\]: this rail and class is there before"),
         (file_of(cost(collective="gather")), "collective is 'gather'"),
-        (file_of(cost(numbers=[])), r"numbers is \[\]"),
+        (file_of(cost(numbers=[])), r"numbers: expected str, found \[\]"),
         (file_of(cost(size_class=3)), "size_class is 3: expected a power of two"),
         (file_of(cost(size_class=1 << 60)), "size_class is"),
-        (file_of(cost(size_class=1.5)), "size_class is 1.5: expected a whole number"),
-        (file_of(cost(alone=None)), "neither alone nor shared"),
-        (file_of(cost(extra=1)), "has .*'extra'"),
-        (file_of(bad_line(a_us=-1)), "alone.a_us is -1: expected a number from 0"),
-        (file_of(bad_line(b_bps=0)), "alone.b_bps is 0"),
-        (file_of(bad_line(b_bps="fast")), "alone.b_bps is 'fast'"),
-        (file_of(bad_line(b_bps=True)), "alone.b_bps is True"),
-        (file_of(bad_line(samples=0)), "alone.samples is 0"),
-        (file_of(bad_line(at_bytes=10**400)), "alone.at_bytes is 1000"),
+        (file_of(cost(size_class=1.5)), "size_class: expected int, found 1.5"),
+        (file_of(cost(alone=None)), "alone: expected bool, found None"),
+        (file_of(cost(alone=1)), "alone: expected bool, found 1"),
+        (file_of(cost(extra=1)), "unknown key 'extra'"),
+        (file_of(cost(slowness=-1)), "slowness is -1.0: expected a number from 1e-09"),
+        (file_of(cost(slowness=0)), "slowness is 0"),
+        (file_of(cost(slowness="fast")), "slowness: expected float, found 'fast'"),
+        (file_of(cost(slowness=True)), "slowness: expected float, found True"),
+        (file_of(cost(slowness=10**300)), r"slowness is 1e\+300"),
+        (file_of(cost(samples=-1)), "samples is -1"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, value: Any, words: str) -> None:
@@ -180,7 +171,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InvalidOption, match="directory"):
         start(tmp_path)
     with pytest.raises(InvalidOption, match="cannot be written"):
-        start(tmp_path / "none").save("/proc/none/costs.json")
+        saved.save(start(tmp_path / "none"), Path("/proc/none/costs.json"))
     monkeypatch.setattr(saved, "LARGEST_FILE", 10)
     (tmp_path / "costs.json").write_text(json.dumps(file_of()))
     with pytest.raises(InvalidOption, match="larger than 10 bytes"):
@@ -199,7 +190,7 @@ PLACES: list[Callable[[dict[str, Any], Any], None]] = [
     lambda value, junk: value["jobs"][0]["rails"][0].update(rate_bps=junk),
     lambda value, junk: value["jobs"][0]["costs"].append(junk),
     lambda value, junk: value["jobs"][0]["costs"][0].update(alone=junk),
-    lambda value, junk: value["jobs"][0]["costs"][0]["alone"].update(a_us=junk),
+    lambda value, junk: value["jobs"][0]["costs"][0].update(slowness=junk),
 ]
 
 
@@ -248,7 +239,7 @@ def test_a_single_rail_is_predicted() -> None:
 
 
 def test_a_split_that_would_not_pay_is_predicted() -> None:
-    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e5)])
+    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0044, 8e6)])
     for _ in range(80):
         job.call(8192)
     told = predict(job.planners[0], 32768)
