@@ -18,6 +18,9 @@ from railweave.hosts.striping import Plan, Planner, StripedRail
 from railweave.hosts.striping.costs import NUMBERS, numbers_of
 from railweave.hosts.striping.priors import host_steps
 
+if TYPE_CHECKING:
+    from railweave._native.agent import Change, SliceRecord
+
 What = tuple[Collective, DType]
 SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
 
@@ -66,10 +69,6 @@ class LinkRail(VirtualRail):
             steps, volume = host_steps(collective, method, self.hosts)
         limit = self.used * limit_bps(self.kind, rate_bps, self.hosts, collective=collective) / 8
         return (steps * self.a_s + volume * size / limit) * (self.crowded if company else 1.0)
-
-
-if TYPE_CHECKING:  # what the agent tells
-    from railweave._native.agent import Change, SliceRecord
 
 
 class Changed(NamedTuple):

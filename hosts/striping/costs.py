@@ -79,7 +79,7 @@ class Slowness:
             slower = min(before, value) > usual[-1 - quarter] * CLEAR
             if slower or max(before, value) * CLEAR < usual[quarter]:
                 factor = (before + value) / 2 / self.single
-                self.__init__((before,), 1)  # type: ignore[misc]
+                self._begin(before, 1)
         self._latest.append(value)
         self.samples += 1
         self.loaded = False
@@ -92,8 +92,11 @@ class Slowness:
 
     def distrust(self) -> None:
         """Hold what is known for true only until it is measured again."""
-        self._latest = deque((self.single,), maxlen=SAMPLES)
-        self._block, self.samples = 0.0, 0
+        self._begin(self.single, 0)
+
+    def _begin(self, value: float, samples: int) -> None:
+        self._latest = deque((value,), maxlen=SAMPLES)
+        self._block, self.samples = 0.0, samples
 
 
 Place = tuple[CostKey, int, bool]  # a class, a rail, and whether it carries calls alone

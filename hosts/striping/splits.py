@@ -13,9 +13,8 @@ ENGAGE = 1.05  # a further rail, or another one, must make a call quicker by thi
 SMALL_BYTES = 16 * 1024  # up to this size a second rail costs more than it carries, if shares are given
 
 Part = tuple[int, int, int]  # rail's index in the agent, offset, count; in elements
-Way = tuple[
-    int, ...
-]  # rails that share a call, the one that takes it all, or TURNS and those that take turns
+# Rails that share a call, the one that takes it all, or TURNS and those that take turns.
+Way = tuple[int, ...]
 TURNS = -1
 
 

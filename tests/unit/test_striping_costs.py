@@ -98,6 +98,13 @@ def test_distrusted_costs_hold_until_the_next_times() -> None:
     assert table.single_s(KEY, 0, MIB) == pytest.approx(3 * prior(KEY).time_s(MIB))
 
 
+def test_a_rail_that_has_changed_its_speed_is_known_from_then_on() -> None:
+    table, small = CostTable([StripedRail("tcp", 0, "tcp", 10**8)], 4), CostKey("all_reduce", "float", 4096)
+    for slowness in (*[1.0] * 4, 3.0, 3.0, 3.0):
+        observe(table, small, slowness)
+    assert table.samples(small, 0, alone=True) == 3
+
+
 def test_what_was_measured_of_a_rail_alone_before_it_changed_its_speed_is_forgotten() -> None:
     table = CostTable(RAILS, hosts=4)
     observe(table, KEY, 1.0)
