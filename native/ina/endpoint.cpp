@@ -120,10 +120,7 @@ Bytes Endpoint::transmit_next(Time now) {
   if (!free) return {};
   const bool built = chunk < next_built_;  // after a move
   if (!built && (issuing() == nullptr || !issuing()->next())) return {};
-  if (in_network() >= window_.size()) {
-    window_.limited();
-    return {};
-  }
+  if (!window_.open(chunk - base_, in_network())) return {};
   if (!built) build();
   std::byte* const bytes = flights_.packet(chunk);
   Header header = decode(bytes);

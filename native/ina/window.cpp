@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lot.hpp"
+
 namespace railweave::ina {
 namespace {
 
@@ -15,12 +17,22 @@ constexpr std::uint32_t kLeastTarget = 8;  // chunks that even a slow link's que
 
 Window::Window(const WindowOptions& options)
     : options_(options),
+      lot_(options.packet_time > 0 ? std::max<Duration>(kLot / options.packet_time, 1) : 1),
       size_(std::clamp(std::min(options.initial, target(0)), options.least, options.most)) {}
 
 std::uint32_t Window::target(Time now) const {
   if (options_.packet_time == 0) return options_.initial;
   const Duration queue = options_.queue_target + lateness_.get(now);
   return std::max(static_cast<std::uint32_t>(queue / options_.packet_time), kLeastTarget);
+}
+
+bool Window::open(std::uint64_t chunk, std::uint64_t held) {
+  const std::uint64_t into = chunk % lot_;
+  // Half a window at most: else what is in flight could be less than a lot, and none would follow.
+  const std::uint64_t rest = std::clamp<std::uint64_t>(lot_ - into, 1, std::max(size_ / 2, 1u));
+  full_ = held + (into == 0 || full_ ? rest : 1) > size_;
+  limited_ = limited_ || full_;
+  return !full_;
 }
 
 Duration Window::rto(Time now) const {
@@ -39,9 +51,10 @@ void Window::back_off(Time now) {
 }
 
 void Window::late(Duration gap, Duration rtt, Time now) {
-  // Another group that begins may put as much into the queue at once.
+  // Another group that begins may put as much into the queue at once, and a lot more while its window grows.
+  const Duration others = options_.queue_target + 2 * kLot;
   const Duration late = std::min(gap, rtt - round_trip_.smoothed() - options_.queue_target);
-  if (gap > options_.queue_target && late > 0) lateness_.add(std::min(late, kMostLate), now);
+  if (gap > others && late > 0) lateness_.add(std::min(late, kMostLate), now);
 }
 
 void Window::path_sample(Duration rtt) { base_ = std::min(base_, rtt); }

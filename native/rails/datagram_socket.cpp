@@ -238,10 +238,10 @@ struct DatagramSocket::SendBatch {
   }
 };
 
-/// How many of the first datagrams, all of one size, fit one super-packet of at most so many bytes.
+/// How many of the first datagrams, all of one size, fit one super-packet of at most so many bytes on the wire.
 std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most_bytes) {
-  const std::size_t segment = std::max<std::size_t>(datagrams[0].size(), 1);
-  const std::size_t limit = std::min({most_bytes / segment, kMaxSegments, datagrams.size()});
+  const std::size_t frame = datagrams[0].size() + kUdpHeaders;
+  const std::size_t limit = std::min({most_bytes / frame, kMaxSegments, datagrams.size()});
   std::size_t count = 1;
   while (count < limit && datagrams[count].size() == datagrams[0].size()) ++count;
   return count;

@@ -58,7 +58,7 @@ class DatagramSocket {
   /// The largest datagram that fits the MTU of the routes to the remotes; nothing where the kernel knows
   /// none.
   std::optional<std::size_t> largest_datagram() const;
-  /// Datagrams of one size may leave together, up to so many bytes at a time.
+  /// Datagrams of one size may leave together, as long as they take up to so many bytes of the wire.
   void set_super_packets(std::size_t bytes) { super_bytes_ = bytes; }
   /// Whether what is sent from now on lets other traffic pass, where queues know its code point (CS1, RFC
   /// 3662).

@@ -6,22 +6,13 @@
 #include <utility>
 #include <variant>
 
+#include "core/lot.hpp"
+
 namespace railweave {
-namespace {
-
-constexpr Duration kMaxOccupancy = kMillisecond / 2;  // of a shaped link by one super-packet
-
-std::size_t super_packet_bytes(std::uint64_t rate_bps) {
-  if (rate_bps == 0) return ~std::size_t{0};
-  return static_cast<std::size_t>(static_cast<double>(rate_bps) * kMaxOccupancy / kSecond / 8);
-}
-
-}  // namespace
-
 InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener)
     : loop_(loop), options_(options), listener_(listener) {
   sockets_.emplace_back(LocalInterface{.address = options.address, .interface = options.interface}, 0);
-  sockets_[0].set_super_packets(super_packet_bytes(options.rate_bps));
+  sockets_[0].set_super_packets(options.rate_bps > 0 ? bytes_in(kLot, options.rate_bps) : ~std::size_t{0});
 }
 
 void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/lot.hpp"
 #include "core/timing.hpp"
 #include "rails/verbs_device.hpp"
 
@@ -21,7 +22,6 @@ namespace {
 constexpr int kQuickRepetitions = 6;  // at growing intervals, together about one kRepetition
 constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
-constexpr Duration kBurst = kMillisecond / 2;               // of link time, that one super-packet may take
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 65'000;
@@ -48,13 +48,9 @@ roce::MacAddress parse_mac(const std::string& text) {
   return mac;
 }
 
-std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {
-  return static_cast<std::size_t>(static_cast<double>(time) / kSecond * static_cast<double>(rate_bps) / 8);
-}
-
 RdmaEndpointOptions endpoint_options(const RdmaTransportOptions& options) {
   std::size_t burst = kMaxBurst;
-  if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kBurst, options.rate_bps));
+  if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kLot, options.rate_bps));
   return {.interface = options.interface,
           .address = parse_address(options.address),
           .path_mtu = options.path_mtu,

@@ -64,7 +64,7 @@ void write_headers(const Path& path, const NetworkHeader& network, MutableBytes 
 /// beforehand.
 class Burst {
  public:
-  /// Writes into `frame`, up to `limit` bytes if there is more than one packet.
+  /// Writes into `frame`, up to `limit` bytes of the wire if there is more than one packet.
   Burst(const Path& path, std::uint16_t first_id, MutableBytes frame, std::size_t limit)
       : path_(path),
         icrc_(network_header(path, 0, 0).data()),

@@ -162,6 +162,24 @@ def test_the_window_leaves_a_short_queue() -> None:
     assert all(6 <= each <= 10 for each in queue_ms)
 
 
+def test_chunks_are_sent_by_lots_of_a_millisecond() -> None:
+    """One by one, each would wake every rank and the switch."""
+    network = build(2, slots=2048, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
+    sent: list[int] = []
+
+    def pump(index: int) -> None:
+        before = network.packets_sent[0]
+        Network.pump(network, index)
+        if network.packets_sent[0] > before:
+            sent.append(network.packets_sent[0] - before)
+
+    network.pump = pump  # type: ignore[method-assign]
+    run_sum(network, 20_000 * LANES)
+    lot = MILLISECOND // PACKET_TIME
+    assert len([size for size in sent if size % lot == 0]) > 0.9 * len(sent)
+    assert sum(sent) / len(sent) >= lot
+
+
 def test_silence_of_the_switch_is_reported_now_and_then() -> None:
     endpoint = ina.Endpoint(
         group=GROUP, child=0, slots=4, lanes=LANES, world_size=2, stall_after=500 * MILLISECOND

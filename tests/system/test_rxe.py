@@ -263,8 +263,8 @@ def test_losses_on_the_way_to_and_from_rxe_are_repaired(bench: Bench) -> None:
 def lossy(bench: Bench) -> Iterator[None]:
     """Drop every tenth of our super-packets (some 40 packets each), and 2 % of rxe's packets.
 
-    rxe's are drawn at random: it sends all that is on the way again, up to 130 packets, and a fixed period that such
-    rounds fall in step with loses the same packet in each of them.
+    rxe's are drawn at random: it sends all that is on the way again, up to 130 packets, and a fixed period
+    that such rounds fall in step with loses the same packet in each of them.
     """
     rules = "add table netdev rxe\n" + "".join(
         f"add chain netdev rxe {device} {{ type filter hook ingress device {device} priority 0; }}\n"

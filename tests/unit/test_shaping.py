@@ -39,6 +39,16 @@ def test_buckets_hold_a_jumbo_frame(mtu: int) -> None:
     assert TokenBucket.of(100_000, mtu).burst_bytes >= mtu + 14
 
 
+def test_the_kernels_super_packets_pass_a_bucket_whole() -> None:
+    for rate in (100_000, 10**8, 10**10):
+        bucket = TokenBucket.of(rate)
+        words = bucket.interface_command("h1-ina").split()
+        assert words[:3] == ["link", "set", "h1-ina"]
+        options = dict(zip(words[3::2], map(int, words[4::2]), strict=True))
+        assert options["txqueuelen"] == bucket.limit_frames
+        assert FRAME <= options["gso_max_size"] <= min(bucket.burst_bytes, 65_536)
+
+
 def test_commands_are_those_of_tc() -> None:
     unshaped, bucket, bands, *classes = queue_commands("h1-ina", 10**8)
     assert unshaped == "qdisc replace dev h1-ina root noqueue"

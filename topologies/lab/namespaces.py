@@ -249,7 +249,7 @@ class Namespaces:
             self._tc[other] += queue_commands(port, rate_bps, mtu)
             for end, name in ((node, interface), (other, port)):
                 self._shaped[end].append(name)
-                self._ip[end].append(f"link set {name} txqueuelen {TokenBucket.of(rate_bps).limit_frames}")
+                self._ip[end].append(TokenBucket.of(rate_bps, mtu).interface_command(name))
         if rate_bps or mac is not None:
             self._tc[node] += queue_commands(interface, rate_bps, mtu, counted=True)
 

@@ -11,6 +11,7 @@ from railweave.topologies.model import DEFAULT_MTU
 ETHERNET = 14
 FRAME = ETHERNET + DEFAULT_MTU
 NFT_SCALE = 1_000_000
+GSO_MAX_BYTES = 65_536  # the kernel's default
 UNSHAPED_LIMIT_PACKETS = 10_000
 TABLE = "railweave_classes"  # nft's
 INTERACTIVE = "0:6"  # a socket's SO_PRIORITY, as nft writes it
@@ -49,6 +50,15 @@ class TokenBucket:
     def limit_frames(self) -> int:
         """The queue in full frames, as the length of an interface's queue is given."""
         return self.limit_bytes // FRAME
+
+    def interface_command(self, interface: str) -> str:
+        """Return the line for `ip -batch` that fits an interface to this bucket.
+
+        The kernel's TCP makes no longer super-packets than the burst: longer ones are cut into frames here,
+        and each frame costs every machine on its way a timer and a wake-up of its own.
+        """
+        longest = min(self.burst_bytes, GSO_MAX_BYTES)
+        return f"link set {interface} txqueuelen {self.limit_frames} gso_max_size {longest}"
 
     def commands(self, interface: str) -> list[str]:
         """Return the lines for `tc -batch` that shape what leaves through `interface`.

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much is sent at once where the rate of a link is known: what a lab's shapers let pass whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/time.hpp"
+
+namespace railweave {
+
+inline constexpr Duration kLot = kMillisecond;  // of link time
+
+/// What a link carries in this time, in bytes; `rate_bps` in bits per second.
+constexpr std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {
+  return static_cast<std::size_t>(static_cast<double>(time) / kSecond * static_cast<double>(rate_bps) / 8);
+}
+
+}  // namespace railweave
