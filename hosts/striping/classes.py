@@ -94,7 +94,7 @@ class CallClass:
             slower = min(self._times[other.rails]) / min(self._times[self._held])
             if slower <= CLEAR:
                 return False  # blocks try it
-        bearable = slower <= CLEAR or self.short
+        bearable = self.short or slower <= ENGAGE * ENGAGE
         return bearable and since * BUDGET >= max(ENGAGE, slower) - 1.0
 
     def _promising(self, other: Split, size: int, usual: Split) -> bool:
