@@ -217,7 +217,7 @@ void SwitchPorts::run() {
 void SwitchPorts::receive(Port& port) {
   const int count = batch_.receive(port.fd());
   if (count <= 0) return;
-  if (count == ReceiveBatch::kFrames) port.collect_drops();  // only where there is a backlog are there drops
+  if (batch_.full()) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);
   const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
   std::uint64_t now = now_us();
