@@ -111,7 +111,7 @@ class Cells {
   std::vector<std::uint32_t> bank_words_;  // of a row
   std::vector<LineAligned<std::uint32_t>> banks_;
   std::vector<std::uint32_t> last_rows_;  // of each bank: where `expect` was called last
-  std::vector<Written> written_;  // of each bank, then of each counter; empty: nothing is tracked
+  std::vector<Written> written_;          // of each bank, then of each counter; empty: nothing is tracked
 };
 
 }  // namespace railweave::engine

@@ -94,6 +94,7 @@ int ReceiveBatch::receive(int fd) {
   const int count = recvmmsg(fd, messages_.data(), most_, MSG_DONTWAIT, nullptr);
   if (count < 0) return -errno;
   full_ = static_cast<unsigned>(count) == most_;
+  cut_ = full_ && most_ < kFrames;
   std::size_t bytes = 1;
   for (int i = 0; i < count; ++i) bytes += messages_[static_cast<unsigned>(i)].msg_len;
   most_ = static_cast<unsigned>(

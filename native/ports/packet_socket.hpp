@@ -34,6 +34,8 @@ class ReceiveBatch {
   int receive(int fd);
   /// Whether the last batch was as large as it could be: there may be more.
   bool full() const { return full_; }
+  /// Whether it was full with fewer than kFrames.
+  bool cut() const { return cut_; }
 
   /// Frame `i` of the last batch, with a VLAN tag that the kernel had taken out put back in. Empty: it was
   /// longer than any frame may be.
@@ -53,7 +55,7 @@ class ReceiveBatch {
   std::array<std::array<iovec, 2>, kFrames> vectors_;
   std::array<mmsghdr, kFrames> messages_;
   unsigned most_ = kFrames;  // of the next batch
-  bool full_ = false;
+  bool full_ = false, cut_ = false;
 };
 
 /// Sends up to 64 of the oldest frames without waiting; the number that went, or −errno if the first did not.
