@@ -33,8 +33,8 @@ class EngineSpeed:
 def measure(scenario: Scenario, rounds: int) -> tuple[EngineSpeed, ...]:
     """The engine interpreting the program and, where there is a compiler, running it compiled.
 
-    One worker after the other contributes to every slot, `rounds` times over; WrongResult if a sum is not right. Of n
-    contributions to a slot n - 1 are absorbed, and one becomes a result that leaves n times.
+    One worker after the other contributes to every slot, `rounds` times over; WrongResult if a sum is not
+    right. Of n contributions to a slot n - 1 are absorbed, and one becomes a result that leaves n times.
     """
     speeds = []
     for way in ("interpreted", "compiled"):
