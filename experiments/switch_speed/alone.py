@@ -33,8 +33,8 @@ class EngineSpeed:
 def measure(scenario: Scenario, rounds: int) -> tuple[EngineSpeed, ...]:
     """The engine interpreting the program and, where there is a compiler, running it compiled.
 
-    Every worker contributes to every slot `rounds` times over; WrongResult if a sum is not right. Of n
-    contributions to a slot n - 1 are absorbed, and one becomes a result that leaves n times.
+    One worker after the other contributes to every slot, `rounds` times over; WrongResult if a sum is not
+    right. Of n contributions to a slot n - 1 are absorbed, and one becomes a result that leaves n times.
     """
     speeds = []
     for way in ("interpreted", "compiled"):
@@ -56,8 +56,8 @@ def _median_ns(pipeline: Pipeline, scenario: Scenario, rounds: range, slots: int
     for round_ in rounds:
         packets = [
             (nic.port, scenario.contribution(worker, slot, round_))
-            for slot in range(slots)
             for worker, nic in enumerate(scenario.nics)
+            for slot in range(slots)
         ]
         nanoseconds, emitted = pipeline.native.benchmark(packets, 1)
         if emitted != len(packets):

@@ -49,6 +49,7 @@ Cells::Cells(const Plan& plan) : arrays_(plan.arrays), meter_plans_(plan.meters)
   for (const auto& bank : plan.banks) {
     bank_words_.push_back(bank.words);
     banks_.emplace_back(std::size_t{bank.rows} * bank.words);
+    last_rows_.push_back(0);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/line_aligned.hpp"
 #include "engine/entry.hpp"
 #include "engine/plan.hpp"
 
@@ -46,6 +47,18 @@ class Cells {
   }
   std::uint32_t* cell(const RegisterPlan& array, std::uint32_t index) {
     return bank(array.bank, index) + array.word;
+  }
+  /// Packets of a burst go through a bank in steps of the same size: the row where the next one will be is
+  /// fetched while this one, which is at `row`, is worked on.
+  [[gnu::always_inline]] void expect(std::uint32_t of, const BankPlan& plan, std::uint32_t row) {
+    constexpr std::uint32_t kLineWords = kCacheLine / sizeof(std::uint32_t);
+    if (plan.words < kLineWords) return;  // rows side by side are fetched by the processor itself
+    const std::uint32_t next = row + (row - last_rows_[of]);
+    if (next == row) return;
+    last_rows_[of] = row;
+    if (next >= plan.rows) return;
+    const std::uint32_t* const at = bank(of, next);
+    for (std::uint32_t word = 0; word < plan.words; word += kLineWords) __builtin_prefetch(at + word, 1);
   }
   std::uint64_t execute_meter(std::uint32_t meter, std::uint32_t index, std::uint64_t bytes,
                               std::uint64_t now_us) {
@@ -96,8 +109,9 @@ class Cells {
   std::vector<RegisterPlan> arrays_;
   std::vector<MeterPlan> meter_plans_;
   std::vector<std::uint32_t> bank_words_;  // of a row
-  std::vector<std::vector<std::uint32_t>> banks_;
-  std::vector<Written> written_;  // of each bank, then of each counter; empty: nothing is tracked
+  std::vector<LineAligned<std::uint32_t>> banks_;
+  std::vector<std::uint32_t> last_rows_;  // of each bank: where `expect` was called last
+  std::vector<Written> written_;          // of each bank, then of each counter; empty: nothing is tracked
 };
 
 }  // namespace railweave::engine

@@ -276,7 +276,9 @@ struct Run {
     const SlicePlan& slice = program.slices[in.a];
     const BankPlan& bank = program.banks[slice.bank];
     const std::uint32_t row = static_cast<std::uint32_t>(r[in.b]);
-    return row < bank.rows ? state().cells.bank(slice.bank, row) + slice.word : nullptr;
+    if (row >= bank.rows) return nullptr;
+    state().cells.expect(slice.bank, bank, row);
+    return state().cells.bank(slice.bank, row) + slice.word;
   }
   INLINE void wrote(I in) {
     state().cells.wrote(program.slices[in.a].bank, static_cast<std::uint32_t>(r[in.b]));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/line_aligned.hpp"
 
 namespace railweave::engine {
 
@@ -36,7 +37,7 @@ struct PacketState {
 };
 
 struct Packet : PacketState {
-  std::vector<std::byte> phv;  // metadata, validity and headers, laid out by the plan
+  LineAligned<std::byte> phv;  // metadata, validity and headers, laid out by the plan
 
   std::uint8_t& byte(std::uint32_t offset) { return reinterpret_cast<std::uint8_t&>(phv[offset]); }
 };

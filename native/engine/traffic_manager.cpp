@@ -20,7 +20,7 @@ enum InstanceType : std::uint64_t {
   kResubmitted = 6,
 };
 
-void copy_bits(const std::vector<std::byte>& from, std::vector<std::byte>& to, const BitRange& range) {
+void copy_bits(const LineAligned<std::byte>& from, LineAligned<std::byte>& to, const BitRange& range) {
   if (range.position % 8 == 0 && range.bits % 8 == 0) {
     std::memcpy(&to[range.position / 8], &from[range.position / 8], range.bits / 8);
     return;

@@ -91,8 +91,15 @@ ReceiveBatch::ReceiveBatch()
 
 int ReceiveBatch::receive(int fd) {
   for (mmsghdr& message : messages_) message.msg_hdr.msg_controllen = kControlBytes;
-  const int count = recvmmsg(fd, messages_.data(), kFrames, MSG_DONTWAIT, nullptr);
-  return count < 0 ? -errno : count;
+  const int count = recvmmsg(fd, messages_.data(), most_, MSG_DONTWAIT, nullptr);
+  if (count < 0) return -errno;
+  full_ = static_cast<unsigned>(count) == most_;
+  cut_ = full_ && most_ < kFrames;
+  std::size_t bytes = 1;
+  for (int i = 0; i < count; ++i) bytes += messages_[static_cast<unsigned>(i)].msg_len;
+  most_ = static_cast<unsigned>(
+      std::clamp<std::size_t>(kBatchBytes * static_cast<unsigned>(count) / bytes, 1, kFrames));
+  return count;
 }
 
 MutableBytes ReceiveBatch::frame(unsigned i) {

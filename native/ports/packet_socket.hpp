@@ -32,6 +32,10 @@ class ReceiveBatch {
 
   /// Receives without waiting; the number of frames, or −errno.
   int receive(int fd);
+  /// Whether the last batch was as large as it could be: there may be more.
+  bool full() const { return full_; }
+  /// Whether it was full with fewer than kFrames.
+  bool cut() const { return cut_; }
 
   /// Frame `i` of the last batch, with a VLAN tag that the kernel had taken out put back in. Empty: it was
   /// longer than any frame may be.
@@ -41,12 +45,17 @@ class ReceiveBatch {
  private:
   static constexpr std::size_t kFrameBytes = 66 * 1024;
   static constexpr std::size_t kControlBytes = 64;
+  // What is received, registers and what leaves should all stay in a core's second-level cache until the
+  // batch has been sent: of super-packets there are few in a batch.
+  static constexpr std::size_t kBatchBytes = 128 * 1024;
 
   std::unique_ptr<std::byte[]> buffer_;
   std::array<std::array<std::byte, kControlBytes>, kFrames> control_;
   std::array<Offload, kFrames> offloads_;
   std::array<std::array<iovec, 2>, kFrames> vectors_;
   std::array<mmsghdr, kFrames> messages_;
+  unsigned most_ = kFrames;  // of the next batch
+  bool full_ = false, cut_ = false;
 };
 
 /// Sends up to 64 of the oldest frames without waiting; the number that went, or −errno if the first did not.

@@ -25,6 +25,7 @@ constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
 constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
 constexpr int kEvents = 64;
+constexpr unsigned kTurns = ReceiveBatch::kFrames / 2;
 constexpr std::size_t kMaxInjected = 1024;
 
 std::uint64_t now_us() { return static_cast<std::uint64_t>(now<std::chrono::steady_clock>() / kMicrosecond); }
@@ -185,10 +186,11 @@ void SwitchPorts::noticed() {
 
 void SwitchPorts::run() {
   std::array<epoll_event, kEvents> events;
+  unsigned turns = 0;  // since the last flush
   while (!stopping_) {
-    const int timeout_ms = retry_at_us_ != 0 ? kRetryMs : -1;
+    const int timeout_ms = turns != 0 ? 0 : retry_at_us_ != 0 ? kRetryMs : -1;
     const int count = epoll_wait(epoll_.get(), events.data(), kEvents, timeout_ms);
-    bool links_changed = false;
+    bool links_changed = false, cut = false;
     for (int i = 0; i < count; ++i) {
       const std::uint64_t key = events[i].data.u64;
       if (key == kWakeKey || key == kTimerKey) {
@@ -205,19 +207,22 @@ void SwitchPorts::run() {
       Port& port = *ports_[key];
       if (events[i].events & EPOLLERR) port.clear_error();
       if (events[i].events & EPOLLOUT) flush(port);
-      if (events[i].events & EPOLLIN) receive(port);
+      if (events[i].events & EPOLLIN) cut |= receive(port);
     }
     release_due();
-    flush_all();
+    // Ports take turns with batches that a cache can hold; what they cause leaves together.
+    turns = cut ? (turns + 1) % kTurns : 0;
+    if (turns == 0) flush_all();
     // Last: it may close sockets that events of this round name.
     if (links_changed) handle_links();
   }
 }
 
-void SwitchPorts::receive(Port& port) {
+/// Whether more frames may wait that the batch would have had but for their size.
+bool SwitchPorts::receive(Port& port) {
   const int count = batch_.receive(port.fd());
-  if (count <= 0) return;
-  if (count == ReceiveBatch::kFrames) port.collect_drops();  // only where there is a backlog are there drops
+  if (count <= 0) return false;
+  if (batch_.full()) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);
   const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
   std::uint64_t now = now_us();
@@ -245,6 +250,7 @@ void SwitchPorts::receive(Port& port) {
       }
     }
   }
+  return batch_.cut();
 }
 
 void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {

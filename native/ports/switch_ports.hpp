@@ -78,7 +78,7 @@ class SwitchPorts final : private engine::OutputSink {
   Path& path(std::uint16_t port, Direction direction);
   void process(Port& port, Bytes packet, std::uint64_t now_us);
   void release_due();
-  void receive(Port& port);
+  bool receive(Port& port);
   void flush_all();
   void flush(Port& port);
   void handle_links();
