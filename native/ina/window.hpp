@@ -35,9 +35,9 @@ struct WindowOptions {
 /// longer paths the link is not filled once the path alone takes longer than the target: raise both then.
 /// Loss does not shrink the window: delay tells of full queues first.
 ///
-/// The window opens by lots of chunks, the same on all ranks (compare RFC 9293, section 3.8.6.2): chunks that are
-/// sent one by one come back one by one, and each wakes every rank and the switch. What is in flight keeps the
-/// link busy meanwhile.
+/// The window opens by lots of chunks, the same on all ranks (compare RFC 9293, section 3.8.6.2): chunks that
+/// are sent one by one come back one by one, and each wakes every rank and the switch. What is in flight
+/// keeps the link busy meanwhile.
 ///
 /// Where ranks or the switch run late again and again, as on a machine that others use, the target is larger
 /// by as much: else the link idles meanwhile.
@@ -50,8 +50,8 @@ class Window {
   Duration smoothed_rtt() const { return round_trip_.smoothed(); }
   Duration least_rtt() const { return base_; }
 
-  /// Whether there is room for this chunk, beside `held` that the network holds: at a lot's beginning for all of
-  /// it, and once there was none for the rest.
+  /// Whether there is room for this chunk, beside `held` that the network holds: at a lot's beginning for all
+  /// of it, and once there was none for the rest.
   bool open(std::uint64_t chunk, std::uint64_t held);
   /// A result came `rtt` after transmission number `sent`; `next` is the number that the next one will have.
   void sample(Duration rtt, std::uint64_t sent, std::uint64_t next, Time now);
@@ -70,7 +70,7 @@ class Window {
   std::uint32_t wanted(Time now) const;
 
   WindowOptions options_;
-  std::uint64_t lot_;  // in chunks
+  std::uint64_t lot_;                        // in chunks
   LongestLately lateness_{timing::kMemory};  // that a wider window rides out
   std::uint32_t size_;                       // begins at a target that knows of no lateness
   bool limited_ = false;                     // it was full in this round

@@ -93,7 +93,8 @@ std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std:
 bool Burst::takes(const Packet& packet) const {
   if (count_ == 0) return true;
   const std::size_t size = written_size(packet) + kIcrcSize;
-  return open_ && size <= segment_ && size_ + size + count_ * kFrameHeaderSize <= limit_ && count_ < kMaxSegments;
+  return open_ && size <= segment_ && size_ + size + count_ * kFrameHeaderSize <= limit_ &&
+         count_ < kMaxSegments;
 }
 
 void Burst::append(const Packet& packet) {
