@@ -238,7 +238,7 @@ struct DatagramSocket::SendBatch {
   }
 };
 
-/// How many of the first datagrams, all of one size, fit one super-packet of at most so many bytes on the wire.
+/// How many of the first datagrams, all of one size, fit one super-packet of so many bytes of the wire.
 std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most_bytes) {
   const std::size_t frame = datagrams[0].size() + kUdpHeaders;
   const std::size_t limit = std::min({most_bytes / frame, kMaxSegments, datagrams.size()});
