@@ -40,6 +40,7 @@ class CallClass:
         self._tried_last = False  # the latest call that was measured has
         self._held: Way = ()  # the quickest so far, as blocks tell
         self._times: dict[Way, list[float]] = {}  # of the latest blocks
+        self._varied: set[Way] = set()  # whose blocks were far from each other: all of the latest count
         self._begun: dict[Way, int] = {}  # after how many calls its latest block has begun
         self._void = 0  # blocks in a row into which other calls came
         self._found = False  # nothing has to be compared for now
@@ -234,7 +235,7 @@ class CallClass:
         return self.way != () or self._samples(usual) >= (1 if self.short else SURE)
 
     def compare(self, item: Item, time_s: float) -> None:
-        """Take an agreed mean time of a block, or of a part of it; far from the others it counts alone."""
+        """Take an agreed mean time of a block, or of a part of it; far from the others it counts alone, once."""
         self.version += 1
         if item.rail >= 0:
             alone = len(item.way) == 1
@@ -242,7 +243,8 @@ class CallClass:
             return
         known = self._times.get(item.way, [])
         if known and (time_s > CLEAR * max(known) or time_s * CLEAR < min(known)):
-            known = []
+            known = known if item.way in self._varied else []
+            self._varied.add(item.way)
         self._times[item.way] = [*known, time_s][-SURE:]
 
     def observe(self, item: Item, time_s: float) -> None:
