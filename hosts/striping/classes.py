@@ -235,7 +235,7 @@ class CallClass:
         return self.way != () or self._samples(usual) >= (1 if self.short else SURE)
 
     def compare(self, item: Item, time_s: float) -> None:
-        """Take an agreed mean time of a block, or of a part of it; far from the others it counts alone, once."""
+        """Take an agreed mean time of a block, or of a part of it; far from the others one counts alone."""
         self.version += 1
         if item.rail >= 0:
             alone = len(item.way) == 1
