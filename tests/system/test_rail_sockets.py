@@ -19,6 +19,7 @@ from railweave._native.roce import Endpoint, Operation, QueuePair, QueuePairOpti
 from railweave.topologies.lab.shaping import class_rules, queue_commands
 
 FILES = Path("/proc/self/fd")
+HEADERS = 42  # of Ethernet, IPv4 and UDP
 SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
 
 
@@ -41,7 +42,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
             sink.bind(("127.0.0.1", 0))
             sender = Datagrams("127.0.0.1")
             sender.set_remotes([sink.getsockname()])
-            sender.set_super_packets(MANY * SIZE)
+            sender.set_super_packets(MANY * (SIZE + HEADERS))
             set_mtu(SIZE)  # with headers a datagram is larger than that: the kernel does not cut it so
             assert sender.send([bytes(SIZE)] * MANY) == MANY
             assert sender.counts.segmentation_refused == 1

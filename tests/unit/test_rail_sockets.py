@@ -18,6 +18,7 @@ from railweave._native.rails import Datagrams, Rails
 
 DEADLINE_S = 30.0
 FILES = Path("/proc/self/fd")
+HEADERS = 42  # of Ethernet, IPv4 and UDP
 SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
 
 
@@ -87,7 +88,7 @@ def test_an_error_about_an_earlier_datagram_costs_no_later_one() -> None:
         sink.bind(("127.0.0.1", 0))
         port = sink.getsockname()[1]
     sender.set_remotes([("127.0.0.1", port)])
-    sender.set_super_packets(MANY * SIZE)
+    sender.set_super_packets(MANY * (SIZE + HEADERS))
     sender.send([bytes(SIZE)])  # nobody listens: over loopback the error is there at once
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         sink.bind(("127.0.0.1", port))
