@@ -24,6 +24,8 @@ from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 60.0
+UDP_SEGMENT = 103  # linux/udp.h
+SO_RCVBUFFORCE = 33
 SILENCE_S = 0.02  # what has not come by then was lost: the way takes microseconds
 ALL_LOST, ALL_THROUGH = (False, False), (True, True)
 
@@ -183,6 +185,25 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
         lab.do(faults.rate_steps(plane, plane.rate_bps, 0))
         assert _rate(lab, "h1", plane.nics[0].interface) is None
         assert link.passes(DEADLINE_S) == ALL_THROUGH
+
+    _run("tcp", tmp_path, work)
+
+
+def test_super_packets_that_wait_pass_when_the_rate_falls(tmp_path: Path) -> None:
+    """They are as long as the burst of the usual rate: one above the burst would stop its link for good."""
+    frames, size = 8, 1400  # of a super-packet
+    most = 100  # super-packets: the link's usual rate takes 90 ms for them
+
+    async def work(lab: Lab, plane: Plane, link: Link) -> None:
+        near, far = link.sockets
+        near.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+        far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 * most * frames * size)  # nothing is lost there
+        for number in range(most):
+            near.sendto(bytes([number]) * size * frames, far.getsockname())
+        lab.do(faults.rate_steps(plane, plane.rate_bps, plane.rate_bps // 4))
+        far.settimeout(DEADLINE_S)
+        came = [far.recv(size)[0] for _ in range(most * frames)]
+        assert came == [number for number in range(most) for _ in range(frames)]
 
     _run("tcp", tmp_path, work)
 

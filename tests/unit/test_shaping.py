@@ -49,6 +49,16 @@ def test_the_kernels_super_packets_pass_a_bucket_whole() -> None:
         assert FRAME <= options["gso_max_size"] <= min(bucket.burst_bytes, 65_536)
 
 
+@pytest.mark.parametrize("rate", [10**6, 5 * 10**7, 10**9])
+def test_a_link_whose_rate_changes_lets_the_super_packets_of_its_usual_rate_pass(rate: int) -> None:
+    usual = 10**8
+    (command,) = queue_commands("h1-tcp", rate, shaped=True, usual_bps=usual)
+    words = command.split()
+    burst = int(words[words.index("burst") + 1])
+    assert burst == TokenBucket.of(max(rate, usual)).burst_bytes
+    assert f"rate {rate}bit" in command
+
+
 def test_commands_are_those_of_tc() -> None:
     unshaped, bucket, bands, *classes = queue_commands("h1-ina", 10**8)
     assert unshaped == "qdisc replace dev h1-ina root noqueue"

@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab.namespaces import BRIDGE, CONTROLLER_NODE, interface_of_port, neighbours
@@ -200,18 +201,17 @@ def rate_steps(plane: Plane, before_bps: int, rate_bps: int, host: str = "") -> 
     Trunks with a rate of their own keep it. A queue that is shaped before and after keeps its frames.
     """
     lines: dict[str, list[str]] = {}
-    shaped = before_bps > 0
+    queue = partial(queue_commands, shaped=before_bps > 0, usual_bps=plane.rate_bps)
     for nic in [nic_of(plane, host)] if host else plane.nics:
         port = interface_of_port(nic.switch, nic.port)
         mtu = plane.mtu_of(nic)
-        queue = queue_commands(nic.interface, rate_bps, mtu, counted=True, shaped=shaped)
-        lines.setdefault(nic.host, []).extend(queue)
-        lines.setdefault(nic.switch, []).extend(queue_commands(port, rate_bps, mtu, shaped=shaped))
+        lines.setdefault(nic.host, []).extend(queue(nic.interface, rate_bps, mtu, counted=True))
+        lines.setdefault(nic.switch, []).extend(queue(port, rate_bps, mtu))
     for trunk in plane.trunks if not host else ():
         for switch, number in ((trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)):
             if trunk.rate_bps is None:
                 port, mtu = interface_of_port(switch, number), plane.mtu_of(trunk)
-                lines.setdefault(switch, []).extend(queue_commands(port, rate_bps, mtu, shaped=shaped))
+                lines.setdefault(switch, []).extend(queue(port, rate_bps, mtu))
     return tuple(Step(node, Tool.TC, "\n".join([*orders, ""])) for node, orders in lines.items())
 
 

@@ -31,17 +31,18 @@ class TokenBucket:
     frame_bytes: int
 
     @classmethod
-    def of(cls, rate_bps: int, mtu: int = DEFAULT_MTU) -> TokenBucket:
-        """Choose burst and queue for a link's rate.
+    def of(cls, rate_bps: int, mtu: int = DEFAULT_MTU, usual_bps: int = 0) -> TokenBucket:
+        """Choose burst and queue for a link's rate; `usual_bps` is what it has while nothing is wrong.
 
         One millisecond of burst rides out the kernel's timers and lets short super-packets through
         whole, yet is 0.3 % of a 4 MiB message at 100 Mbit/s. The queue holds a quarter of a second and at
         least 1 MiB, more than any rail keeps in flight by default, so that only injected loss loses packets.
-        No frame may be longer than the burst.
+        Nothing that waits may be longer than the burst: it would never leave, and what is behind it neither.
+        Hosts make super-packets for the usual rate.
         """
         return cls(
             rate_bps=rate_bps,
-            burst_bytes=max(rate_bps // 8 // 1000, 4 * FRAME, 2 * (ETHERNET + mtu)),
+            burst_bytes=max(max(rate_bps, usual_bps) // 8 // 1000, 4 * FRAME, 2 * (ETHERNET + mtu)),
             limit_bytes=max(rate_bps // 8 // 4, 1 << 20),
             frame_bytes=ETHERNET + mtu,
         )
@@ -93,16 +94,22 @@ def counting_queue(interface: str) -> str:
 
 
 def queue_commands(
-    interface: str, rate_bps: int, mtu: int = DEFAULT_MTU, *, counted: bool = False, shaped: bool = False
+    interface: str,
+    rate_bps: int,
+    mtu: int = DEFAULT_MTU,
+    *,
+    counted: bool = False,
+    shaped: bool = False,
+    usual_bps: int = 0,
 ) -> list[str]:
     """Return the lines for `tc -batch` that make an interface send at `rate_bps`; 0 is unshaped.
 
     An interface without a rate has no queue, unless its frames are to be `counted`. One that is `shaped`
-    keeps what waits.
+    keeps what waits, which hosts have made for its `usual_bps`.
     """
     if not rate_bps:
         return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
-    bucket = TokenBucket.of(rate_bps, mtu)
+    bucket = TokenBucket.of(rate_bps, mtu, usual_bps)
     return [bucket.rate_command(interface)] if shaped else bucket.commands(interface)
 
 
