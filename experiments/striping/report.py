@@ -22,7 +22,8 @@ NEAR = 0.05  # of the final share
 LARGE_BYTES = 4 << 20
 WITHIN_CALLS = 20
 REGRET, WORST_CALL = (0.10, 0.03), 1.25  # of the first calls and those behind them; of one of 1 MiB or more
-SPEEDUP, NEVER_BELOW, OF_SUM, POINTS, OVERHEAD = 1.90, 0.97, 0.95, 0.03, 0.05
+SPEEDUP, NEVER_BELOW, OF_SUM, OVERHEAD = 1.90, 0.97, 0.95, 0.05
+POINTS, END_POINTS = 0.03, 0.05  # of a share; in the end of a phase of a trace
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ def trace(found: Found) -> dict[str, Any]:
     changes = [bisect_right(sample.starts_s, at_s) for at_s, _ in record.extra["events"]]
     edges = [0, *changes, len(shares)]
     names = ["cold start", *(f"{last} at {rate / 1e6:g} Mbit/s" for rate in (rate_bps // 2, rate_bps))]
+    usual = case.limit_shares()[last]
+    promised = (usual, usual / (2 - usual), usual)  # a + b = 1, where a becomes a / 2
     if len(edges) != len(names) + 1 or not all(one < other for one, other in pairwise(edges)):
         raise OptionError(
             f"{case.name}: calls are too slow to show a change of rates; choose smaller --sizes"
@@ -129,8 +132,13 @@ def trace(found: Found) -> dict[str, Any]:
         "bytes": sample.size_bytes,
         "rail": last,
         "phases": [
-            {"what": name, "from_call": begin, **_phase(shares[begin:end], sample.times_us[begin:end])}
-            for name, (begin, end) in zip(names, pairwise(edges), strict=True)
+            {
+                "what": name,
+                "from_call": begin,
+                "limit_share": share,
+                **_phase(shares[begin:end], sample.times_us[begin:end]),
+            }
+            for name, share, (begin, end) in zip(names, promised, pairwise(edges), strict=True)
         ],
         "shares": shares,
         "time_us": list(sample.times_us),
@@ -193,7 +201,11 @@ def claims(found: Sequence[Found]) -> list[Claim]:
         if each.case.part in ("sizes", "thresholds"):
             stated += _sweep_claims(each, sweep(each))
         elif each.case.part == "convergence":
-            for phase in trace(each)["phases"]:
+            phases = trace(each)["phases"]
+            off = max(abs(phase["final_share"] - phase["limit_share"]) for phase in phases)
+            claim = "share of the last rail in the end off what its link allows"
+            stated.append(_most(claim, each.case.name, off, END_POINTS))
+            for phase in phases:
                 calls = phase["converged_after"]
                 claim = f"{phase['what']}: split within 5 % of its final value"
                 stated.append(_most(claim, each.case.name, calls, WITHIN_CALLS, " calls"))

@@ -159,7 +159,10 @@ def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
     assert [phase["converged_after"] for phase in phases] == [4, 11, 30]
     assert [phase["what"] for phase in phases] == ["cold start", "tcp1 at 50 Mbit/s", "tcp1 at 100 Mbit/s"]
     assert [phase["from_call"] for phase in phases] == [0, 40, 80]
-    assert [claim.ok for claim in report.claims([found])] == [True, True, False]
+    assert [phase["limit_share"] for phase in phases] == [0.5, pytest.approx(1 / 3), 0.5]
+    assert [claim.ok for claim in report.claims([found])] == [True, True, True, False]
+    left = trace_of(cold + [0.0] * 40 + [0.5] * 40)  # a rail that brings something is not engaged again
+    assert [claim.ok for claim in report.claims([left])] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("changes", [(39.5,), (39.2, 39.5), (39.5, 200.0)])
