@@ -69,7 +69,7 @@ class CallSequence:
 
     def _repeat(self, call: CallKey, source: Array) -> None:
         """Let the agent make calls that follow and are like this one, as long as their plans are known."""
-        plans, most = self._planner.ahead(self._agent.next_op(), call)
+        plans, most = self._planner.ahead(self._agent.next_op(), call, self._changes)
         _, dtype, op, _, _ = call
         if most > 0 and dtype is not DType.BFLOAT16:  # whose arrays show the bits
             self._repeated = plans

@@ -114,14 +114,15 @@ class RepeatingPlanner:
         self._planner = planner
         self._call: CallKey | None = None
         self._plans: Sequence[Plan] = ()
-        self._left = self._made = self._changes = 0
+        self._changes: Sequence[Change] = ()
+        self._left = self._made = 0
 
     def plan(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> Plan:
         """Return the plan of a call, perhaps the one that was foreseen."""
-        if self._left > 0 and call == self._call and len(changes) == self._changes:
+        if self._left > 0 and call == self._call and len(changes) == len(self._changes):
             return self._plans[self._made % len(self._plans)]
         self.settle(op_index)
-        self._call, self._changes = call, len(changes)
+        self._call, self._changes = call, tuple(changes)
         return self._planner.plan(op_index, call, changes)
 
     def submitted(self, op_index: int, plan: Plan) -> None:
@@ -132,7 +133,7 @@ class RepeatingPlanner:
             return
         self._planner.submitted(op_index, plan)
         if plan.survey is None and not plan.survey_after and self._call is not None:
-            self._plans, self._left = self._planner.ahead(op_index + 1, self._call)
+            self._plans, self._left = self._planner.ahead(op_index + 1, self._call, self._changes)
 
     def settle(self, op_index: int) -> None:
         """Count what was repeated, all before this index."""

@@ -199,14 +199,16 @@ class Planner:
             else:
                 self.repeated(op_index + 1, (plan,), 1)
 
-    def ahead(self, op_index: int, call: CallKey) -> tuple[tuple[Plan, ...], int]:
+    def ahead(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> tuple[tuple[Plan, ...], int]:
         """Return the plans that calls like this one have in turn from this index on, and for how many calls.
 
-        For none if the next one has to be planned. `repeated` counts those that are made.
+        For none if the next one has to be planned: also if not all these changes were known to the latest
+        plan. `repeated` counts those that are made.
         """
         with self.lock:
             entry = self._entries.get(call)
-            if entry is None or self.reasons or entry.version != entry.call_class.version:
+            known = len(changes) == self._changes_seen
+            if entry is None or not known or self.reasons or entry.version != entry.call_class.version:
                 return (), 0
             first, learns = self._calls % len(entry.plans), entry.plans[0].call_class
             most = min(self._next_in_force - op_index, learns.left if learns is not None else NEVER)

@@ -526,6 +526,16 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
     assert one.surveys == two.surveys
 
 
+def test_nothing_is_repeated_across_a_change_that_came_behind_the_plan() -> None:
+    job = StripedJob([tcp(), tcp()])
+    calls(job, COMPARING, SMALL)
+    planner = job.planners[0]
+    call = (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, SMALL)
+    assert planner.ahead(job.op_index, call, job.changes)[1] > 0
+    job.change([True, False])  # which the planner is not told of by a plan
+    assert planner.ahead(job.op_index, call, job.changes)[1] == 0
+
+
 def test_plans_of_equal_calls_are_the_same_object_between_measurements() -> None:
     job = StripedJob([tcp(), tcp()])
     calls(job, COMPARING, SMALL)

@@ -138,7 +138,8 @@ class FakePlanner:
         self.log.append(("plan", op_index, len(changes)))
         return FakePlan(survey_after=bool(self.period) and (self.users + 1) % self.period == 0)
 
-    def ahead(self, op_index: int, call: object) -> tuple[tuple[FakePlan, ...], int]:
+    def ahead(self, op_index: int, call: object, changes: Sequence[Any]) -> tuple[tuple[FakePlan, ...], int]:
+        self.log.append(("ahead", op_index, len(changes)))
         return (FakePlan(),), 0 if self.period else 10
 
     def repeated(self, op_index: int, plans: Sequence[FakePlan], calls: int) -> None:
@@ -268,6 +269,14 @@ def test_the_plan_of_a_call_before_a_change_holds_although_the_change_is_known()
     assert world.call() == 0
     assert world.did("plan", "submitted") == [("plan", 0, 0), ("submitted", 0), ("submitted", 1)]
     assert world.did("survey") == [("survey", 1, 1)]
+
+
+def test_what_follows_a_plan_is_asked_with_the_changes_that_came_while_it_was_submitted() -> None:
+    """Else calls after the change would be repeated by the plan of before, on the rank that came late."""
+    world = World()
+    world.agent.before_submit = lambda: None if world.agent.all_changes else world.agent.change(1)
+    world.call()
+    assert world.did("plan", "ahead") == [("plan", 0, 0), ("ahead", 1, 1)]
 
 
 def test_a_call_from_which_a_change_is_in_force_is_planned_again() -> None:
