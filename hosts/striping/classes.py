@@ -32,6 +32,7 @@ class CallClass:
         self.left = 0  # calls until one is measured, which a survey follows
         self.way: Way = ()  # of this block; () where costs decide
         self.comparing = False  # whether it is there to find out what its way costs
+        self.short = table.short(key)
         self._table = table
         self._free = SAMPLES  # surveys that may follow whatever they cost
         self._calls = 0
@@ -94,24 +95,25 @@ class CallClass:
             slower = min(self._times[other.rails]) / min(self._times[self._held])
             if slower <= CLEAR:
                 return False  # blocks try it
-        bearable = slower <= CLEAR or usual.time_s < SHORT_S
+        bearable = self.short or slower <= ENGAGE * ENGAGE
         return bearable and since * BUDGET >= max(ENGAGE, slower) - 1.0
 
     def _promising(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way has no time yet, and may be quicker than the usual one."""
-        alone, short = len(other.parts) == 1, usual.time_s < SHORT_S
-        if self._samples(other) or (alone and len(usual.parts) > 1 and not self._samples(usual)):
+        alone = len(other.parts) == 1
+        seen = all(self._table.like(self.key, rail, len(usual.parts) == 1) for rail in usual.rails)
+        if self._samples(other) or (alone and len(usual.parts) > 1 and not seen):
             return False  # parts tell first
         least_s = other.time_s
         if not all(self._table.like(self.key, rail, alone) for rail in other.rails):
             least_s = other.time_s / CLEAR
             if alone:  # a link may keep all that it promises, but that tells little of latency
-                told = self._table.rates_known and not (short and len(usual.parts) == 1)
+                told = self._table.rates_known and not (self.short and len(usual.parts) == 1)
                 promise_s = self._table.prior(self.key, other.rails[0]).time_s(size)
                 least_s = min(least_s, promise_s) if told else 0.0
         elif alone and self._table.samples(self.key, other.rails[0], alone=False):  # parts tell more here
             least_s = min(least_s, self._table.line(self.key, other.rails[0]).time_s(size))
-        return least_s < usual.time_s * (CLEAR if short else 1.0)
+        return least_s < (usual.time_s * CLEAR if self.short else usual.time_s / ENGAGE)
 
     def _samples(self, split: Split) -> int:
         return min(self._table.samples(self.key, rail, len(split.parts) == 1) for rail in split.rails)
@@ -181,7 +183,7 @@ class CallClass:
 
     def _ways(self, size: int, count: int, usual: Split) -> list[Way]:
         """Return the ways that may be quickest, first what costs speak for; none if calls are long."""
-        if usual.time_s >= SHORT_S or not self._settled(usual):
+        if not self.short or not self._settled(usual):
             return []
         split = self._best_split(size, count, usual.rails)
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
@@ -226,11 +228,11 @@ class CallClass:
             return "cold"
         if not self._settled(usual):
             return "warm"
-        return "hot" if self._found or usual.time_s >= SHORT_S else "comparing"
+        return "hot" if self._found or not self.short else "comparing"
 
     def _settled(self, usual: Split) -> bool:
         """Whether it is known what the usual way costs."""
-        return self.way != () or self._samples(usual) >= (SURE if usual.time_s >= SHORT_S else 1)
+        return self.way != () or self._samples(usual) >= (1 if self.short else SURE)
 
     def compare(self, item: Item, time_s: float) -> None:
         """Take an agreed mean time of a block, or of a part of it; far from the others one counts alone."""

@@ -21,6 +21,7 @@ SAMPLES = 20  # times at most that an estimate is made of, and calls of a block 
 CLEAR = 1.25  # times as long is clearly slower: two such times in a row are believed at once
 DOUBT = 3.0  # times as long as is thought a rail may take that has not been measured
 SHORT_S = 0.016  # calls as short as that are latency for the most part, and are compared in blocks
+LARGE_BYTES = 1 << 20  # of calls that are short on no link: rates matter, and none may take much too long
 
 NUMBERS = {"int": 1, "int8": 4, "float": 1, "half": 2}  # lanes that an in-network rail sends for 4 bytes
 
@@ -199,10 +200,10 @@ class CostTable:
         return self.prior(key, one) == self.prior(key, other)
 
     def short(self, key: CostKey) -> bool:
-        """Return whether calls are short as links promise."""
+        """Return whether calls are short as links promise, and not large."""
         if key not in self._short:
             promised = (self.prior(key, rail.index).time_s(key.size_class) for rail in self._rails)
-            self._short[key] = min(promised) < SHORT_S
+            self._short[key] = key.size_class < LARGE_BYTES and min(promised) < SHORT_S
         return self._short[key]
 
     def source(self, key: CostKey, rail: int) -> str:
