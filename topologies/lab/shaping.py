@@ -65,8 +65,8 @@ class TokenBucket:
         """Return the lines for `tc -batch` that shape what leaves through `interface`.
 
         What waits is in classes. A network control datagram does not wait for a quarter of a second of data:
-        it would report a failure late. Sources take turns, a frame each: in one queue those with larger
-        windows would have more of a trunk than others.
+        it would report a failure late. Sources take turns of as many bytes each: in one queue those with
+        larger windows would have more of a trunk than others.
         """
         every = f"htb rate 1tbit burst 10mb cburst 10mb quantum {self.frame_bytes}"  # TBF alone limits
         priorities = {URGENT: 0, OTHERS: 1, LOWER_EFFORT: 2} | dict.fromkeys(SOURCES, 1)
