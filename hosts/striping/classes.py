@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from railweave.hosts.striping.costs import CLEAR, SAMPLES, SHORT_S, SURE, CostKey, CostTable
+from railweave.hosts.striping.costs import CLEAR, DOUBT, SAMPLES, SHORT_S, SURE, CostKey, CostTable
 from railweave.hosts.striping.priors import Line
 from railweave.hosts.striping.splits import ENGAGE, TURNS, Split, Way, balanced, best_split, choose
 from railweave.hosts.striping.surveys import Item
 
-NOISE_S = 0.002  # by which single calls are measured wrong, where ranks wait for processors
 BUDGET = 0.004  # of the time of calls that each of these may take: surveys, slower calls, slower blocks
 
 
@@ -187,7 +186,7 @@ class CallClass:
             return []
         split = self._best_split(size, count, usual.rails)
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
-        most_s = CLEAR * min(split.time_s, *seen.values()) + NOISE_S
+        most_s = DOUBT * min(split.time_s, *seen.values())
         near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
         alike = tuple(rail for (rail,) in near if self._table.alike(self.key, rail, near[0][0]))
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
