@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from railweave._native.collectives import Collective, DType, ReduceOp
@@ -10,6 +11,7 @@ from railweave._native.ina import spreads
 from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Reason, Verdict
+from railweave.hosts.errors import UnsupportedDType
 
 if TYPE_CHECKING:
     from railweave.hosts.striping import StripedRail
@@ -30,6 +32,7 @@ COLLECTIVE_NAMES = {collective: collective.name.lower() for collective in Collec
 INA_DTYPES = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
 INA_OPS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG})
 
+NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
 MULTICAST = Verdict(None, "multicast")
 FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
 
@@ -68,6 +71,23 @@ def added(dtype: DType, op: ReduceOp) -> bool:
     return dtype in INA_DTYPES and op in (ReduceOp.SUM, ReduceOp.AVG)
 
 
+def able(
+    rails: Sequence[StripedRail], collective: Collective, dtype: DType, op: ReduceOp, *, by_share: bool
+) -> list[StripedRail]:
+    """Return the rails that can carry such calls.
+
+    UnsupportedDType if there are none, or, where tensors are cut `by_share`, none that has a share.
+    """
+    found = [rail for rail in rails if not barred(rail.kind, collective, dtype, op)]
+    if not found or (by_share and all(rail.share <= 0 for rail in found)):
+        why = "; ".join(
+            f"{rail.name}: {NO_SHARE.text if rail in found else limits(rail.kind)}" for rail in rails
+        )
+        advice = f"give rail {found[0].name} a share" if found else "add a tcp or rdma rail"
+        raise UnsupportedDType(f"no rail can carry {call_name(collective, dtype, op)} ({why}): {advice}")
+    return found
+
+
 def limits(kind: str) -> str:
     """Say what a rail of this kind can do, for messages."""
     if kind != "ina":
@@ -75,6 +95,11 @@ def limits(kind: str) -> str:
     types = ", ".join(sorted(NAMES[dtype] for dtype in INA_DTYPES))
     ops = ", ".join(sorted(OP_NAMES[op] for op in INA_OPS))
     return f"ina reduces {types} with {ops}"
+
+
+def call_name(collective: Collective, dtype: DType, op: ReduceOp) -> str:
+    """Return what such calls are called in messages: `all_reduce sum of float32`."""
+    return " ".join(filter(None, (COLLECTIVE_NAMES[collective], op_name(collective, op), "of", NAMES[dtype])))
 
 
 def op_name(collective: Collective, op: ReduceOp) -> str:

@@ -17,6 +17,7 @@ from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts.arrays import DTYPES, Array
 from railweave.hosts.collectives import Collectives
+from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger, Reason, Verdict
 from railweave.hosts.errors import GroupRefused, InvalidOption
 from railweave.hosts.events import (
@@ -34,6 +35,7 @@ from railweave.hosts.failures import raise_failure
 from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
+from railweave.hosts.prediction import Prediction, predict
 from railweave.hosts.rails import (
     Members,
     Opening,
@@ -46,7 +48,7 @@ from railweave.hosts.rails import (
 from railweave.hosts.report_file import ReportFile
 from railweave.hosts.reports import Record, Reporter, Stats
 from railweave.hosts.sequence import CallSequence
-from railweave.hosts.striping import Planner, Prediction, StripedRail, planner_for, predict, save
+from railweave.hosts.striping import Planner, StripedRail
 from railweave.hosts.trees import Trees
 from railweave.hosts.work import CompletedWork, Work
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from railweave._native.agent import Agent, Change
     from railweave.hosts.health import Health
     from railweave.hosts.striping import CallKey, Plan, Planner
+    from railweave.hosts.striping.splits import Part
 
 NOTHING = np.empty(0)
 KEPT = 64  # calls in flight before finished ones are looked for
 MOST_REPEATED = 1 << 18  # bytes of a call that the agent repeats: it copies them while it holds the GIL
+PIECE_S = 0.1  # a part that takes at least twice as long is cut, while a rail is out
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
@@ -143,7 +146,7 @@ class CallSequence:
                 kept[op_index] = (source, target)
                 if plan.survey_after:
                     self._survey_at = op_index + 1
-                parts, point = plan.sequence or plan.parts, (op_index, known)
+                parts, point = in_pieces(plan) if self._planner.reasons else plan.parts, (op_index, known)
                 submitted = self._agent.submit(
                     point, plan.call, source, target, parts, start_now, plan.expected_s
                 )
@@ -243,6 +246,17 @@ class CallSequence:
         self._agent.fail(failure)
         raise_failure(self._agent.failure())
         raise AssertionError("an agent that has failed says why")
+
+
+def in_pieces(plan: Plan) -> Sequence[Part]:
+    """Return a plan's parts, long ones in pieces: a rail that comes back can take what is left of them."""
+    pieces = max(1, int(plan.expected_s / PIECE_S))
+    return [
+        (rail, begin, end - begin)
+        for rail, first, count in plan.parts
+        for begin, end in pairwise(first + count * number // pieces for number in range(pieces + 1))
+        if end > begin
+    ]
 
 
 def _left_s(end: float) -> float:

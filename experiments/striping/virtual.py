@@ -14,6 +14,7 @@ from railweave._native.collectives import Collective, DType, ReduceOp, choose_me
 from railweave.hosts.capabilities import REDUCING, SHARDED
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.limits import limit_bps
+from railweave.hosts.sequence import in_pieces
 from railweave.hosts.striping import Plan, Planner, StripedRail
 from railweave.hosts.striping.costs import NUMBERS, numbers_of
 from railweave.hosts.striping.priors import host_steps
@@ -250,9 +251,7 @@ class StripedJob:
         self.op_index += 1
 
     def _agree(self, plans: Sequence[Plan]) -> None:
-        seen = [
-            (plan.parts, plan.sequence, plan.expected_s, plan.survey_after, plan.survey) for plan in plans
-        ]
+        seen = [(plan.parts, plan.expected_s, plan.survey_after, plan.survey) for plan in plans]
         if seen[1:] != seen[:-1]:
             raise AssertionError(f"the ranks plan call #{self.op_index} differently: {seen}")
 
@@ -261,6 +260,7 @@ class StripedJob:
         late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
         longest = 0.0
         before, self.carried = self.carried, {rail for rail, _, _ in plan.parts}
+        parts = in_pieces(plan) if self.planners[0].reasons else plan.parts
         for rail, _, count in plan.parts:
             time_s = self.rails[rail].time_s(count * element_bytes, len(plan.parts) > 1, what)
             time_s *= 1.0 if rail in before else self.rails[rail].rested
@@ -270,7 +270,7 @@ class StripedJob:
                 clock_s = self.clocks_s[rank] + self.now_s
                 at_s = clock_s + late_s[rank] + self.rails[rail].early_s * (rank == last)
                 left_s = clock_s + max(late_s) + own_s - at_s
-                for piece in [size for r, _, size in plan.sequence if r == rail] or [count]:
+                for piece in [size for r, _, size in parts if r == rail]:
                     start_ns, at_s = int(at_s * 1e9), at_s + left_s * piece / count
                     self.records[rank].append(
                         Slice(self.op_index, rail, start_ns, int(at_s * 1e9), piece * element_bytes)

@@ -12,7 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
@@ -20,7 +19,7 @@ from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Ledger, Reason, Tally, Verdict, size_class
-from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
+from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.costs import CostKey, CostTable, numbers_of
@@ -36,12 +35,10 @@ TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn,
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
 SMALL = Verdict(Reason.THRESHOLD, "its share of so small a tensor is not worth a second rail")
 DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
-NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
 
 PLANS = 512  # kinds of calls whose plans are remembered
 LAG = 6  # calls from a survey to the first one that its result is in force for
 SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
-PIECE_S = 0.1  # a part that takes at least twice as long is cut into pieces of about this length
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
@@ -71,7 +68,6 @@ class Plan:
     call_class: CallClass | None = None  # which learns
     usual: Split | None = None  # of a call that is measured: what it takes if nothing is tried
     survey: tuple[Item, ...] | None = None  # what a survey asks for
-    sequence: tuple[Part, ...] = ()  # the parts, each cut into some that its rail does one after the other
 
     @property
     def survey_after(self) -> bool:
@@ -82,19 +78,6 @@ class Plan:
     def tried(self) -> bool:
         """Whether it takes another way than the usual one, to learn what that costs."""
         return self.usual is not None and self.usual.parts != self.parts
-
-    def in_sequence(self) -> Plan:
-        """Return this plan with long parts cut: a rail that comes back can take what is left of them."""
-        pieces = int(self.expected_s / PIECE_S)
-        if pieces < 2:
-            return self
-        cut = (
-            (rail, begin, end - begin)
-            for rail, first, count in self.parts
-            for begin, end in pairwise(first + count * number // pieces for number in range(pieces + 1))
-            if end > begin
-        )
-        return replace(self, sequence=tuple(cut))
 
 
 @dataclass
@@ -113,7 +96,7 @@ class _Entry:
 class Planner:
     """Plans the calls of one communicator on one rank.
 
-    Calls are planned by one thread at a time; `shares`, `predict` and `saved.save` may be asked by others.
+    Calls are planned by one thread at a time; `shares`, `predict` and `save` may be asked by others.
     """
 
     def __init__(
@@ -183,7 +166,7 @@ class Planner:
                 usual = replace(entry.split, parts=plan.parts)
                 trial = plan.call_class.trial(entry.size, call[-1], usual)
                 plan = replace(self._plan_of(entry, trial.parts, TRYING) if trial else plan, usual=usual)
-            return plan.in_sequence() if self.reasons else plan
+            return plan
 
     def submitted(self, op_index: int, plan: Plan) -> None:
         """Count a call, or survey, that has been submitted by this plan."""
@@ -234,21 +217,14 @@ class Planner:
 
     def _able(self, collective: Collective, dtype: DType, op: ReduceOp) -> tuple[StripedRail, ...]:
         """Return the rails that can carry such calls and are alive."""
-        able = [rail for rail in self.rails if not capabilities.barred(rail.kind, collective, dtype, op)]
-        name = capabilities.COLLECTIVE_NAMES[collective]
-        call = " ".join(filter(None, (name, capabilities.op_name(collective, op), "of", NAMES[dtype])))
-        if not able or (self.fixed and all(rail.share <= 0 for rail in able)):
-            limits = "; ".join(
-                f"{rail.name}: {NO_SHARE.text if rail in able else capabilities.limits(rail.kind)}"
-                for rail in self.rails
-            )
-            advice = f"give rail {able[0].name} a share" if able else "add a tcp or rdma rail"
-            raise UnsupportedDType(f"no rail can carry {call} ({limits}): {advice}")
+        able = capabilities.able(self.rails, collective, dtype, op, by_share=self.fixed)
         alive = tuple(rail for rail in able if self.rail_states[rail.index] is not RailState.DOWN)
         if not alive:
             reasons = "; ".join(f"{rail.name}: {self.reasons[rail.index]}" for rail in able)
-            names = ", ".join(rail.name for rail in able)
-            raise RailDown(names, f"{reasons}; no other rail can carry {call}")
+            call = capabilities.call_name(collective, dtype, op)
+            raise RailDown(
+                ", ".join(rail.name for rail in able), f"{reasons}; no other rail can carry {call}"
+            )
         return alive
 
     def _split(self, entry: _Entry) -> None:
@@ -275,7 +251,7 @@ class Planner:
             elif rail not in entry.rails:
                 verdicts[rail.name] = capabilities.barred(rail.kind, collective, dtype, op) or DOWN
             elif self.fixed:
-                verdicts[rail.name] = SMALL if rail.share > 0 else NO_SHARE
+                verdicts[rail.name] = SMALL if rail.share > 0 else capabilities.NO_SHARE
             else:
                 verdicts[rail.name] = spared
         names = capabilities.COLLECTIVE_NAMES[collective], NAMES[dtype], capabilities.op_name(collective, op)

@@ -16,7 +16,8 @@ from railweave.experiments.errors import OptionError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from railweave.hosts.striping import Planner, Prediction
+    from railweave.hosts.prediction import Prediction
+    from railweave.hosts.striping import Planner
 
 app = typer.Typer()
 
@@ -78,7 +79,7 @@ def plan(
             return
         if costs is not None and rails is not None:
             raise OptionError("--costs already names the rails: give either --costs or --rails")
-        from railweave.hosts.striping import predict  # noqa: PLC0415 - help needs none
+        from railweave.hosts.prediction import predict  # noqa: PLC0415 - help needs none
 
         planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
         predictions = [predict(planner, size, collective, dtype, op) for size in units.parse_sizes(what)]
@@ -92,11 +93,12 @@ def plan(
 
 def _from_file(path: Path, hosts: int | None) -> Planner:
     """Return the planner of the kind of job whose costs a file holds; OptionError if there are several."""
-    from railweave.hosts.decisions import Ledger  # noqa: PLC0415 - help needs none
-    from railweave.hosts.striping import StripedRail, planner_for, saved  # noqa: PLC0415
+    from railweave.hosts import costs_file  # noqa: PLC0415 - help needs none
+    from railweave.hosts.decisions import Ledger  # noqa: PLC0415
+    from railweave.hosts.striping import StripedRail  # noqa: PLC0415
 
-    jobs = [job for job in saved.read(path) if hosts in (None, job.hosts)]
-    known = "; ".join(str(job) for job in saved.read(path)) or "none"
+    jobs = [job for job in costs_file.read(path) if hosts in (None, job.hosts)]
+    known = "; ".join(str(job) for job in costs_file.read(path)) or "none"
     if not jobs:
         raise OptionError(f"--costs {path}: no costs of {hosts or 'any'} hosts; there are: {known}")
     if len(jobs) > 1:
@@ -104,13 +106,14 @@ def _from_file(path: Path, hosts: int | None) -> Planner:
     rails = [
         StripedRail(rail.name, place, rail.kind, rail.rate_bps) for place, rail in enumerate(jobs[0].rails)
     ]
-    return planner_for(rails, jobs[0].hosts, Ledger(), costs=str(path))
+    return costs_file.planner_for(rails, jobs[0].hosts, Ledger(), costs=str(path))
 
 
 def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
     """Return a planner that has learnt nothing."""
+    from railweave.hosts.costs_file import planner_for  # noqa: PLC0415
     from railweave.hosts.decisions import Ledger  # noqa: PLC0415
-    from railweave.hosts.striping import StripedRail, planner_for  # noqa: PLC0415
+    from railweave.hosts.striping import StripedRail  # noqa: PLC0415
     from railweave.topologies.planes import check_rails, plane_names, rate_of_each_plane  # noqa: PLC0415
 
     kinds = units.parse_rails(rails or "ina,tcp,rdma")
@@ -130,7 +133,7 @@ def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     """Print one line per size: the chosen split, its time, and the time on each rail alone."""
     from rich.table import Table  # noqa: PLC0415
 
-    from railweave.hosts.striping.prediction import shares_text  # noqa: PLC0415
+    from railweave.hosts.prediction import shares_text  # noqa: PLC0415
 
     first = predictions[0]
     rails = [rail.rail for rail in first.rails]

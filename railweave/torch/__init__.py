@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.options import LAUNCHERS
-from railweave.hosts.striping.prediction import columns, shares_text
+from railweave.hosts.prediction import columns, shares_text
 from railweave.torch.process_group import ProcessGroup
 
 __all__ = ["ProcessGroup", "rank_from_launcher", "report"]

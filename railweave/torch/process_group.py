@@ -31,7 +31,7 @@ from railweave.hosts.arrays import Array, input_array
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.options import options_from
-from railweave.hosts.striping import Prediction
+from railweave.hosts.prediction import Prediction
 from railweave.torch.meeting import default_rail, default_spin_us, meet_in
 from railweave.torch.overlap import Kind, Overlap
 from railweave.torch.works import Completions, Copies, Work, raise_as_torch, seconds_of

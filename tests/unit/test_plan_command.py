@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from railweave.cli import build
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail
-from railweave.hosts.striping import save
+from railweave.hosts.costs_file import save
 
 
 def plan(*arguments: str) -> Result:

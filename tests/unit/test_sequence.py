@@ -34,7 +34,6 @@ class FakeChange:
 class FakePlan:
     call: Call = CALL
     parts: Sequence[tuple[int, int, int]] = ((0, 0, 4),)
-    sequence: Sequence[tuple[int, int, int]] = ()
     tally: Tally = field(default_factory=Tally)
     expected_s: float = 0.0
     survey_after: bool = False
@@ -130,6 +129,7 @@ class FakePlanner:
         self.pending: list[int] = []
         self.without_rails = 0  # so many changes until there is a rail
         self.users = 0
+        self.reasons: dict[int, str] = {}
 
     def plan(self, op_index: int, *_: Any) -> FakePlan:
         changes = _[-1]

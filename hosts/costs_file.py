@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,12 +26,17 @@ from railweave.topologies.values import build
 
 VERSION = 2
 LARGEST_FILE = 16 << 20  # bytes
-RANGES: dict[str, tuple[float, float]] = {
+RANGES = {
     "hosts": (2, 1 << 16),
     "rate_bps": (0, 10**15),
     "size_class": (1, 1 << 50),
     "slowness": (1e-9, 1e9),
     "samples": (0, 1 << 53),
+}
+CHOICES: dict[str, Collection[str]] = {
+    "kind": RAIL_KINDS,
+    "collective": COLLECTIVE_NAMES.values(),
+    "numbers": NUMBERS,
 }
 
 
@@ -92,9 +97,9 @@ def read(path: Path) -> Sequence[Job]:
         raise InvalidOption(f"costs file {path}: not JSON: {error}") from error
     try:
         file = build(File, value, "the file")
-        _one_of(file.format, [File.format], "format")
-        if file.version != VERSION:
-            raise ValueError(f"version is {file.version}: expected {VERSION}; remove it, jobs learn anew")
+        if (file.format, file.version) != (File.format, VERSION):
+            found = f"format is {file.format!r}, version is {file.version}"
+            raise ValueError(f"{found}: expected {File.format!r}, {VERSION}; remove it, jobs learn anew")
         for place, job in enumerate(file.jobs):
             _check(job, f"jobs[{place}]")
     except (ValueError, TopologyError) as error:
@@ -108,35 +113,23 @@ def _check(job: Job, at: str) -> None:
     names = [rail.name for rail in job.rails]
     if len({*names, ""}) <= len(names):
         raise ValueError(f"{at}.rails: names must differ, and are {', '.join(names)}")
-    _in_range(job.hosts, "hosts", at)
-    for rail in job.rails:
-        _one_of(rail.kind, RAIL_KINDS, f"{at}.rails: kind")
-        _in_range(rail.rate_bps, "rate_bps", f"{at}.rails")
+    costs = [(f"{at}.costs[{place}]", cost) for place, cost in enumerate(job.costs)]
+    for where, part in [(at, job), *((f"{at}.rails", rail) for rail in job.rails), *costs]:
+        for name, value in vars(part).items():
+            if value not in (among := {**CHOICES, "rail": names}.get(name, [value])):
+                raise ValueError(f"{where}.{name} is {value!r}: expected one of {', '.join(among)}")
+            least, greatest = RANGES.get(name, (value, value))
+            if not least <= value <= greatest:
+                raise ValueError(
+                    f"{where}.{name} is {value}: expected a number from {least:g} to {greatest:g}"
+                )
     seen = set()
-    for place, cost in enumerate(job.costs):
-        where = f"{at}.costs[{place}]"
-        _one_of(cost.rail, names, f"{where}.rail")
-        _one_of(cost.collective, COLLECTIVE_NAMES.values(), f"{where}.collective")
-        _one_of(cost.numbers, NUMBERS, f"{where}.numbers")
-        for name in ("size_class", "slowness", "samples"):
-            _in_range(getattr(cost, name), name, where)
+    for where, cost in costs:
         if cost.size_class != size_class(cost.size_class):
             raise ValueError(f"{where}.size_class is {cost.size_class}: expected a power of two")
-        key = (cost.rail, cost.collective, cost.numbers, cost.size_class, cost.alone)
-        if key in seen:
+        if (key := replace(cost, slowness=1.0, samples=0)) in seen:
             raise ValueError(f"{where}: this rail and class is there before")
         seen.add(key)
-
-
-def _in_range(value: float, name: str, at: str) -> None:
-    least, greatest = RANGES[name]
-    if not least <= value <= greatest:
-        raise ValueError(f"{at}.{name} is {value}: expected a number from {least:g} to {greatest:g}")
-
-
-def _one_of(value: object, choices: Collection[object], at: str) -> None:
-    if value not in choices:
-        raise ValueError(f"{at} is {value!r}: expected one of {', '.join(map(str, choices))}")
 
 
 def _no_constant(text: str) -> NoReturn:

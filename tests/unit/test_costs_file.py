@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares
+from railweave.hosts import costs_file
+from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.striping import Planner, StripedRail, planner_for, predict, saved
+from railweave.hosts.prediction import predict
+from railweave.hosts.striping import Planner, StripedRail
 
 LARGE = 1 << 20  # elements
 RAILS = [VirtualRail(0.0006, 8e6), VirtualRail(0.0006, 3e6)]
@@ -43,7 +46,7 @@ def learnt(tmp_path: Path) -> Path:
         job.call(256)
     files = [tmp_path / f"costs{rank}.json" for rank in range(job.ranks)]
     for planner, file in zip(job.planners, files, strict=True):
-        saved.save(planner, file)
+        save(planner, file)
     assert len({file.read_text() for file in files}) == 1  # every rank has learnt the same
     return files[0]
 
@@ -57,7 +60,7 @@ def test_a_job_that_loads_costs_starts_hot(learnt: Path) -> None:
 
 
 def test_a_save_of_what_was_loaded_is_the_same(learnt: Path, tmp_path: Path) -> None:
-    saved.save(start(learnt), tmp_path / "again.json")
+    save(start(learnt), tmp_path / "again.json")
     before, after = (json.loads(path.read_text())["jobs"][0] for path in (learnt, tmp_path / "again.json"))
     assert len(before["costs"]) >= 4
     assert before == after
@@ -75,9 +78,9 @@ def test_a_file_holds_several_kinds_of_jobs(learnt: Path) -> None:
     job = StripedJob(RAILS, 2)
     for _ in range(20):
         job.call(LARGE)
-    saved.save(job.planners[0], learnt)
-    saved.save(job.planners[0], learnt)
-    assert [each.hosts for each in saved.read(learnt)] == [4, 2]
+    save(job.planners[0], learnt)
+    save(job.planners[0], learnt)
+    assert [each.hosts for each in costs_file.read(learnt)] == [4, 2]
     assert start(learnt, 2).table.known
     assert start(learnt, 4).table.known
 
@@ -118,7 +121,7 @@ def file_of(*costs: Any, **changes: Any) -> dict[str, Any]:
     [
         ([], r"the file: expected a mapping, found list"),
         (file_of(format="x"), "format is 'x'"),
-        (file_of(version=1), "version is 1: expected 2; remove it"),
+        (file_of(version=1), "version is 1: expected .* 2; remove it"),
         (file_of(version=True), "version: expected int, found True"),
         (file_of(jobs={}), "jobs: expected a list, found dict"),
         (file_of(jobs=[{}]), r"jobs\[0\]: 'hosts' is missing"),
@@ -171,8 +174,8 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InvalidOption, match="directory"):
         start(tmp_path)
     with pytest.raises(InvalidOption, match="cannot be written"):
-        saved.save(start(tmp_path / "none"), Path("/proc/none/costs.json"))
-    monkeypatch.setattr(saved, "LARGEST_FILE", 10)
+        save(start(tmp_path / "none"), Path("/proc/none/costs.json"))
+    monkeypatch.setattr(costs_file, "LARGEST_FILE", 10)
     (tmp_path / "costs.json").write_text(json.dumps(file_of()))
     with pytest.raises(InvalidOption, match="larger than 10 bytes"):
         start(tmp_path / "costs.json")
@@ -239,8 +242,8 @@ def test_a_single_rail_is_predicted() -> None:
 
 
 def test_a_split_that_would_not_pay_is_predicted() -> None:
-    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0044, 8e6)])
-    for _ in range(80):
+    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0046, 8e6)])
+    for _ in range(600):  # until all ways have been compared
         job.call(8192)
     told = predict(job.planners[0], 32768)
     assert [split.chosen for split in told.splits] == [True, False, False]
