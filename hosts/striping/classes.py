@@ -185,12 +185,12 @@ class CallClass:
         if not self.short or not self._settled(usual):
             return []
         split = self._best_split(size, count, usual.rails)
-        seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
-        most_s = DOUBT * min(split.time_s, *seen.values())
-        near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
+        singles = self._singles(size)
+        most_s = DOUBT * min(split.time_s, *singles.values())
+        near = [(rail,) for rail in self.rails if singles[rail] <= most_s]
         alike = tuple(rail for (rail,) in near if self._table.alike(self.key, rail, near[0][0]))
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
-        by_cost = choose(self._singles(size), split, count, usual.rails).rails
+        by_cost = choose(singles, split, count, usual.rails).rails
         told = [way for way in self._times if len(way) > 1 and way[0] != TURNS]  # other splits
         if not told or split.time_s * ENGAGE < min(min(self._times[way]) for way in told):
             told.append(split.rails)

@@ -22,7 +22,7 @@ from railweave.hosts.decisions import Ledger, Reason, Tally, Verdict, size_class
 from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.classes import CallClass
-from railweave.hosts.striping.costs import CostKey, CostTable, numbers_of
+from railweave.hosts.striping.costs import DOUBT, CostKey, CostTable, numbers_of
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.splits import Part, Split, fixed_split
 from railweave.hosts.striping.surveys import NEVER, Agreement, Item, Lanes, Survey
@@ -38,7 +38,6 @@ DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part
 
 PLANS = 512  # kinds of calls whose plans are remembered
 LAG = 6  # calls from a survey to the first one that its result is in force for
-SURVEY_S = 300e-6  # what a survey costs a rank beside its time on the rail
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
@@ -283,7 +282,7 @@ class Planner:
             alone = len(plan.parts) == 1
             self._agreement.measure(replace(item, rail=rail, size=size // count * part, alone=alone))
         tried = tuple(rail for rail, _, _ in plan.parts) if plan.tried else ()
-        survey_s = SURVEY_S + min(self._survey_s(rail.index) for rail in self.rails)
+        survey_s = DOUBT * min(self._survey_s(rail.index) for rail in self.rails)  # ranks work for it, too
         call_class.measured(op_index, tried, size, count, usual, survey_s)
 
     def _survey_s(self, rail: int) -> float:
