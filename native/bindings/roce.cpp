@@ -116,13 +116,17 @@ void bind_codec(nb::module_& m) {
         "The 64-bit sequence nearest to reference with this PSN.");
   m.def("crc32", [](const nb::bytes& bytes) { return ~crc32_update(kCrcStart, view(bytes)); }, "bytes"_a);
   m.def(
-      "crc32_copy",
-      [](const nb::bytes& bytes) {
+      "crc32_behind",
+      [](const nb::bytes& head, const nb::bytes& bytes) {
+        CrcHead words;
+        if (head.size() != sizeof words) throw std::invalid_argument("a head has 48 bytes");
+        std::memcpy(words.data(), head.c_str(), sizeof words);
         std::vector<std::byte> copy(bytes.size());
-        const std::uint32_t crc = ~crc32_copy(kCrcStart, {}, view(bytes), copy.data());
-        return nb::make_tuple(crc, to_python(copy));
+        const std::uint32_t crc = ~crc32_copy_behind(words, view(bytes), copy.data());
+        return nb::make_tuple(~crc32_behind(words, view(bytes)), crc, to_python(copy));
       },
-      "bytes"_a, "crc32, and the copy that it makes on the way.");
+      "head"_a, "bytes"_a,
+      "crc32 of 48 bytes and those behind them, twice, and the copy that the second makes.");
   m.def(
       "crc32_by_table", [](const nb::bytes& bytes) { return ~crc32_update_by_table(kCrcStart, view(bytes)); },
       "bytes"_a, "The portable path of crc32.");

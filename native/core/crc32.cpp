@@ -64,32 +64,37 @@ RAILWEAVE_FOLD __m128i load_block(const std::byte* from) {
 // The bytes that are folded, from the front. With `kCopies` they are copied on the way, and so read once.
 template <bool kCopies>
 struct Source {
-  const std::byte* at;
-  std::byte* copy;
+  const std::byte* const bytes;
+  std::byte* const copy;
+  std::size_t at = 0;
 
   RAILWEAVE_FOLD __m128i block() {
-    const __m128i block = load_block(at);
-    if constexpr (kCopies) _mm_storeu_si128(reinterpret_cast<__m128i*>(copy), block);
-    pass(sizeof block);
+    const __m128i block = load_block(bytes + at);
+    if constexpr (kCopies) _mm_storeu_si128(reinterpret_cast<__m128i*>(copy + at), block);
+    at += sizeof block;
     return block;
   }
   RAILWEAVE_WIDE_FOLD __m512i wide_block() {
-    const __m512i block = _mm512_loadu_si512(at);
-    if constexpr (kCopies) _mm512_storeu_si512(copy, block);
-    pass(sizeof block);
+    const __m512i block = _mm512_loadu_si512(bytes + at);
+    if constexpr (kCopies) _mm512_storeu_si512(copy + at, block);
+    at += sizeof block;
     return block;
-  }
-  void pass(std::size_t size) {
-    at += size;
-    if constexpr (kCopies) copy += size;
   }
 };
 
-template <unsigned kBits>
+// For four blocks, from the front; for kNoStep nothing is left of one.
+constexpr unsigned kNoStep = 0;
+template <unsigned kFirst, unsigned kSecond = kFirst, unsigned kThird = kFirst, unsigned kFourth = kFirst>
 RAILWEAVE_WIDE_FOLD __m512i wide_step() {
-  constexpr auto low = static_cast<long long>(power(kBits + 32)),
-                 high = static_cast<long long>(power(kBits - 32));
-  return _mm512_set_epi64(high, low, high, low, high, low, high, low);
+  constexpr auto low = [](unsigned bits) {
+    return bits == kNoStep ? 0 : static_cast<long long>(power(bits + 32));
+  };
+  constexpr auto high = [](unsigned bits) {
+    return bits == kNoStep ? 0 : static_cast<long long>(power(bits - 32));
+  };
+  constexpr long long words[] = {low(kFirst), high(kFirst), low(kSecond), high(kSecond),
+                                 low(kThird), high(kThird), low(kFourth), high(kFourth)};
+  return _mm512_set_epi64(words[7], words[6], words[5], words[4], words[3], words[2], words[1], words[0]);
 }
 
 RAILWEAVE_WIDE_FOLD __m512i fold(__m512i value, __m512i constants, __m512i next) {
@@ -98,11 +103,24 @@ RAILWEAVE_WIDE_FOLD __m512i fold(__m512i value, __m512i constants, __m512i next)
   return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // xor of three
 }
 
+// All four blocks into one, each over as many as follow it. Without a way through memory: a load of a part
+// of what was stored would wait for all stores before.
+RAILWEAVE_WIDE_FOLD __m128i fold_together(__m512i x) {
+  const __m512i last = _mm512_maskz_mov_epi64(0xc0, x);
+  x = fold(x, wide_step<384, 256, 128, kNoStep>(), last);
+  // Masked, with masks of ones: gcc 12 takes the plain ones for a use of something uninitialized.
+  const __m256i y = _mm256_xor_si256(_mm512_maskz_extracti64x4_epi64(0xff, x, 0),
+                                     _mm512_maskz_extracti64x4_epi64(0xff, x, 1));
+  return _mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+}
+
 // Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009: four
 // blocks are folded over the next four at a time, in the end all into one. `before` is what stands before the
 // bytes, to be added to the first of them; `size` is a multiple of 16 and not 0.
 template <bool kCopies>
-RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, Source<kCopies>& from, std::size_t size) {
+RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, const std::byte* bytes, std::size_t size,
+                                   std::byte* copy) {
+  Source<kCopies> from{bytes, copy};
   __m128i x = _mm_xor_si128(from.block(), before);
   size -= 16;
   if (size >= 48) {
@@ -113,7 +131,7 @@ RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, Source<kCopies>& from, std::s
       x2 = fold(x2, step<512>(), from.block());
       x3 = fold(x3, step<512>(), from.block());
     }
-    x = fold(fold(fold(x, step<128>(), x1), step<128>(), x2), step<128>(), x3);
+    x = fold(x, step<384>(), fold(x1, step<256>(), fold(x2, step<128>(), x3)));
   }
   for (; size >= 16; size -= 16) x = fold(x, step<128>(), from.block());
   return x;
@@ -121,7 +139,9 @@ RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, Source<kCopies>& from, std::s
 
 // The same with blocks four times as wide: at least 256 bytes.
 template <bool kCopies>
-RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, Source<kCopies>& from, std::size_t size) {
+RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, const std::byte* bytes, std::size_t size,
+                                             std::byte* copy) {
+  Source<kCopies> from{bytes, copy};
   const __m512i by_2048 = wide_step<2048>(), by_512 = wide_step<512>();
   __m512i x = _mm512_xor_si512(from.wide_block(), _mm512_zextsi128_si512(before));
   __m512i x1 = from.wide_block(), x2 = from.wide_block(), x3 = from.wide_block();
@@ -131,12 +151,9 @@ RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, Source<kCopies>& fr
     x2 = fold(x2, by_2048, from.wide_block());
     x3 = fold(x3, by_2048, from.wide_block());
   }
-  x = fold(fold(fold(x, by_512, x1), by_512, x2), by_512, x3);
+  x = fold(x, wide_step<1536>(), fold(x1, wide_step<1024>(), fold(x2, by_512, x3)));
   for (; size >= 64; size -= 64) x = fold(x, by_512, from.wide_block());
-  std::array<std::byte, sizeof x> parts;
-  _mm512_storeu_si512(parts.data(), x);
-  __m128i y = load_block(parts.data());
-  for (std::size_t i = 16; i < parts.size(); i += 16) y = fold(y, step<128>(), load_block(&parts[i]));
+  __m128i y = fold_together(x);
   for (; size >= 16; size -= 16) y = fold(y, step<128>(), from.block());
   return y;
 }
@@ -160,11 +177,11 @@ RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
 template <bool kCopies>
 RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes, std::byte* copy) {
   const std::size_t folded = bytes.size() & ~std::size_t{15};
-  Source<kCopies> from{bytes.data(), copy};
   const bool wide = kCanFoldWide && folded >= 256;
-  const __m128i x = (wide ? fold_wide_blocks<kCopies> : fold_blocks<kCopies>)(before, from, folded);
+  const __m128i x =
+      (wide ? fold_wide_blocks<kCopies> : fold_blocks<kCopies>)(before, bytes.data(), folded, copy);
   const Bytes rest = bytes.subspan(folded);
-  if constexpr (kCopies) std::copy(rest.begin(), rest.end(), from.copy);
+  if constexpr (kCopies) std::copy(rest.begin(), rest.end(), copy + folded);
   return crc32_update_by_table(reduce(x), rest);
 }
 
@@ -176,12 +193,12 @@ RAILWEAVE_FOLD __m128i load_words(const std::uint64_t* words) {
 }
 
 template <bool kCopies>
-RAILWEAVE_FOLD std::uint32_t update_by_folding(std::uint32_t state, std::span<const std::uint64_t> words,
-                                               Bytes bytes, std::byte* copy) {
-  const __m128i none = _mm_setzero_si128();
-  __m128i before = _mm_cvtsi32_si128(static_cast<int>(state));
-  for (; !words.empty(); words = words.subspan(2))
-    before = fold(_mm_xor_si128(before, load_words(words.data())), step<128>(), none);
+RAILWEAVE_FOLD std::uint32_t behind_by_folding(const CrcHead& head, Bytes bytes, std::byte* copy) {
+  const __m128i start = _mm_cvtsi32_si128(static_cast<int>(kCrcStart)), none = _mm_setzero_si128();
+  const __m128i first = _mm_xor_si128(load_words(&head[0]), start);
+  const __m128i before =
+      fold(first, step<384>(),
+           fold(load_words(&head[2]), step<256>(), fold(load_words(&head[4]), step<128>(), none)));
   return update_by_folding<kCopies>(before, bytes, copy);
 }
 #endif
@@ -202,20 +219,27 @@ std::uint32_t crc32_update_by_table(std::uint32_t state, Bytes bytes) {
   return state;
 }
 
-std::uint32_t crc32_update(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes) {
+std::uint32_t crc32_update(std::uint32_t state, Bytes bytes) {
 #if defined(__x86_64__)
-  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding<false>(state, words, bytes, nullptr);
+  if (kCanFold && bytes.size() >= kFoldMin)
+    return update_by_folding<false>(_mm_cvtsi32_si128(static_cast<int>(state)), bytes, nullptr);
 #endif
-  return crc32_update_by_table(crc32_update_by_table(state, std::as_bytes(words)), bytes);
+  return crc32_update_by_table(state, bytes);
 }
 
-std::uint32_t crc32_copy(std::uint32_t state, std::span<const std::uint64_t> words, Bytes bytes,
-                         std::byte* to) {
+std::uint32_t crc32_behind(const CrcHead& head, Bytes bytes) {
 #if defined(__x86_64__)
-  if (kCanFold && bytes.size() >= kFoldMin) return update_by_folding<true>(state, words, bytes, to);
+  if (kCanFold && bytes.size() >= kFoldMin) return behind_by_folding<false>(head, bytes, nullptr);
+#endif
+  return crc32_update_by_table(crc32_update_by_table(kCrcStart, std::as_bytes(std::span(head))), bytes);
+}
+
+std::uint32_t crc32_copy_behind(const CrcHead& head, Bytes bytes, std::byte* to) {
+#if defined(__x86_64__)
+  if (kCanFold && bytes.size() >= kFoldMin) return behind_by_folding<true>(head, bytes, to);
 #endif
   std::copy(bytes.begin(), bytes.end(), to);
-  return crc32_update(state, words, bytes);
+  return crc32_behind(head, bytes);
 }
 
 }  // namespace railweave

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/checksum.hpp"
-#include "core/crc32.hpp"
 #include "core/segments.hpp"
 
 namespace railweave::roce {
@@ -28,7 +27,7 @@ Icrc::Icrc(const std::byte* network) {
   };
 }
 
-Icrc::Head Icrc::head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const {
+CrcHead Icrc::head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const {
   const auto raw = [](std::size_t value) {
     return std::uint64_t{__builtin_bswap16(static_cast<std::uint16_t>(value))};
   };
@@ -44,13 +43,11 @@ Icrc::Head Icrc::head(std::uint16_t ip_id, const std::byte* bth, std::size_t tra
 }
 
 std::uint32_t Icrc::of(std::uint16_t ip_id, Bytes transport) const {
-  return ~crc32_update(kCrcStart, head(ip_id, transport.data(), transport.size()),
-                       transport.subspan(kBthSize));
+  return ~crc32_behind(head(ip_id, transport.data(), transport.size()), transport.subspan(kBthSize));
 }
 
 std::uint32_t Icrc::copying(std::uint16_t ip_id, std::byte* transport, Bytes payload) const {
-  return ~crc32_copy(kCrcStart, head(ip_id, transport, kBthSize + payload.size()), payload,
-                     transport + kBthSize);
+  return ~crc32_copy_behind(head(ip_id, transport, kBthSize + payload.size()), payload, transport + kBthSize);
 }
 
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size) {

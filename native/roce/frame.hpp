@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/bytes.hpp"
+#include "core/crc32.hpp"
 #include "core/headers.hpp"
 #include "core/offload.hpp"
 #include "roce/packet.hpp"
@@ -46,8 +47,7 @@ class Icrc {
   std::uint32_t copying(std::uint16_t ip_id, std::byte* transport, Bytes payload) const;
 
  private:
-  using Head = std::array<std::uint64_t, 6>;
-  Head head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const;
+  CrcHead head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const;
 
   std::array<std::uint64_t, 5> head_;  // what is covered in front of the BTH, and four bytes for that
 };

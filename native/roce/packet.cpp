@@ -47,10 +47,11 @@ std::optional<Packet> parse(Bytes transport) {
   std::uint8_t opcode, flags;
   const std::byte* at =
       load_fields(transport.data(), opcode, flags, packet.partition, packet.qpn, packet.psn);
-  const auto shape = shape_of(opcode);
-  if (!shape) return std::nullopt;
+  // Others (atomics, other transport services, CNP) this implementation does not speak.
+  if (opcode >= kShapes.size()) return std::nullopt;
+  const OpcodeShape& shape = kShapes[opcode];
   const std::size_t padding = (flags >> 4) & 3;
-  const std::size_t headers = headers_size(*shape);
+  const std::size_t headers = headers_size(shape);
   if ((flags & kVersionMask) != 0 || transport.size() < headers + padding) return std::nullopt;
 
   packet.opcode = static_cast<Opcode>(opcode);
@@ -58,13 +59,13 @@ std::optional<Packet> parse(Bytes transport) {
   packet.ack_request = (packet.psn & kAckRequestBit) != 0;
   packet.qpn &= 0xff'ffff;
   packet.psn &= 0xff'ffff;
-  if (shape->reth) at = load_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
-  if (shape->aeth) {
+  if (shape.reth) at = load_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
+  if (shape.aeth) {
     std::uint32_t word;
     at = load_fields(at, word);
     packet.aeth = parse_aeth(word);
   }
-  if (shape->immediate) packet.immediate = load_be<std::uint32_t>(at);
+  if (shape.immediate) packet.immediate = load_be<std::uint32_t>(at);
   packet.payload = transport.subspan(headers, transport.size() - headers - padding);
   return packet;
 }
@@ -74,11 +75,16 @@ std::size_t written_size(const Packet& packet) {
 }
 
 std::size_t write_headers(const Packet& packet, std::byte* to) {
-  const OpcodeShape shape = packet.shape();
+  const OpcodeShape& shape = packet.shape();
   const auto flags = static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) |
                                                padding_of(packet.payload.size()) << 4);
-  std::byte* at = store_fields(to, packet.opcode, flags, packet.partition, packet.qpn & 0xff'ffffu,
-                               (packet.ack_request ? kAckRequestBit : 0) | (packet.psn & 0xff'ffffu));
+  // In the words that the ICRC reads: one put together from several stores would wait until they are in the
+  // cache.
+  const std::uint32_t psn = (packet.ack_request ? kAckRequestBit : 0) | (packet.psn & 0xff'ffffu);
+  store_be(to,
+           static_cast<std::uint32_t>(packet.opcode) << 24 | std::uint32_t{flags} << 16 | packet.partition);
+  store_be(to + 4, std::uint64_t{packet.qpn & 0xff'ffffu} << 32 | psn);
+  std::byte* at = to + kBthSize;
   if (shape.reth) at = store_fields(at, packet.reth.address, packet.reth.rkey, packet.reth.length);
   if (shape.aeth) at = store_fields(at, aeth_word(packet.aeth));
   if (shape.immediate) at = store_fields(at, packet.immediate);

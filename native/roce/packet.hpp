@@ -88,11 +88,6 @@ inline constexpr std::array<OpcodeShape, 0x12> kShapes{{
 }};
 // clang-format on
 
-/// nullopt for opcodes that this implementation does not speak (atomics, other transport services, CNP).
-constexpr std::optional<OpcodeShape> shape_of(std::uint8_t opcode) {
-  if (opcode >= kShapes.size()) return std::nullopt;
-  return kShapes[opcode];
-}
 /// The opcode of a part of a message.
 Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate);
 

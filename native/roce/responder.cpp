@@ -63,7 +63,7 @@ void Responder::on_request(const Packet& packet) {
 }
 
 Responder::Verdict Responder::carry_out(const Packet& packet) {
-  const OpcodeShape shape = packet.shape();
+  const OpcodeShape& shape = packet.shape();
   if (!legal(inside_, shape.operation, shape.starts) || !size_fits(packet)) {
     return nak(NakCode::kInvalidRequest);
   }
@@ -79,7 +79,7 @@ Responder::Verdict Responder::carry_out(const Packet& packet) {
 
 /// First and middle packets are full; a last one is not empty; a READ request carries nothing.
 bool Responder::size_fits(const Packet& packet) const {
-  const OpcodeShape shape = packet.shape();
+  const OpcodeShape& shape = packet.shape();
   const std::size_t size = packet.payload.size();
   if (shape.operation == Operation::kReadRequest) return size == 0;
   if (!shape.ends) return size == options_.path_mtu;
@@ -87,7 +87,7 @@ bool Responder::size_fits(const Packet& packet) const {
 }
 
 Responder::Verdict Responder::carry_out_send(const Packet& packet) {
-  const OpcodeShape shape = packet.shape();
+  const OpcodeShape& shape = packet.shape();
   if (receives_.empty()) return not_ready();
   const MutableBytes buffer = receives_.front().buffer;
   const std::size_t offset = shape.starts ? 0 : received_;
@@ -103,7 +103,7 @@ Responder::Verdict Responder::carry_out_send(const Packet& packet) {
 }
 
 Responder::Verdict Responder::carry_out_write(const Packet& packet) {
-  const OpcodeShape shape = packet.shape();
+  const OpcodeShape& shape = packet.shape();
   const std::uint64_t address = shape.starts ? packet.reth.address : write_address_;
   const std::uint32_t rkey = shape.starts ? packet.reth.rkey : write_rkey_;
   const std::size_t left = shape.starts ? packet.reth.length : write_left_;

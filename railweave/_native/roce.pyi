@@ -87,8 +87,10 @@ def sequence_near(reference: int, psn: int) -> int:
 
 def crc32(bytes: bytes) -> int: ...
 
-def crc32_copy(bytes: bytes) -> tuple:
-    """crc32, and the copy that it makes on the way."""
+def crc32_behind(head: bytes, bytes: bytes) -> tuple:
+    """
+    crc32 of 48 bytes and those behind them, twice, and the copy that the second makes.
+    """
 
 def crc32_by_table(bytes: bytes) -> int:
     """The portable path of crc32."""

@@ -40,7 +40,12 @@ RXE_FRAME = bytes.fromhex(
 @given(st.binary(max_size=5000))
 def test_crc32_is_zlibs(data: bytes) -> None:
     assert roce.crc32(data) == roce.crc32_by_table(data) == zlib.crc32(data)
-    assert roce.crc32_copy(data) == (zlib.crc32(data), data)
+
+
+@given(st.binary(min_size=48, max_size=48), st.binary(max_size=5000))
+def test_crc32_behind_a_head_is_zlibs(head: bytes, data: bytes) -> None:
+    crc = zlib.crc32(head + data)
+    assert roce.crc32_behind(head, data) == (crc, crc, data)
 
 
 def test_crc32_check_value() -> None:
