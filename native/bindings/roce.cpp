@@ -81,7 +81,7 @@ nb::list open_bytes(const nb::bytes& frame, std::uint16_t gso_size) {
   offload.gso_size = gso_size;
   OpenedFrames frames(view(frame), offload);
   nb::list packets;
-  while (const auto opened = frames.next())
+  while (const auto* opened = frames.next())
     packets.append(
         nb::make_tuple(opened->fault, opened->source, opened->destination, to_python(opened->transport)));
   return packets;

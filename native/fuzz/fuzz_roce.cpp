@@ -21,7 +21,7 @@ constexpr std::uint32_t kQpn = 0x222;
 
 void open_and_parse(Bytes frame, const Offload& offload = {}) {
   OpenedFrames frames(frame, offload);
-  while (const auto opened = frames.next()) {
+  while (const auto* opened = frames.next()) {
     if (const auto packet = parse(opened->transport)) {
       std::vector<std::byte> again(written_size(*packet));
       require(write(*packet, again) == again.size());

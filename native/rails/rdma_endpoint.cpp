@@ -84,7 +84,7 @@ void RdmaEndpoint::disconnect(std::uint32_t number) {
 bool RdmaEndpoint::receive(Time now) {
   return socket_->receive([this, now](Bytes frame, const Offload& offload) {
     roce::OpenedFrames frames(frame, offload);
-    while (const auto opened = frames.next()) on_packet(*opened, now);
+    while (const auto* opened = frames.next()) on_packet(*opened, now);
   });
 }
 

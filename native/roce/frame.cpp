@@ -149,22 +149,24 @@ FrameFault OpenedFrames::open_headers(const Offload& offload) {
   return FrameFault::kNone;
 }
 
-std::optional<OpenedFrame> OpenedFrames::next() {
-  if (done_) return std::nullopt;
+// In place: a copy would load in one piece what was stored in two, and wait until all stores before, the last
+// packet's payload among them, are in the cache.
+const OpenedFrame* OpenedFrames::next() {
+  if (done_) return nullptr;
   done_ = true;
-  if (opened_.fault != FrameFault::kNone) return opened_;
-  const Bytes packet = left_.first(std::min(segment_, left_.size()));
-  if (packet.size() < kBthSize + kIcrcSize) {
+  if (left_.empty()) return &opened_;
+  const std::size_t size = std::min(segment_, left_.size());
+  if (size < kBthSize + kIcrcSize) {
     opened_.fault = FrameFault::kMalformed;
-    return opened_;
+    opened_.transport = {};
+    return &opened_;
   }
-  left_ = left_.subspan(packet.size());
+  opened_.transport = left_.first(size - kIcrcSize);
+  const auto icrc = load_le<std::uint32_t>(left_.data() + opened_.transport.size());
+  opened_.fault = icrc == icrc_.of(ip_id_++, opened_.transport) ? FrameFault::kNone : FrameFault::kBadIcrc;
+  left_ = left_.subspan(size);
   done_ = left_.empty();
-  OpenedFrame opened = opened_;
-  opened.transport = packet.first(packet.size() - kIcrcSize);
-  if (load_le<std::uint32_t>(packet.last(kIcrcSize).data()) != icrc_.of(ip_id_++, opened.transport))
-    opened.fault = FrameFault::kBadIcrc;
-  return opened;
+  return &opened_;
 }
 
 }  // namespace railweave::roce

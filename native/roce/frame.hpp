@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 #include "core/bytes.hpp"
 #include "core/crc32.hpp"
@@ -112,8 +111,9 @@ class OpenedFrames {
  public:
   OpenedFrames(Bytes frame, const Offload& offload);
 
-  /// The next packet, or nothing after the last. What is no RoCE frame as a whole is one packet with a fault.
-  std::optional<OpenedFrame> next();
+  /// The next packet, until the next call, or null after the last. What is no RoCE frame as a whole is one
+  /// packet with a fault.
+  const OpenedFrame* next();
 
  private:
   FrameFault open_headers(const Offload& offload);
@@ -122,7 +122,7 @@ class OpenedFrames {
   OpenedFrame opened_;
   Icrc icrc_;
   std::size_t segment_ = 0;
-  Bytes left_;  // of the UDP payload
+  Bytes left_;  // of the UDP payload; empty before the first packet: a fault of the whole frame
   std::uint16_t ip_id_ = 0;
   bool done_ = false;
 };
