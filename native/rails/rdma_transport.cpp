@@ -23,6 +23,7 @@ constexpr int kQuickRepetitions = 6;  // at growing intervals, together about on
 constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
+constexpr std::size_t kUnshapedInFlight = 1 << 20;          // bytes: the messages that a ring posts ahead
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
@@ -78,7 +79,7 @@ void add_counts(const SumRing& ring, RailStats& stats) {
 }
 
 std::int64_t window(const RdmaTransportOptions& options) {
-  if (options.rate_bps == 0) return kMaxWindow;
+  if (options.rate_bps == 0) return static_cast<std::int64_t>(kUnshapedInFlight / options.path_mtu);
   const auto packets = static_cast<std::int64_t>(bytes_in(kInFlight, options.rate_bps) / options.path_mtu);
   return std::clamp(packets, kMinWindow, kMaxWindow);
 }
@@ -285,7 +286,7 @@ void RdmaTransport::join_ring(Time now) {
     return static_cast<std::uint32_t>((sums_[sender].out + next_packet_) & roce::kPsnMask);
   };
   roce::QueuePairOptions options = pair_options();
-  options.window = std::min(options.window, static_cast<std::int64_t>(window_packets_));
+  options.window = std::min({options.window, kMaxWindow, static_cast<std::int64_t>(window_packets_)});
   options.min_window = std::min(options.min_window, options.window);
   options.window_time = 0;  // fixed: all wait for the last rank, and more would only fill the links' queues
   options.retries = kTireless;

@@ -11,6 +11,9 @@ namespace railweave {
 namespace {
 
 constexpr std::uint32_t kAllAhead = std::numeric_limits<std::uint32_t>::max() / 2;  // exponents before data
+// Where no rate bounds what is in flight: a message costs a clearance, acknowledgements and two super-packets
+// that are not full. Four, which a ring posts ahead, are the window of the transport.
+constexpr std::size_t kUnshapedSegment = 252 * 1024 - 16;
 constexpr std::size_t kLeastBytes = 4096;  // below, the greeting takes longer than what it saves
 
 std::byte* bytes_of(std::vector<std::int32_t>& integers) {
@@ -152,7 +155,8 @@ bool SumAllReduce::post() {
 
 std::unique_ptr<RingRail> make_rdma_rail(std::unique_ptr<RdmaTransport> transport, RailListener& listener,
                                          std::uint64_t rate_bps) {
-  const AlgorithmOptions options{.rate_bps = rate_bps};
+  AlgorithmOptions options{.rate_bps = rate_bps};
+  if (rate_bps == 0) options.segment_bytes = kUnshapedSegment;
   RdmaTransport& made = *transport;
   return std::make_unique<RingRail>(
       std::move(transport), listener, options,
