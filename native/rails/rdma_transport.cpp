@@ -78,8 +78,9 @@ void add_counts(const SumRing& ring, RailStats& stats) {
   add_counts(ring.into().stats(), stats);
 }
 
-std::int64_t window(const RdmaTransportOptions& options) {
-  if (options.rate_bps == 0) return static_cast<std::int64_t>(kUnshapedInFlight / options.path_mtu);
+std::int64_t window(const RdmaTransportOptions& options, bool devices) {
+  if (options.rate_bps == 0)
+    return devices ? kMaxWindow : static_cast<std::int64_t>(kUnshapedInFlight / options.path_mtu);
   const auto packets = static_cast<std::int64_t>(bytes_in(kInFlight, options.rate_bps) / options.path_mtu);
   return std::clamp(packets, kMinWindow, kMaxWindow);
 }
@@ -237,7 +238,7 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
 
 roce::QueuePairOptions RdmaTransport::pair_options() const {
   roce::QueuePairOptions options;
-  options.window = window(options_);
+  options.window = window(options_, devices_);
   if (options_.rate_bps > 0) options.window_time = kInFlight;
   return options;
 }

@@ -67,6 +67,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
 
   std::string mac() const;  // "" of a device, which finds its peers itself
   bool on_device() const { return device_->keeps_numbers(); }
+  /// Some rank is on one. All ranks know once they are connected.
+  bool meets_devices() const { return devices_; }
   /// "on device mlx5_0", "in user space: no RDMA device has …"
   std::string where() const;
   const std::vector<std::uint32_t>& queue_pairs() const { return queue_pairs_; }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::uint32_t kAllAhead = std::numeric_limits<std::uint32_t>::max() / 2;  // exponents before data
 // Where no rate bounds what is in flight: a message costs a clearance, acknowledgements and two super-packets
-// that are not full. Four, which a ring posts ahead, are the window of the transport.
+// that are not full. Four, which a ring posts ahead, are the window of the transport. Not with devices, which
+// then did not recover from losses.
 constexpr std::size_t kUnshapedSegment = 252 * 1024 - 16;
 constexpr std::size_t kLeastBytes = 4096;  // below, the greeting takes longer than what it saves
 
@@ -155,14 +156,17 @@ bool SumAllReduce::post() {
 
 std::unique_ptr<RingRail> make_rdma_rail(std::unique_ptr<RdmaTransport> transport, RailListener& listener,
                                          std::uint64_t rate_bps) {
-  AlgorithmOptions options{.rate_bps = rate_bps};
-  if (rate_bps == 0) options.segment_bytes = kUnshapedSegment;
+  const AlgorithmOptions options{.rate_bps = rate_bps};
   RdmaTransport& made = *transport;
   return std::make_unique<RingRail>(
       std::move(transport), listener, options,
       [&made, options](Transport& of, const Slice& slice) -> std::unique_ptr<Algorithm> {
         SumRing* const ring = made.sum_ring();
-        if (ring == nullptr || !sums_in_switch(slice)) return nullptr;
+        if (ring == nullptr || !sums_in_switch(slice)) {
+          AlgorithmOptions longer = options;
+          if (options.rate_bps == 0 && !made.meets_devices()) longer.segment_bytes = kUnshapedSegment;
+          return choose_algorithm(of, slice, longer);
+        }
         return std::make_unique<SumAllReduce>(of, *ring, slice, options);
       });
 }
