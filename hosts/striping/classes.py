@@ -110,8 +110,6 @@ class CallClass:
                 told = self._table.rates_known and not (self.short and len(usual.parts) == 1)
                 promise_s = self._table.prior(self.key, other.rails[0]).time_s(size)
                 least_s = min(least_s, promise_s) if told else 0.0
-        elif alone and self._table.samples(self.key, other.rails[0], alone=False):  # parts tell more here
-            least_s = min(least_s, self._table.line(self.key, other.rails[0]).time_s(size))
         return least_s < (usual.time_s * CLEAR if self.short else usual.time_s / ENGAGE)
 
     def _samples(self, split: Split) -> int:
@@ -192,9 +190,7 @@ class CallClass:
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
         by_cost = choose(singles, split, count, usual.rails).rails
         told = [way for way in self._times if len(way) > 1 and way[0] != TURNS]  # other splits
-        if not told or split.time_s * ENGAGE < min(min(self._times[way]) for way in told):
-            told.append(split.rails)
-        return list(dict.fromkeys([by_cost, *near, *told, *turns]))
+        return list(dict.fromkeys([by_cost, *near, split.rails, *told, *turns]))
 
     def _beats(self, way: Way) -> bool:
         times, own = self._times.get(way), self._times.get(self._held)

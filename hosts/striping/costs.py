@@ -54,7 +54,6 @@ class Slowness:
         self._block = 0.0  # in blocks of calls; 0 if there were none
         self.samples = samples  # since the rail's speed has changed
         self.loaded = samples > 0  # and not measured since
-        self.size = 0  # bytes, of the latest
 
     @property
     def single(self) -> float:
@@ -155,9 +154,6 @@ class CostTable:
             like = self.known[place].single if place is not None and place[2] is alone else 0.0
             known = Slowness([like] if like < value * CLEAR < like * CLEAR * CLEAR else ())
             self.put((key, rail, alone), known)
-        elif self.short(key) and not known.size < size * CLEAR < known.size * CLEAR * CLEAR:
-            known.distrust()  # of small parts the latency is most, of which a link promises little
-        known.size = size
         if block:  # links that have rested let more pass than they promise, but not for long
             whole = self.known.get((key, rail, True))
             faster = min(1.0, whole.value) if whole is not None else 1.0
