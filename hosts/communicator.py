@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +36,7 @@ from railweave.hosts.failures import raise_failure
 from railweave.hosts.health import Health
 from railweave.hosts.membership import Join, Membership, controller_join
 from railweave.hosts.options import Options
-from railweave.hosts.prediction import Prediction, predict
+from railweave.hosts.prediction import Prediction, predict, shares
 from railweave.hosts.rails import (
     Members,
     Opening,
@@ -149,7 +150,7 @@ class Communicator(Collectives):
         self._planner = self._parts.planner = self._plan_for(used, members)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
-        self._parts.reporter.watch(self._rails, self._planner.shares, self._calls.surveyed)
+        self._parts.reporter.watch(self._rails, partial(shares, self._planner), self._calls.surveyed)
         self._calls.open()
         if options.report:
             self._parts.report = ReportFile(

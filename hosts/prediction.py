@@ -11,6 +11,8 @@ from railweave._native.collectives import Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.errors import InvalidOption
+from railweave.hosts.striping.classes import CallClass
+from railweave.hosts.striping.costs import CostKey
 from railweave.hosts.striping.planner import Planner, RailState, cost_key
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, Part, Split, balanced, time_of
@@ -92,6 +94,18 @@ def predict(
         return _Question(planner, which, kind, operation, size_bytes // unit).answer()
 
 
+def shares(planner: Planner) -> dict[str, float]:
+    """Return the shares of large allreduces now, by rail. Any thread may ask."""
+    if planner.fixed:
+        return {rail.name: rail.share for rail in planner.rails}
+    with planner.lock:
+        alive = [rail.index for rail in planner.rails if rail.index not in planner.reasons]
+        key = CostKey("all_reduce", "float", 64 << 20)
+        split = CallClass(key, alive, planner.table).choose(key.size_class, key.size_class)
+    carried = {rail: part for rail, _, part in split.parts}
+    return {rail.name: carried.get(rail.index, 0) / key.size_class for rail in planner.rails}
+
+
 class _Question:
     """One question to a planner."""
 
@@ -150,8 +164,16 @@ class _Question:
             b_bps=line.rate * 8,
             samples=sum(self._table.samples(self._key, rail.index, alone) for alone in (True, False)),
             how="" if obstacle else how.text,
-            source=self._table.source(self._key, rail.index),
+            source=self._source(rail.index),
         )
+
+    def _source(self, rail: int) -> str:
+        """Say what the cost of a rail follows from."""
+        if any(self._table.samples(self._key, rail, alone) for alone in (True, False)):
+            return "measured"
+        if (place := self._table.place(self._key, rail, True)) is None:
+            return "prior: kind, rate and hosts"
+        return f"measured: {place[0].collective} up to {place[0].size_class} bytes"
 
     def _single_s(self, rail: int) -> float:
         return self._table.single_s(self._key, rail, self._size)

@@ -33,7 +33,7 @@ class CallClass:
         self.comparing = False  # whether it is there to find out what its way costs
         self.short = table.short(key)
         self._table = table
-        self._free = SAMPLES  # surveys that may follow whatever they cost
+        self._surveys = 0  # the first few may follow whatever they cost
         self._calls = 0
         self._tried: dict[Way, int] = {}  # after how many calls one has tried a way
         self._tried_last = False  # the latest call that was measured has
@@ -52,14 +52,12 @@ class CallClass:
     def choose(self, size: int, count: int, engaged: Sequence[int] = ()) -> Split:
         """Return how a call of `count` elements, `size` bytes goes; costs keep rails that are `engaged`."""
         if not self.way:
-            return choose(self._singles(size), self._best_split(size, count, engaged), count, engaged)
+            split = best_split(self._lines(self.rails), size, count, engaged)
+            return choose(self._singles(size), split, count, engaged)
         if len(self.way) > 1 and self.way[0] != TURNS:
             return balanced(self._lines(self.way), size, count)
         rail = self.way[-1]
         return Split(((rail, 0, count),), self._table.single_s(self.key, rail, size), self.way[1:])
-
-    def _best_split(self, size: int, count: int, engaged: Sequence[int]) -> Split:
-        return best_split(self._lines(self.rails), size, count, engaged)
 
     def _singles(self, size: int) -> Mapping[int, float]:
         return {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
@@ -147,8 +145,8 @@ class CallClass:
         before = self.way
         self._next_block(size, count, usual, survey_s)
         self.version += self.way != before
-        pause = 0 if self._free else int(survey_s / (BUDGET * call_s))
-        self._free = max(0, self._free - 1)
+        self._surveys += 1
+        pause = 0 if self._surveys <= SAMPLES else int(survey_s / (BUDGET * call_s))
         block = self._settling + SAMPLES if self.way and self._void <= SURE else 0
         self.left = block if self.comparing else max(block, pause)
 
@@ -182,22 +180,21 @@ class CallClass:
         """Return the ways that may be quickest, first what costs speak for; none if calls are long."""
         if not self.short or not self._settled(usual):
             return []
-        split = self._best_split(size, count, usual.rails)
+        split = best_split(self._lines(self.rails), size, count, usual.rails)
         singles = self._singles(size)
         most_s = DOUBT * min(split.time_s, *singles.values())
         near = [(rail,) for rail in self.rails if singles[rail] <= most_s]
-        alike = tuple(rail for (rail,) in near if self._table.alike(self.key, rail, near[0][0]))
+        prior = {rail: self._table.prior(self.key, rail) for (rail,) in near}
+        alike = tuple(rail for rail in prior if prior[rail] == prior[near[0][0]])  # of one kind and rate
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
         by_cost = choose(singles, split, count, usual.rails).rails
         told = [way for way in self._times if len(way) > 1 and way[0] != TURNS]  # other splits
         return list(dict.fromkeys([by_cost, *near, split.rails, *told, *turns]))
 
     def _beats(self, way: Way) -> bool:
-        times, own = self._times.get(way), self._times.get(self._held)
-        if not times or not own or way == self._held:
-            return False
+        times, own = self._times.get(way, ()), self._times.get(self._held, ())
         sure = len(times) == len(own) == SURE
-        return max(times) * (ENGAGE if sure else CLEAR) < min(own)
+        return bool(times and own) and max(times) * (ENGAGE if sure else CLEAR) < min(own)
 
     def _unsure(self, way: Way, own: Sequence[float]) -> bool:
         """Whether a way has to be compared yet."""
@@ -248,8 +245,6 @@ class CallClass:
         self.version += 1
         if factor is None:
             return
-        if not self._times:
-            self._free = max(self._free, SURE)
         for way in [way for way in self._times if item.rail in way]:
             if self._void > SURE or (factor < 1.0 and way != self._held):
                 del self._times[way]

@@ -53,7 +53,6 @@ class Slowness:
         self._latest = deque(values, maxlen=SAMPLES)
         self._block = 0.0  # in blocks of calls; 0 if there were none
         self.samples = samples  # since the rail's speed has changed
-        self.loaded = samples > 0  # and not measured since
 
     @property
     def single(self) -> float:
@@ -82,12 +81,12 @@ class Slowness:
                 self._begin(before, 1)
         self._latest.append(value)
         self.samples += 1
-        self.loaded = False
         return factor
 
     def settle(self, value: float) -> None:
-        """Take the mean of a block of calls."""
-        self._block = (self._block + value) / 2 if self._block else value
+        """Take the mean of a block of calls; one far from those before counts alone."""
+        near = value < self._block * CLEAR < value * CLEAR * CLEAR
+        self._block = (self._block + value) / 2 if near else value
         self.samples = max(self.samples, SURE)
 
     def distrust(self) -> None:
@@ -150,7 +149,7 @@ class CostTable:
         """
         known, prior = self.known.get((key, rail, alone)), self.prior(key, rail)
         if known is None:
-            place, value = self._place(key, rail, alone), time_s / prior.time_s(size)
+            place, value = self.place(key, rail, alone), time_s / prior.time_s(size)
             like = self.known[place].single if place is not None and place[2] is alone else 0.0
             known = Slowness([like] if like < value * CLEAR < like * CLEAR * CLEAR else ())
             self.put((key, rail, alone), known)
@@ -167,7 +166,7 @@ class CostTable:
 
     def line(self, key: CostKey, rail: int, alone: bool = False) -> Line:
         """Return what a rail costs alone or beside others; not measured here, as in the nearest class."""
-        place, prior = self._place(key, rail, alone), self.prior(key, rail)
+        place, prior = self.place(key, rail, alone), self.prior(key, rail)
         return prior if place is None else prior.slower(self.known[place].value)
 
     def single_s(self, key: CostKey, rail: int, size: int) -> float:
@@ -183,12 +182,8 @@ class CostTable:
 
     def like(self, key: CostKey, rail: int, alone: bool) -> bool:
         """Whether a rail has been measured so, alone or not, in this class or one like it."""
-        place = self._place(key, rail, alone)
+        place = self.place(key, rail, alone)
         return place is not None and place[2] is alone
-
-    def alike(self, key: CostKey, one: int, other: int) -> bool:
-        """Return whether two rails are of one kind and rate."""
-        return self.prior(key, one) == self.prior(key, other)
 
     def short(self, key: CostKey) -> bool:
         """Return whether calls are short as links promise, and not large."""
@@ -197,15 +192,6 @@ class CostTable:
             self._short[key] = key.size_class < LARGE_BYTES and min(promised) < SHORT_S
         return self._short[key]
 
-    def source(self, key: CostKey, rail: int) -> str:
-        """Say what the cost of a rail follows from."""
-        here = [known for alone in (True, False) if (known := self.known.get((key, rail, alone)))]
-        if here:
-            return "loaded" if all(known.loaded for known in here) else "measured"
-        if (place := self._place(key, rail, True)) is None:
-            return "prior: kind, rate and hosts"
-        return f"measured: {place[0].collective} up to {place[0].size_class} bytes"
-
     def prior(self, key: CostKey, rail: int) -> Line:
         """Return what a rail's link promises."""
         if key not in self._priors:
@@ -213,7 +199,7 @@ class CostTable:
             self._priors[key] = prior_lines(self._rails, self._hosts, key.collective, lanes, key.size_class)
         return self._priors[key][rail]
 
-    def _place(self, key: CostKey, rail: int, alone: bool) -> Place | None:
+    def place(self, key: CostKey, rail: int, alone: bool) -> Place | None:
         """Return where a rail's slowness stands, if anywhere: here or in the nearest class, if so measured.
 
         Classes of short calls and of long ones tell nothing of each other.

@@ -95,7 +95,7 @@ class _Entry:
 class Planner:
     """Plans the calls of one communicator on one rank.
 
-    Calls are planned by one thread at a time; `shares`, `predict` and `save` may be asked by others.
+    Calls are planned by one thread at a time; what it knows may be asked for by others.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Planner:
         """Take the split that follows from what is known now."""
         count, call_class = entry.key[-1], entry.call_class
         if self.fixed:
-            split = Split(fixed_split(entry.rails, count, entry.size // count), 0.0)
+            split = Split(fixed_split(entry.rails, count), 0.0)
         else:
             split = call_class.choose(entry.size, count, entry.split.rails)
         if split.ways != tuple(plan.parts for plan in entry.plans):
@@ -307,7 +307,8 @@ class Planner:
             able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
             quickest = min(able, key=lambda rail: (self._survey_s(rail), rail))
             # Of rails that take turns the one that has just worked: all rest as long before a call.
-            if self._last_rail in able and self.table.alike(SURVEY_KEY, self._last_rail, quickest):
+            alike = self.table.prior(SURVEY_KEY, quickest)
+            if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
                 quickest = self._last_rail
             parts = ((quickest, 0, surveys.LANES),)
             return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
@@ -390,17 +391,6 @@ class Planner:
         if entry is None or not entry.plans:
             self._split(entry := self._entry(call))
         return entry.split, entry.call_class
-
-    def shares(self) -> dict[str, float]:
-        """Return the shares of large allreduces now, by rail."""
-        if self.fixed:
-            return {rail.name: rail.share for rail in self.rails}
-        with self.lock:
-            alive = [rail.index for rail in self.rails if rail.index not in self.reasons]
-            key = CostKey("all_reduce", "float", 64 << 20)
-            split = CallClass(key, alive, self.table).choose(key.size_class, key.size_class)
-        carried = {rail: part for rail, _, part in split.parts}
-        return {rail.name: carried.get(rail.index, 0) / key.size_class for rail in self.rails}
 
 
 def cost_key(collective: Collective, dtype: DType, size: int) -> CostKey:

@@ -10,7 +10,6 @@ from railweave.hosts.striping.priors import Line, StripedRail
 
 ALIGNMENT = 256  # elements: parts begin where the chunks of an in-network rail do
 ENGAGE = 1.05  # a further rail, or another one, must make a call quicker by this factor
-SMALL_BYTES = 16 * 1024  # up to this size a second rail costs more than it carries, if shares are given
 
 Part = tuple[int, int, int]  # rail's index in the agent, offset, count; in elements
 # Rails that share a call, the one that takes it all, or TURNS and those that take turns.
@@ -34,8 +33,7 @@ class Split:
     @property
     def ways(self) -> tuple[tuple[Part, ...], ...]:
         """Return the parts that calls take, one after the other."""
-        ((_, first, count), *_) = self.parts or ((0, 0, 0),)
-        return tuple(((rail, first, count),) for rail in self.turns) or (self.parts,)
+        return tuple(((rail, *self.parts[0][1:]),) for rail in self.turns) or (self.parts,)
 
 
 def water_fill(lines: Mapping[int, Line], size: float) -> dict[int, float]:
@@ -121,14 +119,14 @@ def time_of(parts: Sequence[Part], lines: Mapping[int, Line], element_bytes: int
     return max(lines[rail].time_s(count * element_bytes) for rail, _, count in parts)
 
 
-def fixed_split(rails: Sequence[StripedRail], count: int, element_bytes: int) -> tuple[Part, ...]:
+def fixed_split(rails: Sequence[StripedRail], count: int) -> tuple[Part, ...]:
     """Cut `count` elements among rails that can carry them, by their shares.
 
-    Small tensors ride one rail: the switch's where there is one. If only rails without a share are left, one
-    carries all.
+    Tensors of fewer than ALIGNMENT elements for each ride one: the switch's where there is one. If only rails
+    without a share are left, one carries all.
     """
     having = [rail for rail in rails if rail.share > 0]
-    if count * element_bytes > SMALL_BYTES and having:
+    if having and count >= len(having) * ALIGNMENT:
         return cut({rail.index: rail.share for rail in having}, count)
     quick = min(having or rails, key=lambda rail: (rail.kind != "ina", -rail.share, rail.index))
     return ((quick.index, 0, count),)

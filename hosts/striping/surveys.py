@@ -198,19 +198,14 @@ def _block_lane(item: Item, times: Mapping[int, Mapping[int, Times]]) -> int:
 
 
 def opening(*texts: str) -> Lanes:
-    """Return the input of the first survey, which shows whether all ranks start from the same texts."""
-    pieces = [piece for text in texts for piece in _pieces(text)]
-    lanes = np.zeros(LANES, np.int32)
-    lanes[: 2 * len(pieces)] = [*pieces, *(~piece for piece in pieces)]
-    return lanes
+    """Return the input of the first survey, which shows whether all ranks start from the same two texts."""
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:16] for text in texts)
+    pieces = np.frombuffer(digests, "<i4")
+    return np.pad(np.concatenate((pieces, ~pieces)), (0, LANES - 2 * len(pieces)))
 
 
 def agreed(result: Sequence[int]) -> tuple[bool, bool]:
     """Return whether all ranks have the same of each of two texts, by the first survey's result."""
-    pieces = len(_pieces("")) * 2
-    same = [greatest == ~inverse for greatest, inverse in zip(result[:pieces], result[pieces:], strict=False)]
-    return all(same[: pieces // 2]), all(same[pieces // 2 :])
-
-
-def _pieces(text: str) -> list[int]:
-    return [int(piece) for piece in np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<i4")]
+    greatest, inverse = np.reshape(result[:16], (2, 2, 4))
+    options, costs = np.all(greatest == ~inverse, axis=1)
+    return bool(options), bool(costs)

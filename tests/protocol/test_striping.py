@@ -18,7 +18,7 @@ from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.experiments.striping.virtual import StripedJob, Taken, VirtualRail, ideal_shares, link_rails
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
-from railweave.hosts.prediction import predict
+from railweave.hosts.prediction import predict, shares
 from railweave.hosts.sequence import in_pieces
 from railweave.hosts.striping.planner import RailState
 
@@ -498,7 +498,7 @@ def test_other_threads_may_ask_while_calls_are_planned() -> None:
     def ask() -> int:
         asked = 0
         while not ended.is_set():
-            planner.shares()
+            shares(planner)
             predict(planner, LARGE)
             asked += 1
         return asked

@@ -128,7 +128,7 @@ def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind() -> None:
     observe(table, CostKey("all_reduce", "float", 1024), 7.0)
     assert table.single_s(KEY, 0, MIB) == pytest.approx(1.5 * prior(KEY).time_s(MIB))
     assert table.samples(KEY, 0, alone=True) == 0
-    assert table.source(KEY, 0) == "measured: all_reduce up to 8388608 bytes"
+    assert table.place(KEY, 0, True) == (CostKey("all_reduce", "float", 8 * MIB), 0, True)
     small = CostKey("all_reduce", "float", 4096)
     assert table.single_s(small, 0, 4096) == pytest.approx(7 * prior(small).time_s(4096))
     assert table.line(KEY, 1) == prior(KEY, 1)

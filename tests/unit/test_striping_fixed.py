@@ -12,7 +12,7 @@ from railweave.hosts.decisions import Ledger, Reason
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps
 from railweave.hosts.striping import Plan, Planner, StripedRail
-from railweave.hosts.striping.splits import ALIGNMENT, SMALL_BYTES
+from railweave.hosts.striping.splits import ALIGNMENT
 from railweave.p4src.config import CONFIG
 
 shares = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda values: sum(values) > 1e-3)
@@ -40,17 +40,20 @@ def test_parts_cover_the_tensor_in_order_and_begin_at_chunks(values: list[float]
         assert values[rail] > 0
         end = offset + size
     assert end == count
-    if count * 4 > SMALL_BYTES:
+    if count >= len(values) * ALIGNMENT:
         carried = dict.fromkeys(range(len(values)), 0) | {rail: size for rail, _, size in parts}
         for rail, share in enumerate(values):
             assert abs(carried[rail] - count * share / sum(values)) <= ALIGNMENT
 
 
+SMALL = 3 * ALIGNMENT - 1
+
+
 def test_small_tensors_ride_the_in_network_rail_if_it_has_a_share() -> None:
     ledger = Ledger()
     of = planner([0.7, 0.1, 0.2], ledger)
-    small = plan(of, SMALL_BYTES // 4)
-    assert small.parts == ((1, 0, SMALL_BYTES // 4),)
+    small = plan(of, SMALL)
+    assert small.parts == ((1, 0, SMALL),)
     of.submitted(0, small)
     assert [d.reason for d in ledger.decisions()] == [Reason.THRESHOLD, "", Reason.THRESHOLD]
     assert plan(planner([0.3, 0.0, 0.7]), 1).parts == ((2, 0, 1),)
@@ -88,14 +91,14 @@ def test_without_a_rail_that_can_the_error_says_what_to_add() -> None:
 def test_the_ledger_counts_by_class_and_verdict() -> None:
     ledger = Ledger()
     of = planner([0.5, 0.5], ledger)
-    for op_index, count in enumerate((1000, 600, 300)):
+    for op_index, count in enumerate((500, 300, 150)):
         of.submitted(op_index, plan(of, count, op_index=op_index))
     rows = [(d.rail, d.size_class, d.used, d.reason, d.calls) for d in ledger.decisions()]
     assert rows == [
-        ("r0", 4096, False, Reason.THRESHOLD, 2),
-        ("r1", 4096, True, "", 2),
-        ("r0", 2048, False, Reason.THRESHOLD, 1),
-        ("r1", 2048, True, "", 1),
+        ("r0", 2048, False, Reason.THRESHOLD, 2),
+        ("r1", 2048, True, "", 2),
+        ("r0", 1024, False, Reason.THRESHOLD, 1),
+        ("r1", 1024, True, "", 1),
     ]
 
 
