@@ -40,7 +40,8 @@ PLANS = 512  # kinds of calls whose plans are remembered
 LAG = 6  # calls from a survey to the first one that its result is in force for
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
-SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
+SURVEY_BYTES = surveys.LANES * 4
+SURVEY_KEY = CostKey("all_reduce", "int", SURVEY_BYTES)
 
 NO_SPLIT = Split((), 0.0)
 
@@ -136,6 +137,9 @@ class Planner:
         self._changes_seen = 0
         self._changes: deque[Change] = deque()  # that are not in force yet
         self._next_in_force = 0  # index of the first call for which something new is in force
+        # What a survey costs, at most: a measured one would let a single late call delay all that is learnt.
+        promised = [self.table.prior(SURVEY_KEY, rail.index).time_s(SURVEY_BYTES) for rail in rails]
+        self._survey_s = DOUBT * min(promised, default=0.0)
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
         self._calls = 0  # that have been submitted; surveys are none
         self._last_rail = -1  # of the latest one
@@ -282,11 +286,7 @@ class Planner:
             alone = len(plan.parts) == 1
             self._agreement.measure(replace(item, rail=rail, size=size // count * part, alone=alone))
         tried = tuple(rail for rail, _, _ in plan.parts) if plan.tried else ()
-        survey_s = DOUBT * min(self._survey_s(rail.index) for rail in self.rails)  # ranks work for it, too
-        call_class.measured(op_index, tried, size, count, usual, survey_s)
-
-    def _survey_s(self, rail: int) -> float:
-        return self.table.single_s(SURVEY_KEY, rail, SURVEY_KEY.size_class)
+        call_class.measured(op_index, tried, size, count, usual, self._survey_s)
 
     def survey_index(self, op_index: int) -> int | None:
         """Return a survey whose result must be taken before this call can be planned, if there is one."""
@@ -305,7 +305,7 @@ class Planner:
         with self.lock:
             self._advance(op_index, changes)
             able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
-            quickest = min(able, key=lambda rail: (self._survey_s(rail), rail))
+            quickest = min(able, key=lambda rail: (self.table.single_s(SURVEY_KEY, rail, SURVEY_BYTES), rail))
             # Of rails that take turns the one that has just worked: all rest as long before a call.
             alike = self.table.prior(SURVEY_KEY, quickest)
             if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
