@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One class of calls as it is learnt: which way calls take, which one tries another, when they are measured.
 
-Ways are each rail alone, the best split, and rails of one kind and rate in turn: the link of one rests while
-another's works, which is quicker where calls follow each other faster than a link sends them. For short
-calls no time of one call tells: it counts from the last rank's start, and where calls wait for processors,
-that rank finds more of the others' work done on one kind of rail than on another. So they are compared in
-blocks of calls, one way each, by the time from one end to the next.
+Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn: a
+link rests while another works, which is quicker where calls follow each other faster than a link sends them.
+No time of one short call tells: it counts from the last rank's start, and where calls wait for processors,
+that rank finds more work done on one kind of rail. So these are compared in blocks, from end to end.
 """
 
 from __future__ import annotations
@@ -188,8 +187,9 @@ class CallClass:
         alike = tuple(rail for rail in prior if prior[rail] == prior[near[0][0]])  # of one kind and rate
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
         by_cost = choose(singles, split, count, usual.rails).rails
-        told = [way for way in self._times if len(way) > 1 and way[0] != TURNS]  # other splits
-        return list(dict.fromkeys([by_cost, *near, split.rails, *told, *turns]))
+        splits = [split.rails, balanced(self._lines(self.rails), size, count).rails]
+        splits += [way for way in self._times if len(way) > 1 and way[0] != TURNS]
+        return list(dict.fromkeys([by_cost, *near, *splits, *turns]))
 
     def _beats(self, way: Way) -> bool:
         times, own = self._times.get(way, ()), self._times.get(self._held, ())
