@@ -181,8 +181,9 @@ class CallClass:
             return []
         split = best_split(self._lines(self.rails), size, count, usual.rails)
         singles = self._singles(size)
-        most_s = DOUBT * min(split.time_s, *singles.values())
-        near = [(rail,) for rail in self.rails if singles[rail] <= most_s]
+        seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
+        most_s = DOUBT * min(seen.values())  # no block of one rail keeps out another that had none
+        near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
         prior = {rail: self._table.prior(self.key, rail) for (rail,) in near}
         alike = tuple(rail for rail in prior if prior[rail] == prior[near[0][0]])  # of one kind and rate
         turns = [(TURNS, *alike)] if len(alike) > 1 else []

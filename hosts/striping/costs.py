@@ -173,6 +173,11 @@ class CostTable:
         """Return the time of a whole call on one rail."""
         return self.line(key, rail, alone=True).time_s(size)
 
+    def seen_s(self, key: CostKey, rail: int, size: int) -> float:
+        """Return the same as single calls show it: of short calls that is several times what blocks tell."""
+        place, prior = self.place(key, rail, True), self.prior(key, rail)
+        return prior.time_s(size) * (1.0 if place is None else self.known[place].single)
+
     def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
         """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
         time_s = self.line(key, rail, alone).time_s(size)
