@@ -43,8 +43,9 @@ class CallClass:
         self._void = 0  # blocks in a row into which other calls came
         self._found = False  # nothing has to be compared for now
         self._first = self._last = 0  # indices of the calls since the latest survey of this class
-        self._count = self._quiet = 0  # elements of each, and how many calls they are
-        self._settling = 0  # of these, before the block
+        self._count = self._quiet = self._settling = (
+            0  # elements of each, their number, those before the block
+        )
 
     # ------------------------------------------------------------ what a call takes
 
@@ -180,14 +181,13 @@ class CallClass:
         if not self.short or not self._settled(usual):
             return []
         split = best_split(self._lines(self.rails), size, count, usual.rails)
-        singles = self._singles(size)
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
         most_s = DOUBT * min(seen.values())  # no block of one rail keeps out another that had none
         near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
         prior = {rail: self._table.prior(self.key, rail) for (rail,) in near}
         alike = tuple(rail for rail in prior if prior[rail] == prior[near[0][0]])  # of one kind and rate
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
-        by_cost = choose(singles, split, count, usual.rails).rails
+        by_cost = choose(self._singles(size), split, count, usual.rails).rails
         splits = [split.rails, balanced(self._lines(self.rails), size, count).rails]
         splits += [way for way in self._times if len(way) > 1 and way[0] != TURNS]
         return list(dict.fromkeys([by_cost, *near, *splits, *turns]))

@@ -123,11 +123,6 @@ class CostTable:
         self.known[place] = slowness
         self._nearest.clear()
 
-    def clear(self) -> None:
-        """Forget everything but the priors."""
-        self.known.clear()
-        self._nearest.clear()
-
     def distrust(self, rail: int) -> None:
         """Hold what is known of a rail for true only until it is measured again."""
         for (_, of, _), slowness in self.known.items():

@@ -40,8 +40,7 @@ PLANS = 512  # kinds of calls whose plans are remembered
 LAG = 6  # calls from a survey to the first one that its result is in force for
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
-SURVEY_BYTES = surveys.LANES * 4
-SURVEY_KEY = CostKey("all_reduce", "int", SURVEY_BYTES)
+SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
 NO_SPLIT = Split((), 0.0)
 
@@ -138,8 +137,8 @@ class Planner:
         self._changes: deque[Change] = deque()  # that are not in force yet
         self._next_in_force = 0  # index of the first call for which something new is in force
         # What a survey costs, at most: a measured one would let a single late call delay all that is learnt.
-        promised = [self.table.prior(SURVEY_KEY, rail.index).time_s(SURVEY_BYTES) for rail in rails]
-        self._survey_s = DOUBT * min(promised, default=0.0)
+        promised = [self.table.prior(SURVEY_KEY, rail.index) for rail in rails]
+        self._survey_s = DOUBT * min((line.time_s(SURVEY_KEY.size_class) for line in promised), default=0.0)
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
         self._calls = 0  # that have been submitted; surveys are none
         self._last_rail = -1  # of the latest one
@@ -305,7 +304,9 @@ class Planner:
         with self.lock:
             self._advance(op_index, changes)
             able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
-            quickest = min(able, key=lambda rail: (self.table.single_s(SURVEY_KEY, rail, SURVEY_BYTES), rail))
+            quickest = min(
+                able, key=lambda rail: self.table.single_s(SURVEY_KEY, rail, SURVEY_KEY.size_class)
+            )
             # Of rails that take turns the one that has just worked: all rest as long before a call.
             alike = self.table.prior(SURVEY_KEY, quickest)
             if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
@@ -371,7 +372,7 @@ class Planner:
                 f"this one has {self._options()}"
             )
         if not same_costs:
-            self.table.clear()
+            self.table = CostTable(self.rails, self.world_size)
             self.note = "the ranks have loaded different costs: none are used"
             self._classes.clear()
             self._entries.clear()
