@@ -44,7 +44,7 @@ class CallClass:
         self._found = False  # nothing has to be compared for now
         self._first = self._last = 0  # indices of the calls since the latest survey of this class
         self._count = self._quiet = self._settling = (
-            0  # elements of each, their number, those before the block
+            0  # elements, calls, and how many of these are no block's
         )
 
     # ------------------------------------------------------------ what a call takes
@@ -203,11 +203,11 @@ class CallClass:
         return len(times) < SURE and not (times and own and min(times) > CLEAR * max(own))
 
     def _retried(self, way: Way, own: Sequence[float], survey_s: float, others: int) -> bool:
-        """Whether it is time to see whether a way that is a little slower is still so."""
+        """Whether it is time to see whether a way that is slower is still so."""
         slower = min(self._times[way]) / min(own)
         calls = (self._settling + SAMPLES) * (max(slower, ENGAGE) - 1.0) + survey_s / min(own)
         since = self._calls - self._begun.get(way, 0)
-        return way != self._held and slower <= CLEAR and since * BUDGET >= others * calls
+        return way != self._held and since * BUDGET >= others * calls
 
     # ------------------------------------------------------------ what is known
 
