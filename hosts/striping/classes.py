@@ -43,9 +43,7 @@ class CallClass:
         self._void = 0  # blocks in a row into which other calls came
         self._found = False  # nothing has to be compared for now
         self._first = self._last = 0  # indices of the calls since the latest survey of this class
-        self._count = self._quiet = self._settling = (
-            0  # elements, calls, and how many of these are no block's
-        )
+        self._count = self._quiet = self._settling = 0  # elements of each, calls, those before a block
 
     # ------------------------------------------------------------ what a call takes
 

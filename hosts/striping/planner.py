@@ -304,9 +304,7 @@ class Planner:
         with self.lock:
             self._advance(op_index, changes)
             able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
-            quickest = min(
-                able, key=lambda rail: self.table.single_s(SURVEY_KEY, rail, SURVEY_KEY.size_class)
-            )
+            quickest = min(able, key=lambda rail: self.table.single_s(SURVEY_KEY, rail, 4 * surveys.LANES))
             # Of rails that take turns the one that has just worked: all rest as long before a call.
             alike = self.table.prior(SURVEY_KEY, quickest)
             if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
