@@ -303,6 +303,21 @@ def test_surveys_of_short_calls_are_rare_although_noise_makes_like_rails_drift()
     assert 0 < (job.surveys - before) * (0.0003 + 80e-6) <= 0.1 * spent_s
 
 
+def test_a_late_short_call_does_not_delay_what_large_ones_learn() -> None:
+    rails = [tcp(), tcp()]
+    job = StripedJob(rails)
+    calls(job, 2 * WITHIN)
+    for rail in rails:
+        rail.a_s += 0.05
+    calls(job, 3, SMALL)
+    for rail in rails:
+        rail.a_s -= 0.05
+    calls(job, 4)
+    rails[1].rate /= 2
+    *_, taken = calls(job, WITHIN)
+    assert_split(taken, rails)
+
+
 @pytest.mark.parametrize("latencies_s", [(80e-6, 240e-6), (80e-6, 300e-6, 500e-6), (3e-4, 4e-4, 6e-4)])
 def test_surveys_of_short_calls_become_rarer_and_a_better_rail_is_found_all_the_same(
     latencies_s: tuple[float, ...],

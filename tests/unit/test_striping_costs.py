@@ -65,6 +65,8 @@ def test_blocks_of_calls_tell_more_than_single_ones_until_these_show_a_change() 
     assert (slowness.value, slowness.single, slowness.samples) == (1.0, 3.05, SURE)
     slowness.settle(1.2)
     assert slowness.value == 1.1
+    slowness.settle(2.0)  # far from those before
+    assert slowness.value == 2.0
     assert slowness_of().samples == 0
     assert [slowness.observe(value) is None for value in (3.0, 1.0, 1.0)] == [True, True, False]
     assert slowness.value == 1.0
