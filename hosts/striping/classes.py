@@ -152,7 +152,7 @@ class CallClass:
         """Choose the way of the next block: the quickest so far, or one that is compared with it.
 
         Until a block has told anything, it is what costs speak for, as where other calls come in between.
-        A way is left for another of which all blocks were quicker by ENGAGE, or one clearly.
+        A way is left for another of which the middle block is quicker by ENGAGE, or one clearly.
         """
         ways = self._ways(size, count, usual)
         self.comparing = self._found = False
@@ -192,13 +192,15 @@ class CallClass:
 
     def _beats(self, way: Way) -> bool:
         times, own = self._times.get(way, ()), self._times.get(self._held, ())
-        sure = len(times) == len(own) == SURE
-        return bool(times and own) and max(times) * (ENGAGE if sure else CLEAR) < min(own)
+        if len(times) == len(own) == SURE:
+            return sorted(times)[SURE // 2] * ENGAGE < sorted(own)[SURE // 2]
+        return bool(times and own) and max(times) * CLEAR < min(own)
 
     def _unsure(self, way: Way, own: Sequence[float]) -> bool:
         """Whether a way has to be compared yet."""
         times = self._times.get(way, ())
-        return len(times) < SURE and not (times and own and min(times) > CLEAR * max(own))
+        clear = CLEAR if len(times) < 2 else ENGAGE
+        return len(times) < SURE and not (times and own and min(times) > clear * max(own))
 
     def _retried(self, way: Way, own: Sequence[float], survey_s: float, others: int) -> bool:
         """Whether it is time to see whether a way that is slower is still so."""
