@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/headers.hpp"
+#include "core/socket_buffer.hpp"
 
 namespace railweave::ports {
 
@@ -22,13 +23,6 @@ constexpr int kSendBufferBytes = 4 << 20;
 
 void set_option(int fd, int level, int option, const void* value, socklen_t size, const std::string& what) {
   if (setsockopt(fd, level, option, value, size) != 0) raise_errno(what);
-}
-
-/// Beyond net.core.{r,w}mem_max where the process may, up to it where not.
-void grow_buffer(int fd, int forced, int limited, int bytes) {
-  if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) {
-    setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
-  }
 }
 
 /// The VLAN tag that the kernel keeps beside the frame, if there is one.
@@ -54,8 +48,8 @@ Descriptor open_packet_socket(const std::string& interface, unsigned index) {
         std::pair{PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING"}}) {
     set_option(fd, SOL_PACKET, option, &on, sizeof on, std::string(name) + " on " + interface);
   }
-  grow_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
-  grow_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, kSendBufferBytes);
+  set_buffer(fd, kReceiveBufferOptions, kReceiveBufferBytes);
+  set_buffer(fd, kSendBufferOptions, kSendBufferBytes);
   packet_mreq promiscuous{};
   promiscuous.mr_ifindex = static_cast<int>(index);
   promiscuous.mr_type = PACKET_MR_PROMISC;

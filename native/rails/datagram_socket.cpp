@@ -15,6 +15,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/socket_buffer.hpp"
 #include "rails/socket.hpp"
 
 namespace railweave {
@@ -174,10 +175,8 @@ void DatagramSocket::set_buffers(std::size_t bytes) {
 void DatagramSocket::apply_options() const {
   set_option(fd(), IPPROTO_IP, IP_TOS, lower_effort_ ? kLowerEffort : kBestEffort);
   const int size = static_cast<int>(std::min<std::size_t>(buffers_, 1u << 30));
-  for (const auto& [force, plain] :
-       {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
-    if (set_option(fd(), SOL_SOCKET, force, size) < 0) set_option(fd(), SOL_SOCKET, plain, size);
-  }
+  set_buffer(fd(), kReceiveBufferOptions, size);
+  set_buffer(fd(), kSendBufferOptions, size);
 }
 
 /// Messages for sendmmsg; each is one datagram or a super-packet, gathered from where its datagrams lie.

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/socket_buffer.hpp"
+
 namespace railweave {
 namespace {
 
@@ -82,8 +84,7 @@ Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address ad
   attach_roce_filter(fd, address);
   set_option(fd, SOL_PACKET, PACKET_VNET_HDR, on, "PACKET_VNET_HDR");
   set_option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, on, "PACKET_IGNORE_OUTGOING");
-  for (const int name : {SO_RCVBUFFORCE, SO_RCVBUF})  // as much as is granted
-    if (setsockopt(fd, SOL_SOCKET, name, &kReceiveBuffer, sizeof kReceiveBuffer) == 0) break;
+  set_buffer(fd, kReceiveBufferOptions, kReceiveBuffer);
   sockaddr_ll local{};
   local.sll_family = AF_PACKET;
   local.sll_protocol = htons(ETH_P_IP);
