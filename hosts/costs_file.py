@@ -97,9 +97,10 @@ def read(path: Path) -> Sequence[Job]:
         raise InvalidOption(f"costs file {path}: not JSON: {error}") from error
     try:
         file = build(File, value, "the file")
-        if (file.format, file.version) != (File.format, VERSION):
-            found = f"format is {file.format!r}, version is {file.version}"
-            raise ValueError(f"{found}: expected {File.format!r}, {VERSION}; remove it, jobs learn anew")
+        if file.format != File.format:
+            raise ValueError(f"format is {file.format!r}: expected {File.format!r}")
+        if file.version != VERSION:
+            raise ValueError(f"version is {file.version}: expected {VERSION}; remove it, jobs learn anew")
         for place, job in enumerate(file.jobs):
             _check(job, f"jobs[{place}]")
     except (ValueError, TopologyError) as error:
@@ -113,16 +114,15 @@ def _check(job: Job, at: str) -> None:
     names = [rail.name for rail in job.rails]
     if len({*names, ""}) <= len(names):
         raise ValueError(f"{at}.rails: names must differ, and are {', '.join(names)}")
+    choices = {**CHOICES, "rail": names}
     costs = [(f"{at}.costs[{place}]", cost) for place, cost in enumerate(job.costs)]
     for where, part in [(at, job), *((f"{at}.rails", rail) for rail in job.rails), *costs]:
         for name, value in vars(part).items():
-            if value not in (among := {**CHOICES, "rail": names}.get(name, [value])):
-                raise ValueError(f"{where}.{name} is {value!r}: expected one of {', '.join(among)}")
-            least, greatest = RANGES.get(name, (value, value))
-            if not least <= value <= greatest:
-                raise ValueError(
-                    f"{where}.{name} is {value}: expected a number from {least:g} to {greatest:g}"
-                )
+            if name in choices and value not in choices[name]:
+                raise ValueError(f"{where}.{name} is {value!r}: expected one of {', '.join(choices[name])}")
+            if name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
+                expected = "expected a number from {:g} to {:g}".format(*RANGES[name])
+                raise ValueError(f"{where}.{name} is {value}: {expected}")
     seen = set()
     for where, cost in costs:
         if cost.size_class != size_class(cost.size_class):

@@ -120,8 +120,8 @@ def file_of(*costs: Any, **changes: Any) -> dict[str, Any]:
     ("value", "words"),
     [
         ([], r"the file: expected a mapping, found list"),
-        (file_of(format="x"), "format is 'x'"),
-        (file_of(version=1), "version is 1: expected .* 2; remove it"),
+        (file_of(format="x"), "format is 'x': expected 'railweave costs'$"),
+        (file_of(version=1), "version is 1: expected 2; remove it"),
         (file_of(version=True), "version: expected int, found True"),
         (file_of(jobs={}), "jobs: expected a list, found dict"),
         (file_of(jobs=[{}]), r"jobs\[0\]: 'hosts' is missing"),
