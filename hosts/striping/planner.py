@@ -136,7 +136,7 @@ class Planner:
         self._changes_seen = 0
         self._changes: deque[Change] = deque()  # that are not in force yet
         self._next_in_force = 0  # index of the first call for which something new is in force
-        # What a survey costs, at most: a measured one would let a single late call delay all that is learnt.
+        # A survey's price: measured, it would let a single late call delay all that is learnt.
         promised = [self.table.prior(SURVEY_KEY, rail.index) for rail in rails]
         self._survey_s = DOUBT * min((line.time_s(SURVEY_KEY.size_class) for line in promised), default=0.0)
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)

@@ -44,6 +44,7 @@ class FakeAgent:
 
     def __init__(self) -> None:
         self.taken: list[int] = []
+        self.parts: list[Any] = []  # of each
         self.waited: list[int] = []
         self.failed: Failure | None = None
         self.all_changes: list[FakeChange] = []
@@ -82,6 +83,7 @@ class FakeAgent:
         if self.stuck or changes != len(self.all_changes):
             return False
         self.taken.append(op_index)
+        self.parts.append(_[0])
         np.copyto(target, source)
         self.after_submit()
         return True
@@ -130,13 +132,15 @@ class FakePlanner:
         self.without_rails = 0  # so many changes until there is a rail
         self.users = 0
         self.reasons: dict[int, str] = {}
+        self.expected_s = 0.0
 
     def plan(self, op_index: int, *_: Any) -> FakePlan:
         changes = _[-1]
         if len(changes) < self.without_rails:
             raise RailDown("tcp", "its link is cut")
         self.log.append(("plan", op_index, len(changes)))
-        return FakePlan(survey_after=bool(self.period) and (self.users + 1) % self.period == 0)
+        surveyed = bool(self.period) and (self.users + 1) % self.period == 0
+        return FakePlan(expected_s=self.expected_s, survey_after=surveyed)
 
     def ahead(self, op_index: int, call: object, changes: Sequence[Any]) -> tuple[tuple[FakePlan, ...], int]:
         self.log.append(("ahead", op_index, len(changes)))
@@ -196,6 +200,15 @@ def test_calls_and_surveys_share_one_count() -> None:
     assert world.did("survey", "take") == [("survey", 2, 0), ("take", 2), ("survey", 5, 0)]
     assert world.agent.waited == [2]
     assert set(world.calls.surveyed()) == {2, 5}
+
+
+def test_long_parts_go_in_pieces_while_a_rail_is_out() -> None:
+    world = World()
+    world.planner.expected_s = 0.25
+    world.call()
+    world.planner.reasons = {1: "its link is cut"}
+    world.call()
+    assert [list(parts) for parts in world.agent.parts] == [[(0, 0, 4)], [(0, 0, 2), (0, 2, 2)]]
 
 
 def test_the_ranks_compare_before_the_first_call() -> None:

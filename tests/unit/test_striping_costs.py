@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from railweave._native.collectives import Collective, DType, choose_method
 from railweave.hosts.striping import surveys
-from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.costs import SAMPLES, SURE, CostKey, CostTable, Slowness, numbers_of
 from railweave.hosts.striping.priors import STEP_S, Line, StripedRail, prior_lines
 from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, best_split, choose, cut, time_of, water_fill
@@ -122,22 +120,6 @@ def test_a_block_on_links_that_have_rested_is_not_believed_to_be_quicker_than_li
     key = CostKey("all_reduce", "float", 16384)
     observe(table, key, 0.3, alone=False, block=True)
     assert table.line(key, 0).time_s(16384) == pytest.approx(16384 / prior(key).rate)
-
-
-def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
-    """Where ranks wait for processors, a call between surveys takes several times that of one in a block."""
-    key = CostKey("all_reduce", "float", 1024)
-    table = CostTable([StripedRail("ina", 0, "ina", 10**8), StripedRail("rdma", 1, "rdma", 10**8)], hosts=4)
-    call_class = CallClass(key, (0, 1), table)
-    single = Item(0, 0, key, (0, 1), 1024, alone=True, survey=0)
-    for _ in range(SURE):
-        call_class.observe(single, 1200e-6)
-        call_class.observe(replace(single, rail=1), 700e-6)
-    call_class.compare(replace(single, rail=1, until=SAMPLES, way=(1,)), 240e-6)
-    call_class.compare(replace(single, rail=-1, until=SAMPLES, way=(1,)), 240e-6)
-    call_class.measured(SAMPLES + 1, (), 1024, 256, call_class.choose(1024, 256), survey_s=1e-3)
-    assert call_class.comparing
-    assert call_class.way == (0,)
 
 
 def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind() -> None:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which way short calls take, as blocks of them tell."""
+
+from __future__ import annotations
+
+from railweave.hosts.striping.classes import BUDGET, CallClass
+from railweave.hosts.striping.costs import SAMPLES, SURE, CostKey, CostTable
+from railweave.hosts.striping.priors import StripedRail
+from railweave.hosts.striping.splits import Way
+from railweave.hosts.striping.surveys import Item
+
+KINDS = ("ina", "tcp", "rdma")
+SIZE = 16384
+COUNT = SIZE // 4
+KEY = CostKey("all_reduce", "float", SIZE)
+SURVEY_S = 0.0003
+
+
+class Learning:
+    """A class of calls whose ways are measured as told, with no other calls in between."""
+
+    def __init__(self, singles_s: tuple[float, ...]) -> None:
+        """Take what single calls show of each rail."""
+        self.rails = tuple(range(len(singles_s)))
+        striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in self.rails]
+        self.call_class = CallClass(KEY, self.rails, CostTable(striped, hosts=4))
+        self.op_index = 0
+        for _ in range(SURE):
+            for rail, time_s in enumerate(singles_s):
+                for alone in (True, False):
+                    self.call_class.observe(Item(0, rail, KEY, self.rails, SIZE, alone, 0), time_s)
+
+    def block(self, way: Way, time_us: float) -> Way:
+        """Take a block of one way; that of the next one."""
+        self.call_class.compare(Item(0, -1, KEY, self.rails, SIZE, False, 0, SAMPLES, way), time_us / 1e6)
+        return self.measure()
+
+    def measure(self, calls: int = 1000) -> Way:
+        """Make so many calls, of which the last one is measured; the way of the next block."""
+        self.call_class.counted(self.op_index + calls - 1, calls, COUNT)
+        self.op_index += calls
+        usual = self.call_class.choose(SIZE, COUNT)
+        self.call_class.measured(self.op_index, (), SIZE, COUNT, usual, SURVEY_S)
+        self.op_index += 2  # the survey
+        return self.call_class.way
+
+
+def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
+    """Where ranks wait for processors, a call between surveys takes several times that of one in a block."""
+    learning = Learning((1200e-6, 700e-6))
+    part = Item(0, 1, KEY, learning.rails, SIZE, True, 0, SAMPLES, (1,))
+    learning.call_class.compare(part, 240e-6)
+    learning.measure()
+    seen = {learning.block((1,), 240) for _ in range(SURE)}
+    assert (0,) in seen
+    assert learning.call_class.comparing
+
+
+def test_the_split_over_all_rails_is_compared_too() -> None:
+    learning = Learning((1400e-6, 1450e-6, 4600e-6))  # the last one is in no best split
+    way, seen = learning.measure(), set()
+    for _ in range(4 * SURE):
+        seen.add(way)
+        way = learning.block(way, 400)
+    assert (0, 1, 2) in seen
+
+
+def test_one_lucky_block_does_not_hold_a_way() -> None:
+    learning = Learning((500e-6, 520e-6))
+    held = learning.measure()
+    other = (1,) if held != (1,) else (0,)
+    for lucky in (544, 482, 413):
+        learning.block(held, lucky)
+    for steady in (414, 427, 419):
+        learning.block(other, steady)
+    way = learning.call_class.way
+    for _ in range(6 * SURE):
+        if not learning.call_class.comparing:
+            break
+        way = learning.block(way, 900)  # what is left
+    assert way == other
+
+
+def test_a_way_is_out_after_two_blocks_that_are_a_little_slower() -> None:
+    learning = Learning((500e-6, 520e-6))
+    held = learning.measure()
+    others = set()
+    times: dict[Way, int] = {}
+    way = held
+    for _ in range(6 * SURE):
+        times[way] = times.get(way, 0) + 1
+        if way != held:
+            others.add(way)
+        way = learning.block(way, 400 if way == held else 440)
+        if not learning.call_class.comparing:
+            break
+    assert others
+    assert {times[other] for other in others} == {2}
+    assert learning.call_class.stage == "hot"
+
+
+def test_a_way_that_was_much_slower_gets_another_block_in_its_time() -> None:
+    learning = Learning((500e-6, 520e-6))
+    held = way = learning.measure()
+    slower: set[Way] = set()
+    while True:
+        if way != held:
+            slower.add(way)
+        way = learning.block(way, 400 if way == held else 600)
+        if not learning.call_class.comparing:
+            break
+    assert way == held
+    calls = 0
+    while not learning.call_class.comparing:
+        way = learning.measure()
+        calls += 1000
+        assert calls < 100_000
+    assert way in slower
+    assert calls * BUDGET >= SAMPLES * 0.5  # half a block's time is what it costs
