@@ -2,6 +2,9 @@
 // The switch's packet I/O: one thread between the sockets of all ports and the engine.
 #pragma once
 
+#include <sys/epoll.h>
+
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -64,6 +67,7 @@ class SwitchPorts final : private engine::OutputSink {
   const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
 
  private:
+  using Events = std::array<epoll_event, 64>;
   struct Injected {
     std::uint16_t port;
     std::vector<std::byte> packet;
@@ -73,6 +77,7 @@ class SwitchPorts final : private engine::OutputSink {
   void noticed() override;
   engine::OutputBacklog backlog(std::uint16_t port) const override;
   void run();
+  int wait(Events& events, int timeout_ms);
   void wake() const;
   void run_injected();
   Path& path(std::uint16_t port, Direction direction);
@@ -100,6 +105,8 @@ class SwitchPorts final : private engine::OutputSink {
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none
+  Duration interval_ = 0;          // between packets, mean of the latest
+  Time spin_from_ = 0;
   std::thread thread_;
   std::vector<std::byte> whole_;
 };
