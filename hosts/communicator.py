@@ -195,12 +195,13 @@ class Communicator(Collectives):
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:  # noqa: D102
         # Other ranks wait for this one: a call like the last one is made in few steps.
-        if out is not None and not async_op:
-            op_index = self._agent.again(x, op, out)
+        result = np.empty_like(x) if out is None and type(x) is np.ndarray else out
+        if result is not None and not async_op:
+            op_index = self._agent.again(x, op, result)
             if op_index is not None:
                 if op_index >= 0:
                     self._wait(op_index, None)
-                return out
+                return result
         return super().all_reduce(x, op, out, async_op)
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
