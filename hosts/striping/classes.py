@@ -43,7 +43,7 @@ class CallClass:
         self._void = 0  # blocks in a row into which other calls came
         self._found = False  # nothing has to be compared for now
         self._first = self._last = 0  # indices of the calls since the latest survey of this class
-        self._count = self._quiet = self._settling = 0  # elements of each, calls, those before a block
+        self._count = self._quiet = self._settling = self._span = 0  # elements; calls, before a block, in it
 
     # ------------------------------------------------------------ what a call takes
 
@@ -125,7 +125,7 @@ class CallClass:
     def block(self) -> tuple[int, int] | None:
         """Return the first and last index of the calls of a block, if no others came in between."""
         first = self._first + self._settling
-        whole = self.way and self._last - self._first + 1 == self._quiet >= self._settling + SAMPLES
+        whole = self.way and self._last - self._first + 1 == self._quiet >= self._settling + self._span
         return (first, self._last) if whole else None
 
     def measured(
@@ -139,13 +139,15 @@ class CallClass:
         self._void = self._void + 1 if self.way and self.block() is None else 0
         self._first, self._quiet = op_index + 2, 0
         call_s = min(self._times.get(self._held, (usual.time_s,)))
-        self._settling = 2 * SURE + min(int(SHORT_S / call_s), SURE * SAMPLES)
+        # A link that has rested exceeds its rate for a while: that is to be over, or to matter little.
+        calls = min(int(SHORT_S / call_s), SURE * SAMPLES)
+        self._settling, self._span = 2 * SURE + min(calls, SAMPLES), max(calls, SAMPLES)
         before = self.way
         self._next_block(size, count, usual, survey_s)
         self.version += self.way != before
         self._surveys += 1
         pause = 0 if self._surveys <= SAMPLES else int(survey_s / (BUDGET * call_s))
-        block = self._settling + SAMPLES if self.way and self._void <= SURE else 0
+        block = self._settling + self._span if self.way and self._void <= SURE else 0
         self.left = block if self.comparing else max(block, pause)
 
     def _next_block(self, size: int, count: int, usual: Split, survey_s: float) -> None:
@@ -205,7 +207,7 @@ class CallClass:
     def _retried(self, way: Way, own: Sequence[float], survey_s: float, others: int) -> bool:
         """Whether it is time to see whether a way that is slower is still so."""
         slower = min(self._times[way]) / min(own)
-        calls = (self._settling + SAMPLES) * (max(slower, ENGAGE) - 1.0) + survey_s / min(own)
+        calls = (self._settling + self._span) * (max(slower, ENGAGE) - 1.0) + survey_s / min(own)
         since = self._calls - self._begun.get(way, 0)
         return way != self._held and since * BUDGET >= others * calls
 

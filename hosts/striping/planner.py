@@ -265,8 +265,7 @@ class Planner:
         ]
         expected_s = max(times) if all(times) and not self.fixed else 0.0
         learns = entry.call_class if self.learning and len(entry.rails) > 1 else None
-        call = Call(dtype, op, count, collective, root)
-        return Plan(call, parts, tally, entry.size, expected_s, learns)
+        return Plan(Call(dtype, op, count, collective, root), parts, tally, entry.size, expected_s, learns)
 
     # ------------------------------------------------------------ surveys
 
@@ -309,8 +308,7 @@ class Planner:
             alike = self.table.prior(SURVEY_KEY, quickest)
             if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
                 quickest = self._last_rail
-            parts = ((quickest, 0, surveys.LANES),)
-            return Plan(SURVEY_CALL, parts, Tally(), survey=self._agreement.asked())
+            return Plan(SURVEY_CALL, ((quickest, 0, surveys.LANES),), Tally(), survey=self._agreement.asked())
 
     def take_survey(self, op_index: int, result: Lanes) -> None:
         """Take the result of the survey at this index."""
