@@ -90,8 +90,7 @@ class CallClass:
             slower = min(self._times[other.rails]) / min(self._times[self._held])
             if slower <= CLEAR:
                 return False  # blocks try it
-        bearable = self.short or slower <= ENGAGE * ENGAGE
-        return bearable and since * BUDGET >= max(ENGAGE, slower) - 1.0
+        return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET >= max(ENGAGE, slower) - 1.0
 
     def _promising(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way has no time yet, and may be quicker than the usual one."""
@@ -158,7 +157,7 @@ class CallClass:
         """
         ways = self._ways(size, count, usual)
         self.comparing = self._found = False
-        if len(ways) < 2:
+        if len(ways) < 2 and ways != [self._held]:
             self.way = ()
             return
         if self._held not in ways or self._held not in self._times:
@@ -181,16 +180,17 @@ class CallClass:
         if not self.short or not self._settled(usual):
             return []
         split = best_split(self._lines(self.rails), size, count, usual.rails)
+        prior = {rail: self._table.prior(self.key, rail) for rail in self.rails}
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
+        least = {rail: size / line.rate if self._table.rates_known else 0.0 for rail, line in prior.items()}
         most_s = DOUBT * min(seen.values())  # no block of one rail keeps out another that had none
-        near = [(rail,) for rail in self.rails if seen[rail] <= most_s or (rail,) in self._times]
-        prior = {rail: self._table.prior(self.key, rail) for (rail,) in near}
-        alike = tuple(rail for rail in prior if prior[rail] == prior[near[0][0]])  # of one kind and rate
+        own_s = CLEAR * max(self._times.get(self._held, (most_s,)))  # but what a link cannot keep is out
+        near = [rail for rail in prior if seen[rail] <= most_s and least[rail] <= own_s]
+        alike = tuple(rail for rail in near if prior[rail] == prior[near[0]])  # of one kind and rate
         turns = [(TURNS, *alike)] if len(alike) > 1 else []
         by_cost = choose(self._singles(size), split, count, usual.rails).rails
         splits = [split.rails, balanced(self._lines(self.rails), size, count).rails]
-        splits += [way for way in self._times if len(way) > 1 and way[0] != TURNS]
-        return list(dict.fromkeys([by_cost, *near, *splits, *turns]))
+        return list(dict.fromkeys([by_cost, *((rail,) for rail in near), *splits, *turns, *self._times]))
 
     def _beats(self, way: Way) -> bool:
         times, own = self._times.get(way, ()), self._times.get(self._held, ())

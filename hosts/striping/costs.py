@@ -2,7 +2,7 @@
 """What rails cost: what their links promise, times a slowness that is measured by class of calls.
 
 All ranks must come to the same numbers bit for bit, so floats see only + - * / and comparisons, one after the
-other: no sums of the library, no roots, no logarithms.
+other, and of the library's sums the exact one, fsum: no roots, no logarithms.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from railweave._native.collectives import Collective, DType, item_size
 from railweave.hosts.arrays import NAMES
@@ -59,10 +60,8 @@ class Slowness:
         """Return what single calls show: the mean of the middle half, as others waited for a processor."""
         latest = self._latest or (self._block,)
         quarter = len(latest) // 4
-        total = 0.0
-        for value in (middle := sorted(latest)[quarter : len(latest) - quarter]):
-            total = total + value
-        return total / len(middle)
+        middle = sorted(latest)[quarter : len(latest) - quarter]
+        return fsum(middle) / len(middle)
 
     @property
     def value(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from railweave.hosts.striping.priors import Line, StripedRail
 
@@ -99,9 +100,7 @@ def cut(sizes: Mapping[int, float], count: int) -> tuple[Part, ...]:
     >>> cut({0: 1.0, 1: 1.0}, 1000)
     ((0, 0, 512), (1, 512, 488))
     """
-    total = 0.0
-    for size in sizes.values():
-        total = total + size
+    total = fsum(sizes.values())
     parts: list[Part] = []
     begin, carried = 0, 0.0
     for place, (rail, size) in enumerate(sizes.items(), 1):

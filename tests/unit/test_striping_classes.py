@@ -19,10 +19,10 @@ SURVEY_S = 0.0003
 class Learning:
     """A class of calls whose ways are measured as told, with no other calls in between."""
 
-    def __init__(self, singles_s: tuple[float, ...]) -> None:
+    def __init__(self, singles_s: tuple[float, ...], rate_bps: int = 10**9) -> None:
         """Take what single calls show of each rail."""
         self.rails = tuple(range(len(singles_s)))
-        striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in self.rails]
+        striped = [StripedRail(KINDS[rail], rail, KINDS[rail], rate_bps) for rail in self.rails]
         self.call_class = CallClass(KEY, self.rails, CostTable(striped, hosts=4))
         self.op_index = 0
         for _ in range(SURE):
@@ -57,7 +57,7 @@ def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
 
 
 def test_the_split_over_all_rails_is_compared_too() -> None:
-    learning = Learning((1400e-6, 1450e-6, 4600e-6))  # the last one is in no best split
+    learning = Learning((1400e-6, 1450e-6, 4600e-6), 10**8)  # the last one is in no best split
     way, seen = learning.measure(), set()
     for _ in range(4 * SURE):
         seen.add(way)
@@ -117,3 +117,24 @@ def test_a_way_that_was_much_slower_gets_another_block_in_its_time() -> None:
         assert calls < 100_000
     assert way in slower
     assert calls * BUDGET >= SAMPLES * 0.5  # half a block's time is what it costs
+
+
+def test_a_rail_whose_link_is_too_slow_gets_no_block() -> None:
+    """The split takes half of what either link needs for the whole call, whatever its latency."""
+    learning = Learning((1900e-6, 1900e-6), 10**8)
+    learning.measure()
+    seen = {learning.block((0, 1), 1000) for _ in range(2 * SURE)}
+    assert seen == {(0, 1)}
+    assert learning.call_class.stage == "hot"
+
+
+def test_a_block_is_long_where_calls_are_short() -> None:
+    """Links that have rested exceed their rate for a while: that is over, or matters little."""
+    learning = Learning((200e-6, 190e-6))
+    learning.measure()
+    learning.block((1,), 200)
+    calls, first = 2 * SURE + 4 * SAMPLES, learning.op_index
+    learning.call_class.counted(first + calls - 2, calls - 1, COUNT)
+    assert learning.call_class.block() is None
+    learning.call_class.counted(first + calls - 1, 1, COUNT)
+    assert learning.call_class.block() == (first + calls - 3 * SAMPLES, first + calls - 1)
