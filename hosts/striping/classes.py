@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One class of calls as it is learnt: which way calls take, which one tries another, when they are measured.
 
-Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn: a
-link rests while another works, which is quicker where calls follow each other faster than a link sends them.
-No time of one short call tells: it counts from the last rank's start, and where calls wait for processors,
-that rank finds more work done on one kind of rail. So these are compared in blocks, from end to end.
+Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn, as a
+link that rests catches up. No time of one short call tells: it counts from the last rank's start, and where
+calls wait for processors, that rank finds more work done on one kind of rail. So blocks are compared.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class CallClass:
             split = best_split(self._lines(self.rails), size, count, engaged)
             return choose(self._singles(size), split, count, engaged)
         if len(self.way) > 1 and self.way[0] != TURNS:
-            return balanced(self._lines(self.way), size, count)
+            return self._over(self.way, size, count)
         rail = self.way[-1]
         return Split(((rail, 0, count),), self._table.single_s(self.key, rail, size), self.way[1:])
 
@@ -62,6 +61,12 @@ class CallClass:
 
     def _lines(self, rails: Sequence[int]) -> Mapping[int, Line]:
         return {rail: self._table.line(self.key, rail) for rail in sorted(rails)}
+
+    def _over(self, rails: Way, size: int, count: int) -> Split:
+        """Return the split over these rails, by what links promise where costs would leave one out."""
+        split = balanced(self._lines(rails), size, count)
+        prior = {rail: self._table.prior(self.key, rail) for rail in rails}
+        return split if split.rails == rails else balanced(prior, size, count)
 
     # ------------------------------------------------------------ which call tries another way
 
@@ -74,10 +79,9 @@ class CallClass:
 
     def _others(self, size: int, count: int, usual: Split) -> list[Split]:
         """Return the other ways: each rail alone, the usual ones with each further rail, and all of them."""
-        others = [Split(((rail, 0, count),), time_s) for rail, time_s in self._singles(size).items()]
         sets = {self.rails, *(tuple(sorted({*usual.rails, rail})) for rail in self.rails)}
-        splits = [balanced(self._lines(rails), size, count) for rails in sorted(sets)]
-        others += [split for split in splits if len(split.parts) > 1]
+        others = [balanced(self._lines(rails), size, count) for rails in sorted(sets)]
+        others += [Split(((rail, 0, count),), time_s) for rail, time_s in self._singles(size).items()]
         return list({other.rails: other for other in others if other.rails != usual.rails}.values())
 
     def _due(self, other: Split, size: int, usual: Split) -> bool:
@@ -127,16 +131,14 @@ class CallClass:
         whole = self.way and self._last - self._first + 1 == self._quiet >= self._settling + self._span
         return (first, self._last) if whole else None
 
-    def measured(
-        self, op_index: int, tried: Way, size: int, count: int, usual: Split, survey_s: float
-    ) -> None:
+    def measured(self, index: int, tried: Way, size: int, count: int, usual: Split, survey_s: float) -> None:
         """Count a call that is measured and followed by a survey, which costs the time of `survey_s`."""
         self._calls += 1
         self._tried_last = tried != ()
         if tried:
             self._tried[tried] = self._calls
         self._void = self._void + 1 if self.way and self.block() is None else 0
-        self._first, self._quiet = op_index + 2, 0
+        self._first, self._quiet = index + 2, 0
         call_s = min(self._times.get(self._held, (usual.time_s,)))
         # A link that has rested exceeds its rate for a while: that is to be over, or to matter little.
         calls = min(int(SHORT_S / call_s), SURE * SAMPLES)
@@ -182,15 +184,15 @@ class CallClass:
         split = best_split(self._lines(self.rails), size, count, usual.rails)
         prior = {rail: self._table.prior(self.key, rail) for rail in self.rails}
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
-        least = {rail: size / line.rate if self._table.rates_known else 0.0 for rail, line in prior.items()}
-        most_s = DOUBT * min(seen.values())  # no block of one rail keeps out another that had none
-        own_s = CLEAR * max(self._times.get(self._held, (most_s,)))  # but what a link cannot keep is out
-        near = [rail for rail in prior if seen[rail] <= most_s and least[rail] <= own_s]
+        # No block of one rail keeps out another that had none, but one quicker than its link can be does.
+        fair = tuple(rail for rail in self.rails if seen[rail] <= DOUBT * min(seen.values()))
+        own_s = CLEAR * max(self._times.get(self._held, seen.values()))
+        near = [rail for rail in fair if size / prior[rail].rate <= own_s or not self._table.rates_known]
         alike = tuple(rail for rail in near if prior[rail] == prior[near[0]])  # of one kind and rate
-        turns = [(TURNS, *alike)] if len(alike) > 1 else []
         by_cost = choose(self._singles(size), split, count, usual.rails).rails
-        splits = [split.rails, balanced(self._lines(self.rails), size, count).rails]
-        return list(dict.fromkeys([by_cost, *((rail,) for rail in near), *splits, *turns, *self._times]))
+        splits = split, balanced(self._lines(self.rails), size, count), self._over(fair, size, count)
+        ways = [by_cost, *((rail,) for rail in near), *(each.rails for each in splits if len(each.parts) > 1)]
+        return list(dict.fromkeys([*ways, *([(TURNS, *alike)] if len(alike) > 1 else ()), *self._times]))
 
     def _beats(self, way: Way) -> bool:
         times, own = self._times.get(way, ()), self._times.get(self._held, ())
