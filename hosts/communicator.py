@@ -195,8 +195,8 @@ class Communicator(Collectives):
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:  # noqa: D102
         # Other ranks wait for this one: a call like the last one is made in few steps.
-        result = np.empty_like(x) if out is None and type(x) is np.ndarray else out
-        if result is not None and not async_op:
+        if not async_op and (out is not None or type(x) is np.ndarray):
+            result = np.empty_like(x) if out is None else out
             op_index = self._agent.again(x, op, result)
             if op_index is not None:
                 if op_index >= 0:

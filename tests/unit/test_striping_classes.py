@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from railweave.hosts.striping.classes import BUDGET, CallClass
 from railweave.hosts.striping.costs import SAMPLES, SURE, CostKey, CostTable
 from railweave.hosts.striping.priors import StripedRail
@@ -19,15 +21,17 @@ SURVEY_S = 0.0003
 class Learning:
     """A class of calls whose ways are measured as told, with no other calls in between."""
 
-    def __init__(self, singles_s: tuple[float, ...], rate_bps: int = 10**9) -> None:
-        """Take what single calls show of each rail."""
+    def __init__(
+        self, singles_s: tuple[float, ...], rate_bps: int = 10**9, parts_s: tuple[float, ...] | None = None
+    ) -> None:
+        """Take what single calls show of each rail, alone and, if that is another time, beside others."""
         self.rails = tuple(range(len(singles_s)))
         striped = [StripedRail(KINDS[rail], rail, KINDS[rail], rate_bps) for rail in self.rails]
         self.call_class = CallClass(KEY, self.rails, CostTable(striped, hosts=4))
         self.op_index = 0
         for _ in range(SURE):
-            for rail, time_s in enumerate(singles_s):
-                for alone in (True, False):
+            for alone, times_s in ((True, singles_s), (False, parts_s or singles_s)):
+                for rail, time_s in enumerate(times_s):
                     self.call_class.observe(Item(0, rail, KEY, self.rails, SIZE, alone, 0), time_s)
 
     def block(self, way: Way, time_us: float) -> Way:
@@ -63,6 +67,19 @@ def test_the_split_over_all_rails_is_compared_too() -> None:
         seen.add(way)
         way = learning.block(way, 400)
     assert (0, 1, 2) in seen
+
+
+def test_a_split_is_compared_although_parts_have_taken_long() -> None:
+    """Single calls that were late say nothing of short calls, and must not keep a rail out of all splits."""
+    learning = Learning((1500e-6, 1600e-6), 10**8, parts_s=(1500e-6, 0.1))
+    way, seen = learning.measure(), set()
+    for _ in range(3 * SURE):
+        seen.add(way)
+        way = learning.block(way, 700)
+    assert (0, 1) in seen
+    learning.call_class.way = (0, 1)
+    both = learning.call_class.choose(SIZE, COUNT)
+    assert both.rails == (0, 1)
 
 
 def test_one_lucky_block_does_not_hold_a_way() -> None:
@@ -119,9 +136,10 @@ def test_a_way_that_was_much_slower_gets_another_block_in_its_time() -> None:
     assert calls * BUDGET >= SAMPLES * 0.5  # half a block's time is what it costs
 
 
-def test_a_rail_whose_link_is_too_slow_gets_no_block() -> None:
+@pytest.mark.parametrize("other_s", [1900e-6, 7000e-6])
+def test_a_rail_whose_link_is_too_slow_gets_no_block(other_s: float) -> None:
     """The split takes half of what either link needs for the whole call, whatever its latency."""
-    learning = Learning((1900e-6, 1900e-6), 10**8)
+    learning = Learning((1900e-6, other_s), 10**8, parts_s=(1900e-6, 1900e-6))
     learning.measure()
     seen = {learning.block((0, 1), 1000) for _ in range(2 * SURE)}
     assert seen == {(0, 1)}
