@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from railweave.experiments.contenders import Job
 from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
@@ -39,7 +41,9 @@ def joined(record: Record, outcome: Outcome) -> Record:
     sizes = {tuple((s.size_bytes, len(s.times_us)) for s in result.samples) for result in results}
     if len(sizes) != 1:
         raise OptionError(f"ranks have measured different calls: {sorted(sizes)}")
-    samples = tuple(_sample(of_ranks) for of_ranks in zip(*(r.samples for r in results), strict=True))
+    began_s = min(result.began_s for result in results)
+    of_sizes = zip(*(result.samples for result in results), strict=True)
+    samples = tuple(_sample(of_ranks, began_s) for of_ranks in of_sizes)
     return replace(
         record,
         samples=samples,
@@ -63,17 +67,26 @@ def bottleneck(record: Record, control: Record | None) -> str:
     return LINKS if slower.median_us >= TWICE * largest.median_us else CPU
 
 
-def _sample(of_ranks: Sequence[Sample]) -> Sample:
+def _sample(of_ranks: Sequence[Sample], began_s: float) -> Sample:
+    """Return the calls as all ranks made them, which run on one machine and so have one clock.
+
+    What a rank waits for one that comes later is none of a call's time: it would count twice where calls
+    follow each other, as that of the call before, too.
+    """
+    starts_s = np.array([sample.starts_s for sample in of_ranks])
+    ends_s = starts_s + np.array([sample.times_us for sample in of_ranks]) / 1e6
+    last_starts_s = starts_s.max(0)
+    times_us = (ends_s.max(0) - last_starts_s) * 1e6
     return Sample(
         size_bytes=of_ranks[0].size_bytes,
-        times_us=tuple(max(times) for times in zip(*(s.times_us for s in of_ranks), strict=True)),
+        times_us=tuple(times_us.round(1).tolist()),
         rank_times_us=tuple(sample.times_us for sample in of_ranks),
         verified=sum(sample.verified for sample in of_ranks),
         wrong=sum(sample.wrong for sample in of_ranks),
         cpu_s=sum(sample.cpu_s for sample in of_ranks),
         memory_bytes=max(sample.memory_bytes for sample in of_ranks),
         hot=all(sample.hot for sample in of_ranks),
-        starts_s=of_ranks[0].starts_s,
+        starts_s=tuple((last_starts_s - began_s).round(6).tolist()),
     )
 
 

@@ -26,7 +26,7 @@ LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
 
 @dataclass(frozen=True)
 class Sample:
-    """All timed calls of one size in one run; a call's time is the longest over the ranks."""
+    """All timed calls of one size in one run; a call's time is from the last rank's start to the last end."""
 
     size_bytes: int
     times_us: tuple[float, ...]
@@ -36,7 +36,7 @@ class Sample:
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
     memory_bytes: int = 0  # resident after them, of the rank with most
     hot: bool = True  # nothing was left to learn when the first was timed
-    starts_s: tuple[float, ...] = ()  # with faults: when calls began on rank 0, from the first timed call on
+    starts_s: tuple[float, ...] = ()  # when the last rank began each call, from the first timed one on
 
     @property
     def median_us(self) -> float:
@@ -48,7 +48,7 @@ class Sample:
 class RankResult:
     """What one rank measured; the worker writes it as JSON, and so do contenders that are no worker."""
 
-    samples: tuple[Sample, ...]  # rank_times_us is empty; times_us and cpu_s are this rank's
+    samples: tuple[Sample, ...]  # this rank's: rank_times_us is empty, starts_s are of CLOCK_MONOTONIC
     carried: Mapping[str, Mapping[str, int]] = field(
         default_factory=dict
     )  # by size, by rail: bytes of tensors
@@ -56,6 +56,7 @@ class RankResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     cpu: CpuTimes = field(default_factory=CpuTimes)  # of the machine during the timed calls; rank 0's counts
+    began_s: float = 0.0  # when the first timed call was prepared, CLOCK_MONOTONIC
 
     def write(self, path: Path) -> None:
         """Write it at once: the file is either absent or whole."""

@@ -73,6 +73,7 @@ class Worker:
             self._endpoint.versions(),
             extra,
             self._cpu,
+            self._start_s,
         )
 
     def _measure(self, step: Sequence[int]) -> Sample:
@@ -136,11 +137,10 @@ class Worker:
         processor = time.process_time() - processor
         self._cpu += cpu_times(self._job.services) - before
         times = [round((end - begin) * 1e6, 1) for begin, end in zip(begins, ends, strict=True)]
-        starts = [round(begin - self._start_s, 6) for begin in begins]
         return replace(
             sample,
             times_us=(*sample.times_us, *times),
-            starts_s=(*sample.starts_s, *starts) if self._job.series else (),
+            starts_s=(*sample.starts_s, *begins),
             verified=sample.verified + len(numbers) * len(calls.parts),
             wrong=sample.wrong + calls.wrong(numbers),
             cpu_s=sample.cpu_s + processor,
@@ -194,7 +194,7 @@ class Worker:
             carried[piece.rail] += piece.bytes
             if self._job.series:
                 self._series[piece.rail][int((piece.end_s - self._start_s) / BIN_S)] += piece.bytes
-                call = bisect_right(sample.starts_s, piece.start_s - self._start_s) - 1
+                call = bisect_right(sample.starts_s, piece.start_s) - 1
                 by_call[max(call, 0)][piece.rail] += piece.bytes
 
     def _binned(self) -> dict[str, list[int]]:

@@ -29,7 +29,7 @@ def header(scenario: Scenario) -> str:
     lines = [
         f"# {len(network.hosts)} hosts, {network.name}: {rates_text(scenario)}; switch {scenario.switch}",
         f"# {work.iterations} calls after {work.warmup} of warm-up, or more until times are steady; time "
-        "is the median, a call's time its last rank's; every element of every result is checked",
+        "is the median, from the last rank's start to the last end; every element of every result is checked",
         f"# %limit: algbw by what the links allow, headers included; {VOLUMES[work.collective]}",
         _join(TITLES) + "  share per rail",
         _join(UNITS),

@@ -32,7 +32,7 @@ class Row:
     bytes: int
     dtype: str
     op: str
-    seconds: Sequence[float]  # of each call: of its last rank
+    seconds: Sequence[float]  # of each call: from the last rank's start to the last end
     wrong: int  # elements, over all calls and ranks
     ranks: int
     limit_bps: float  # what the links allow in all, 0 if unshaped

@@ -31,11 +31,13 @@ RUN = Record("key", "small", "tcp", "ring", 0, "ok")
 JOB = Job(GLOO, 2, ("tcp", "ina", "rdma"), {}, "", 1.0, {}, series=True)
 
 
-def result(times: tuple[float, ...], carried: dict[str, int], bins: list[int]) -> RankResult:
-    sample = Sample(1 << 20, times, (), len(times), 0, cpu_s=0.5, starts_s=tuple(range(len(times))))
+def result(
+    times: tuple[float, ...], starts: tuple[float, ...], carried: dict[str, int], bins: list[int]
+) -> RankResult:
+    sample = Sample(1 << 20, times, (), len(times), 0, cpu_s=0.5, starts_s=starts)
     return RankResult(
         (sample,), {"1048576": carried}, {"tcp": {"slices": 2}}, {"torch": "2"},
-        {"bin_s": 0.01, "series": {"tcp": bins}}, CpuTimes(10.0, 4.0, 1.0, 2.0),
+        {"bin_s": 0.01, "series": {"tcp": bins}}, CpuTimes(10.0, 4.0, 1.0, 2.0), starts[0] - 1.0,
     )  # fmt: skip
 
 
@@ -92,14 +94,16 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
         require_room(too_many)
 
 
-def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
-    results = [result((10.0, 40.0), {"tcp": 30}, [1, 2]), result((20.0, 30.0), {"tcp": 10, "ina": 20}, [4])]
+def test_a_call_lasts_from_its_last_start_to_its_last_end() -> None:
+    one = result((50.0, 40.0), (7.0, 7.000060), {"tcp": 30}, [1, 2])  # has to wait for the other
+    other = result((20.0, 30.0), (7.000031, 7.000055), {"tcp": 10, "ina": 20}, [4])
+    results = [one, other]
     wires = {"tcp": Counter(wire_bytes=100, dropped=0)}
     record = joined(RUN, Outcome(JOB, results, {"subflows": 2}, [(0.5, "link down")], wires))
     (sample,) = record.samples
     assert sample.times_us == (20.0, 40.0)
-    assert sample.rank_times_us == ((10.0, 40.0), (20.0, 30.0))
-    assert (sample.verified, sample.cpu_s, sample.starts_s) == (4, 1.0, (0, 1))
+    assert sample.rank_times_us == ((50.0, 40.0), (20.0, 30.0))
+    assert (sample.verified, sample.cpu_s, sample.starts_s) == (4, 1.0, (1.000031, 1.00006))
     assert record.shares == {"1048576": pytest.approx({"tcp": 2 / 3, "ina": 1 / 3, "rdma": 0})}
     assert record.counters == {"tcp": {"wire_bytes": 100, "dropped": 0, "slices": 4}}
     assert record.extra["events"] == [[0.5, "link down"]]
@@ -113,7 +117,7 @@ def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
 
 def test_ranks_that_measured_different_calls_are_no_run() -> None:
     with pytest.raises(OptionError, match="different calls"):
-        joined(RUN, Outcome(JOB, [result((1.0,), {}, []), result((1.0, 2.0), {}, [])]))
+        joined(RUN, Outcome(JOB, [result(times, times, {}, []) for times in ((1.0,), (1.0, 2.0))]))
 
 
 def test_the_bottleneck_is_judged_by_idle_cores_and_half_the_rate() -> None:
