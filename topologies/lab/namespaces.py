@@ -298,5 +298,7 @@ for scope in all default; do
   switch=/proc/sys/net/ipv6/conf/$scope/disable_ipv6
   [ ! -e $switch ] || echo 1 > $switch
 done
+bridge=/proc/sys/net/bridge/bridge-nf-call-iptables
+[ ! -e $bridge ] || echo 0 > $bridge
 echo reno > /proc/sys/net/ipv4/tcp_congestion_control
 """
