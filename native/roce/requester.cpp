@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxMessage = std::size_t{1} << 31;
 constexpr Duration kMostLate = 50 * kMillisecond;  // of a peer, that a wider window rides out
-constexpr std::int64_t kAckEvery = 16;  // packets of a long message between requests for an acknowledgement
+constexpr std::int64_t kAckEvery = 16;  // packets from one request for an acknowledgement to the next
 
 CompletionKind kind_of(const WorkRequest& request) {
   switch (request.operation) {
@@ -58,6 +58,8 @@ Requester::Requester(const QueuePairOptions& options, Completions& completions, 
       unacked_(2 * kPsnHalf + options.send_psn),
       next_(unacked_),
       sent_end_(unacked_),
+      open_end_(unacked_ + options.window),
+      asked_end_(unacked_),
       assigned_end_(unacked_),
       window_(options.window),
       shrunk_until_(unacked_) {}
@@ -74,8 +76,7 @@ void Requester::post(const WorkRequest& request) {
 }
 
 bool Requester::may_send() const {
-  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ - unacked_ >= window_)
-    return false;
+  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ >= open_end_) return false;
   return !queue_[cursor_].is_read() || reads_in_progress_ < options_.max_reads;
 }
 
@@ -96,6 +97,7 @@ bool Requester::transmit(Packet& packet, Time now) {
     if (packet.ack_request && !again) timer_.sent(next_, now);
     ++next_;
   }
+  if (packet.ack_request) asked_end_ = next_;
   if (next_ == pending.end) ++cursor_;
   sent_end_ = std::max(sent_end_, next_);
   if (again) {
@@ -117,8 +119,10 @@ void Requester::fill_message_part(const Pending& pending, Packet& packet) const 
   packet.reth = {request.remote_address, request.rkey, static_cast<std::uint32_t>(request.local.size())};
   packet.immediate = request.immediate.value_or(0);
   packet.solicited = ends && request.immediate.has_value();
-  // Without the second condition a full window would wait for an acknowledgement that nobody asked for.
-  packet.ack_request = ends || next_ + 1 - unacked_ >= window_ || index % kAckEvery == kAckEvery - 1;
+  // Not where the window ends: what an acknowledgement lets leave would ask for one of its own there, for
+  // ever, and so cut what is sent into ever smaller bursts.
+  const std::int64_t every = std::clamp(window_ / 4, std::int64_t{1}, kAckEvery);
+  packet.ack_request = ends || next_ + 1 - asked_end_ >= every;
 }
 
 void Requester::fill_read_request(const Pending& pending, Packet& packet) const {
@@ -177,7 +181,7 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
   const std::int64_t window_before = std::exchange(window_before_, 0);
   const bool in_vain = next_ < unacked_;  // gone back: what was sent before that is acknowledged
   if (in_vain) {
-    next_ = unacked_;
+    next_ = asked_end_ = unacked_;
     cursor_ = 0;
     window_ = std::max(window_, loss ? window_before / 2 : window_before);
   }
@@ -191,6 +195,14 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
     timer_.start(now);
   }
   grow_window(unacked_ - before, now);
+  open_window();
+}
+
+// By whole lots, which leave as one burst each: what single packets let leave would be single packets again.
+void Requester::open_window() {
+  const Sequence end = unacked_ + window_;
+  const std::int64_t lot = std::clamp(window_ / 4, std::int64_t{1}, options_.lot);
+  open_end_ = std::min(end, open_end_ + (end - open_end_) / lot * lot);
 }
 
 // Beyond its usual size, at once, while the peer runs late again and again: a window that is smaller than
@@ -266,7 +278,7 @@ bool Requester::store_response(Pending& read, const Packet& packet) {
 }
 
 void Requester::go_back() {
-  next_ = unacked_;
+  next_ = asked_end_ = unacked_;
   cursor_ = 0;
   reads_in_progress_ = 0;
   timer_.forget_probe();
@@ -291,6 +303,7 @@ void Requester::shrink_window(std::int64_t to) {
   window_ = std::max(options_.min_window, to);
   window_credit_ = 0;
   shrunk_until_ = sent_end_;
+  open_window();
 }
 
 void Requester::expire(Time now) {
@@ -324,7 +337,7 @@ void Requester::fail(Status status) {
     complete_front(status);
     status = Status::kFlushed;
   }
-  next_ = sent_end_ = assigned_end_ = unacked_;
+  next_ = asked_end_ = sent_end_ = assigned_end_ = unacked_;
   cursor_ = 0;
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +81,22 @@ def test_the_window_bounds_what_is_outstanding() -> None:
     pair = Pair(window=10)
     pair.write(message(100 * 1024))
     assert len(all_sent(pair.a)) == 10
+
+
+def test_a_window_opens_by_lots_and_what_leaves_then_asks_for_one_acknowledgement() -> None:
+    pair = Pair(window=16, lot=4)
+    pair.write(message(3 * 1024))
+    pair.write(message(100 * 1024), 2)
+    packets = all_sent(pair.a)
+    left = []
+    for first, end in pairwise((0, 3, 7, 11, 15)):  # the short message, then four packets each
+        for packet in packets[first:end]:
+            pair.b.qp.receive(packet, 1000)
+        (answer,) = all_sent(pair.b, 1000)
+        pair.a.qp.receive(answer, 2000)
+        sent = [roce.parse(packet) for packet in all_sent(pair.a, 2000)]
+        left.append((len(sent), sum(packet["ack_request"] for packet in sent if packet)))
+    assert left == [(0, 0), (4, 1), (4, 1), (4, 1)]
 
 
 def test_a_lost_packet_is_asked_for_by_nak_not_by_timeout() -> None:
