@@ -58,6 +58,10 @@ class Counter final : private SharedLoop::Client {
     shared_.notify();
     loop_.wake();
   }
+  void set_next(int value) {
+    const std::lock_guard lock(mutex_);
+    next_ = value;
+  }
   void fail_next(std::string what) {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(what);
@@ -89,6 +93,10 @@ class Counter final : private SharedLoop::Client {
 
   void before_turn() override {
     const std::lock_guard lock(mutex_);
+    if (next_ > value_) {
+      value_ = next_;
+      shared_.notify();
+    }
     if (!failure_.empty()) throw std::runtime_error(std::exchange(failure_, {}));
   }
   void after_turn() override {}
@@ -104,7 +112,7 @@ class Counter final : private SharedLoop::Client {
   Broken broken_;
   EventLoop loop_;
   std::mutex mutex_;
-  int value_ = 0;
+  int value_ = 0, next_ = 0;
   std::string failure_;
   std::vector<std::string> failures_;
   SharedLoop shared_;
@@ -125,6 +133,7 @@ void bind_loop(nb::module_& m) {
       .def("close", &Counter::close, "task"_a, Release(), "Run on the loop, at last")
       .def("turn_until", &Counter::turn_until, "until"_a, "timeout_s"_a, Release(), "From inside of a task")
       .def("set", &Counter::set, "value"_a, Release())
+      .def("set_next", &Counter::set_next, "value"_a, Release(), "Set by what comes before the next turn")
       .def("fail_next", &Counter::fail_next, "what"_a, Release(), "Let what comes before the next turn throw")
       .def("watch_broken", &Counter::watch_broken, "fd"_a, Release(), "Let its handler throw")
       .def("add_broken_timer", &Counter::add_broken_timer, Release(), "One that is due at once and throws")

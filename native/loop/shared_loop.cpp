@@ -131,7 +131,7 @@ Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& r
                           Duration spin) {
   const Time slice_end = EventLoop::now() + kWaitSlice;
   while (!reached() && followers_ == 0) {
-    if (turn(lock, std::min(latest, slice_end), spin)) return Outcome::kInterrupted;
+    if (turn(lock, reached, std::min(latest, slice_end), spin)) return Outcome::kInterrupted;
     const Time now = EventLoop::now();
     if (!reached() && now >= latest) return Outcome::kTimeout;
     if (!reached() && now >= slice_end) return Outcome::kInterrupted;
@@ -141,15 +141,19 @@ Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& r
 
 void SharedLoop::turn_until(const Condition& reached, Time latest) {
   std::unique_lock lock(mutex_);
-  while (!reached() && EventLoop::now() < latest) turn(lock, latest);
+  while (!reached() && EventLoop::now() < latest) turn(lock, reached, latest);
 }
 
-// True if a signal cut the turn short.
-bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, Time latest, Duration spin) {
+// True if a signal cut the turn short. What begins before it may have ended as soon: then it does not sleep.
+bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest,
+                      Duration spin) {
+  lock.unlock();
+  guarded([this] { client_.before_turn(); });
+  lock.lock();
+  if (reached()) latest = 0;
   lock.unlock();
   bool interrupted = false;
   guarded([&] {
-    client_.before_turn();
     interrupted = loop_.run_once(latest, spin);
     client_.after_turn();
   });
@@ -158,6 +162,7 @@ bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, Time latest, Duration 
 }
 
 void SharedLoop::work_in_background() {
+  const Condition never = [] { return false; };
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const Duration grace = last_foreground_ + kForegroundGrace - EventLoop::now();
@@ -167,7 +172,7 @@ void SharedLoop::work_in_background() {
       continue;
     }
     const Lead lead(*this, lock, Leader::kBackground);
-    while (!stopping_ && followers_ == 0) turn(lock, kNever, own_spin_);
+    while (!stopping_ && followers_ == 0) turn(lock, never, kNever, own_spin_);
   }
 }
 

@@ -71,7 +71,7 @@ class SharedLoop {
   Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, bool as_leader, Time latest,
                Duration spin);
   Outcome drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin);
-  bool turn(std::unique_lock<std::mutex>& lock, Time latest, Duration spin = 0);
+  bool turn(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin = 0);
   template <typename Step>
   void guarded(const Step& step);
 

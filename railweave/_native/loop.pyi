@@ -37,6 +37,9 @@ class Counter:
 
     def set(self, value: int) -> None: ...
 
+    def set_next(self, value: int) -> None:
+        """Set by what comes before the next turn"""
+
     def fail_next(self, what: str) -> None:
         """Let what comes before the next turn throw"""
 

@@ -14,6 +14,7 @@ import pytest
 from railweave._native.loop import Counter, Outcome
 
 DEADLINE_S = 30.0
+SLICE_S = 0.1  # of a wait, after which a thread looks for signals
 
 
 @pytest.fixture
@@ -65,6 +66,18 @@ def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
 @pytest.mark.parametrize("how", ["wait", "wait_leading"])
 def test_a_wait_ends_when_the_time_is_up(make: Make, how: str) -> None:
     assert getattr(make(nothing), how)(1, 0.0) is Outcome.TIMEOUT
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+def test_what_ends_before_the_loop_sleeps_is_not_slept_over(make: Make, how: str) -> None:
+    counter = make(nothing)
+    took_s = []
+    for value in range(1, 11):
+        counter.set_next(value)
+        begin = time.monotonic()
+        assert patiently(getattr(counter, how), value) is Outcome.DONE
+        took_s.append(time.monotonic() - begin)
+    assert min(took_s) < SLICE_S, "each wait has slept to the end of its slice"
 
 
 def test_a_task_has_what_it_throws(make: Make) -> None:
