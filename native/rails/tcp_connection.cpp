@@ -15,7 +15,7 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kFramesPerWrite = 8;
-constexpr std::size_t kBytesPerTurn = 1 << 20;  // then other connections have their turn
+constexpr std::size_t kBytesPerTurn = 1 << 20;  // then others have their turn, and what is timed
 
 std::size_t consume(std::size_t& from, std::size_t size) {
   const std::size_t taken = std::min(from, size);
@@ -227,12 +227,13 @@ void TcpConnection::post_receive(MutableBytes into, Time now) {
   set_interest();
 }
 
+// A receive that is posted meanwhile may have the next one read: all of them have the one turn's bytes.
 void TcpConnection::receive(Time now) {
   receiving_ = true;
-  std::size_t total = 0;
-  while (take_events(now) && (!watched_ || (!drained_ && total < kBytesPerTurn))) {
+  if (std::exchange(turn_, now) != now) read_in_turn_ = 0;
+  while (take_events(now) && (!watched_ || (!drained_ && read_in_turn_ < kBytesPerTurn))) {
     const std::size_t size = read_some(now);
-    total += size;
+    read_in_turn_ += size;
     if (size == 0) {
       take_events(now);
       break;

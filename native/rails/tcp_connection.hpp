@@ -107,6 +107,8 @@ class TcpConnection final : public ReadyHandler {
   std::deque<Receive> posted_;
   TcpReader reader_;
   bool receiving_ = false;
+  Time turn_ = 0;  // of the loop, in which so many bytes were read
+  std::size_t read_in_turn_ = 0;
   bool drained_ = false;  // the socket was empty when it was read last, and there has been no event since
   std::optional<MessageLabel> parked_;  // of a message that waits for its receive to be posted
   bool paused_ = false;                 // and more has come behind it
