@@ -181,16 +181,19 @@ class CallClass:
         """Return the ways that may be quickest, first what costs speak for; none if calls are long."""
         if not self.short or not self._settled(usual):
             return []
-        split = best_split(self._lines(self.rails), size, count, usual.rails)
+        lines = self._lines(self.rails)
         prior = {rail: self._table.prior(self.key, rail) for rail in self.rails}
+        split = best_split(lines, size, count, usual.rails)
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
         # No block of one rail keeps out another that had none, but one quicker than its link can be does.
         fair = tuple(rail for rail in self.rails if seen[rail] <= DOUBT * min(seen.values()))
-        own_s = CLEAR * max(self._times.get(self._held, seen.values()))
-        near = [rail for rail in fair if size / prior[rail].rate <= own_s or not self._table.rates_known]
+        least_rate = (
+            size / CLEAR / max(self._times.get(self._held, seen.values())) if self._table.rates_known else 0
+        )
+        near = [rail for rail in fair if max(prior[rail].rate, lines[rail].rate) >= least_rate]
         alike = tuple(rail for rail in near if prior[rail] == prior[near[0]])  # of one kind and rate
         by_cost = choose(self._singles(size), split, count, usual.rails).rails
-        splits = split, balanced(self._lines(self.rails), size, count), self._over(fair, size, count)
+        splits = split, balanced(lines, size, count), self._over(fair, size, count)
         ways = [by_cost, *((rail,) for rail in near), *(each.rails for each in splits if len(each.parts) > 1)]
         return list(dict.fromkeys([*ways, *([(TURNS, *alike)] if len(alike) > 1 else ()), *self._times]))
 
@@ -210,8 +213,7 @@ class CallClass:
         """Whether it is time to see whether a way that is slower is still so."""
         slower = min(self._times[way]) / min(own)
         calls = (self._settling + self._span) * (max(slower, ENGAGE) - 1.0) + survey_s / min(own)
-        since = self._calls - self._begun.get(way, 0)
-        return way != self._held and since * BUDGET >= others * calls
+        return way != self._held and (self._calls - self._begun.get(way, 0)) * BUDGET >= others * calls
 
     # ------------------------------------------------------------ what is known
 
@@ -235,8 +237,7 @@ class CallClass:
         """Take an agreed mean time of a block, or of a part of it; far from the others one counts alone."""
         self.version += 1
         if item.rail >= 0:
-            alone = len(item.way) == 1
-            self._table.observe(self.key, item.rail, item.size, time_s, alone, block=True)
+            self._table.observe(self.key, item.rail, item.size, time_s, len(item.way) == 1, block=True)
             return
         known = self._times.get(item.way, [])
         if known and (time_s > CLEAR * max(known) or time_s * CLEAR < min(known)):

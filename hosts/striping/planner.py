@@ -273,8 +273,7 @@ class Planner:
         """Note a call that is measured, and the block before it."""
         count, size = plan.call.count, plan.size
         item = Item(op_index, -1, call_class.key, call_class.rails, size, False, self._agreement.latest)
-        block = call_class.block()
-        if block is not None:
+        if (block := call_class.block()) is not None:
             first, last = block
             whole = replace(item, op_index=first, until=last, way=call_class.way)
             self._agreement.measure(whole)

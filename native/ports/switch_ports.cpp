@@ -24,9 +24,10 @@ constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
 constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
-constexpr Duration kSpin = 50 * kMicrosecond;     // looks for packets for so long before it sleeps
-constexpr Duration kGivenBack = kMillisecond;     // others have the core for longer: it is a busy one
-constexpr Duration kNoSpin = 100 * kMillisecond;  // on a busy core, for so long
+constexpr Duration kSpin = 50 * kMicrosecond;  // looks for packets for so long before it sleeps
+constexpr Duration kGivenBack =
+    kMillisecond;  // a core that others keep for longer, when it is yielded, is busy
+constexpr Duration kNoSpin = 100 * kMillisecond;  // after that it only sleeps, for so long
 constexpr unsigned kTurns = ReceiveBatch::kFrames / 2;
 constexpr std::size_t kMaxInjected = 1024;
 

@@ -106,7 +106,7 @@ class SwitchPorts final : private engine::OutputSink {
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none
   Duration interval_ = 0;          // between packets, mean of the latest
-  Time spin_from_ = 0;
+  Time spin_from_ = 0;             // not before: the core is busy
   std::thread thread_;
   std::vector<std::byte> whole_;
 };
