@@ -24,10 +24,9 @@ constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
 constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
-constexpr Duration kSpin = 50 * kMicrosecond;  // looks for packets for so long before it sleeps
-constexpr Duration kGivenBack =
-    kMillisecond;  // a core that others keep for longer, when it is yielded, is busy
-constexpr Duration kNoSpin = 100 * kMillisecond;  // after that it only sleeps, for so long
+constexpr Duration kSpin = 50 * kMicrosecond;     // looks for packets for so long before it sleeps
+constexpr Duration kGivenBack = kMillisecond;     // a core that is yielded, and kept for longer, is busy
+constexpr Duration kNoSpin = 100 * kMillisecond;  // then it only sleeps, for so long
 constexpr unsigned kTurns = ReceiveBatch::kFrames / 2;
 constexpr std::size_t kMaxInjected = 1024;
 
