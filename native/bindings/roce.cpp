@@ -161,10 +161,10 @@ void bind_work(nb::module_& m) {
   const QueuePairOptions defaults;
   nb::class_<QueuePairOptions>(m, "QueuePairOptions")
       .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::size_t, std::int64_t,
-                    std::int64_t, std::int64_t, std::int64_t, Duration, Duration, Duration, Duration, int,
-                    int, std::uint8_t, int>(),
+                    std::int64_t, std::int64_t, Duration, Duration, Duration, Duration, int, int,
+                    std::uint8_t, int>(),
            "qpn"_a, "peer_qpn"_a, "send_psn"_a = 0, "receive_psn"_a = 0, nb::kw_only(),
-           "path_mtu"_a = defaults.path_mtu, "window"_a = defaults.window, "lot"_a = defaults.lot,
+           "path_mtu"_a = defaults.path_mtu, "window"_a = defaults.window,
            "min_window"_a = defaults.min_window, "most_window"_a = defaults.most_window,
            "window_time"_a = defaults.window_time, "first_timeout"_a = defaults.first_timeout,
            "min_timeout"_a = defaults.min_timeout, "max_timeout"_a = defaults.max_timeout,

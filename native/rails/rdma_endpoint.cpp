@@ -53,8 +53,6 @@ std::uint32_t RdmaEndpoint::reserve_queue_pair_number() {
 roce::QueuePair& RdmaEndpoint::connect(roce::QueuePairOptions options, roce::Ipv4Address peer,
                                        const roce::MacAddress& peer_mac) {
   options.path_mtu = options_.path_mtu;
-  const std::size_t packets = options_.burst_bytes / largest_packet(options_.path_mtu);
-  options.lot = std::max(std::int64_t{1}, static_cast<std::int64_t>(packets));
   Connection& connection = connections_[options.qpn];
   if (connection.queue_pair) {
     throw std::invalid_argument("queue pair " + std::to_string(options.qpn) + " is connected already");

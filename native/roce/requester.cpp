@@ -58,7 +58,6 @@ Requester::Requester(const QueuePairOptions& options, Completions& completions, 
       unacked_(2 * kPsnHalf + options.send_psn),
       next_(unacked_),
       sent_end_(unacked_),
-      open_end_(unacked_ + options.window),
       asked_end_(unacked_),
       assigned_end_(unacked_),
       window_(options.window),
@@ -76,7 +75,8 @@ void Requester::post(const WorkRequest& request) {
 }
 
 bool Requester::may_send() const {
-  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ >= open_end_) return false;
+  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ - unacked_ >= window_)
+    return false;
   return !queue_[cursor_].is_read() || reads_in_progress_ < options_.max_reads;
 }
 
@@ -195,14 +195,6 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
     timer_.start(now);
   }
   grow_window(unacked_ - before, now);
-  open_window();
-}
-
-// By whole lots, which leave as one burst each: what single packets let leave would be single packets again.
-void Requester::open_window() {
-  const Sequence end = unacked_ + window_;
-  const std::int64_t lot = std::clamp(window_ / 4, std::int64_t{1}, options_.lot);
-  open_end_ = std::min(end, open_end_ + (end - open_end_) / lot * lot);
 }
 
 // Beyond its usual size, at once, while the peer runs late again and again: a window that is smaller than
@@ -303,7 +295,6 @@ void Requester::shrink_window(std::int64_t to) {
   window_ = std::max(options_.min_window, to);
   window_credit_ = 0;
   shrunk_until_ = sent_end_;
-  open_window();
 }
 
 void Requester::expire(Time now) {

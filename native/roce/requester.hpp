@@ -97,7 +97,6 @@ class Requester {
   void go_back();
   void lost(Time now);
   void presume_lost(Time now);
-  void open_window();
   void shrink_window(std::int64_t to);
   void grow_window(Sequence acknowledged, Time now);
   void on_nak(const Aeth& aeth, Time now);
@@ -112,7 +111,6 @@ class Requester {
   Sequence unacked_;        // oldest not acknowledged; inside queue_.front() if there is one
   Sequence next_;           // to be sent next
   Sequence sent_end_;       // one beyond the newest ever sent
-  Sequence open_end_;       // one beyond the newest that the window lets leave
   Sequence asked_end_;      // one beyond the newest that asked for an acknowledgement, since it went back
   Sequence assigned_end_;   // one beyond the newest that a request owns
   std::int64_t window_;

@@ -26,7 +26,6 @@ void QueuePairOptions::check() const {
           static_cast<std::int64_t>(path_mtu), "256, 512, 1024, 2048 or 4096");
   require(min_window >= 1, "min_window", min_window, "at least 1");
   require(window >= min_window && window <= 1 << 20, "window", window, "min_window to 2^20 packets");
-  require(lot >= 1, "lot", lot, "at least 1");
   require(window_time >= 0, "window_time", window_time, "0 or more");
   require(min_timeout > 0 && max_timeout >= min_timeout, "min_timeout", min_timeout,
           "positive and at most max_timeout");

@@ -21,7 +21,6 @@ struct QueuePairOptions {
   std::uint32_t receive_psn = 0;               // first PSN that the peer sends
   std::size_t path_mtu = 1024;                 // payload bytes per packet: 256, 512, 1024, 2048 or 4096
   std::int64_t window = 64;                    // packets sent and not acknowledged, at most
-  std::int64_t lot = 1;                        // packets by which a window opens, at most a quarter of it
   std::int64_t min_window = 8;                 // what losses may shrink it to
   std::int64_t most_window = 1024;             // what a peer that runs late may widen it to
   Duration window_time = 0;                    // of link time, that the window is; 0: unknown, it stays

@@ -181,7 +181,7 @@ class QueuePairStats:
     def refused(self) -> int: ...
 
 class QueuePairOptions:
-    def __init__(self, qpn: int, peer_qpn: int, send_psn: int = 0, receive_psn: int = 0, *, path_mtu: int = 1024, window: int = 64, lot: int = 1, min_window: int = 8, most_window: int = 1024, window_time: int = 0, first_timeout: int = 20000000, min_timeout: int = 4000000, max_timeout: int = 250000000, retries: int = 7, rnr_retries: int = 7, rnr_timer: int = 14, max_reads: int = 16) -> None:
+    def __init__(self, qpn: int, peer_qpn: int, send_psn: int = 0, receive_psn: int = 0, *, path_mtu: int = 1024, window: int = 64, min_window: int = 8, most_window: int = 1024, window_time: int = 0, first_timeout: int = 20000000, min_timeout: int = 4000000, max_timeout: int = 250000000, retries: int = 7, rnr_retries: int = 7, rnr_timer: int = 14, max_reads: int = 16) -> None:
         """Times in nanoseconds, windows in packets."""
 
     @property

@@ -282,7 +282,6 @@ def test_garbage_never_crashes(data: bytes, seed: int) -> None:
         ("path_mtu", 1000),
         ("path_mtu", 8192),
         ("window", 0),
-        ("lot", 0),
         ("retries", -1),
         ("rnr_timer", 32),
         ("max_reads", 0),
