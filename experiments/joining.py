@@ -41,6 +41,10 @@ def joined(record: Record, outcome: Outcome) -> Record:
     sizes = {tuple((s.size_bytes, len(s.times_us)) for s in result.samples) for result in results}
     if len(sizes) != 1:
         raise OptionError(f"ranks have measured different calls: {sorted(sizes)}")
+    if any(len(s.starts_s) != len(s.times_us) for result in results for s in result.samples):
+        raise OptionError(
+            "a rank's result has no starts_s: expected when each call began, by CLOCK_MONOTONIC"
+        )
     began_s = min(result.began_s for result in results)
     of_sizes = zip(*(result.samples for result in results), strict=True)
     samples = tuple(_sample(of_ranks, began_s) for of_ranks in of_sizes)

@@ -120,6 +120,13 @@ def test_ranks_that_measured_different_calls_are_no_run() -> None:
         joined(RUN, Outcome(JOB, [result(times, times, {}, []) for times in ((1.0,), (1.0, 2.0))]))
 
 
+def test_a_rank_that_does_not_say_when_calls_began_is_named_as_such() -> None:
+    whole = result((1.0,), (7.0,), {}, [])
+    lacking = replace(whole, samples=(replace(whole.samples[0], starts_s=()),))
+    with pytest.raises(OptionError, match="no starts_s: expected when each call began"):
+        joined(RUN, Outcome(JOB, [whole, lacking]))
+
+
 def test_the_bottleneck_is_judged_by_idle_cores_and_half_the_rate() -> None:
     assert bottleneck(record_of(100), None) == "unknown"
     assert bottleneck(record_of(100, idle=0.01), record_of(200)) == "cpu"

@@ -292,7 +292,8 @@ def _interface() -> Any:
 
 # Router solicitations and mDNS over IPv6 would disturb the counts of frames. TCP's congestion control would
 # be the machine's, and so would results; BBR keeps some flows that share a trunk slow for seconds. Reno is
-# what a namespace may always choose, and no queue here overflows.
+# what a namespace may always choose, and no queue here overflows. Where br_netfilter is loaded,
+# each frame that a bridge forwards would pass the IP filter, which has no rules here.
 _SETTINGS = """
 for scope in all default; do
   switch=/proc/sys/net/ipv6/conf/$scope/disable_ipv6
