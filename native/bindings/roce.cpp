@@ -193,11 +193,10 @@ void bind_queue_pair(nb::module_& m) {
       .def(
           "post",
           [](QueuePair& self, std::uint64_t id, Operation operation, const Array& local,
-             std::optional<std::uint32_t> immediate, std::uint64_t remote_address, std::uint32_t rkey) {
-            self.post({id, operation, view(local), immediate, remote_address, rkey});
-          },
+             std::optional<std::uint32_t> immediate, std::uint64_t remote_address, std::uint32_t rkey,
+             bool quiet) { self.post({id, operation, view(local), immediate, remote_address, rkey, quiet}); },
           "id"_a, "operation"_a, "local"_a, nb::kw_only(), "immediate"_a = nb::none(), "remote_address"_a = 0,
-          "rkey"_a = 0, nb::keep_alive<1, 4>())
+          "rkey"_a = 0, "quiet"_a = false, nb::keep_alive<1, 4>())
       .def(
           "post_receive",
           [](QueuePair& self, std::uint64_t id, const Array& buffer) {

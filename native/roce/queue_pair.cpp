@@ -41,7 +41,7 @@ void QueuePair::receive(const Packet& packet, Time now) {
       requester_.on_read_response(packet, now);
       break;
     default:
-      responder_.on_request(packet);
+      responder_.on_request(packet, now);
   }
   spread_failure();
 }
@@ -64,6 +64,7 @@ std::size_t QueuePair::transmit(MutableBytes to, Time now) {
 
 void QueuePair::expire(Time now) {
   requester_.expire(now);
+  responder_.expire(now);
   spread_failure();
 }
 

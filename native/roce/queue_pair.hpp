@@ -3,6 +3,7 @@
 // them and the ICRC are frame.hpp's) and the time go in, packets, a deadline and completions come out.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "roce/memory.hpp"
@@ -34,7 +35,7 @@ class QueuePair {
   /// Writes the next packet into `to`, which holds path MTU + kMaxOverhead bytes; 0: nothing to send now.
   std::size_t transmit(MutableBytes to, Time now);
 
-  Time deadline() const { return requester_.deadline(); }
+  Time deadline() const { return std::min(requester_.deadline(), responder_.deadline()); }
   void expire(Time now);
 
   std::optional<Completion> poll();

@@ -118,7 +118,8 @@ void Requester::fill_message_part(const Pending& pending, Packet& packet) const 
   packet.payload = payload_of(request.local, index, options_.path_mtu);
   packet.reth = {request.remote_address, request.rkey, static_cast<std::uint32_t>(request.local.size())};
   packet.immediate = request.immediate.value_or(0);
-  packet.solicited = ends && request.immediate.has_value();
+  const bool awaited = request.operation == Operation::kSend && !request.quiet;
+  packet.solicited = ends && (awaited || request.immediate.has_value());
   // Not where the window ends: what an acknowledgement lets leave would ask for one of its own there, for
   // ever, and so cut what is sent into ever smaller bursts.
   const std::int64_t every = std::clamp(window_ / 4, std::int64_t{1}, kAckEvery);

@@ -4,9 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace railweave::roce {
 namespace {
+
+// The acknowledgement of a SEND that is not solicited waits for so many more, or so long, which is less than
+// any time-out: where messages are short, it costs as much as they do.
+constexpr int kHeldMost = 4;
+constexpr Duration kHeldFor = kMillisecond;
 
 enum class Start : std::uint8_t { kNever, kMust, kMustNot };
 
@@ -43,7 +49,7 @@ void Responder::post(const ReceiveRequest& request) {
   }
 }
 
-void Responder::on_request(const Packet& packet) {
+void Responder::on_request(const Packet& packet, Time now) {
   if (failed_) return;
   const Sequence sequence = sequence_near(expected_, packet.psn);
   if (sequence < expected_) return on_duplicate(packet, sequence);
@@ -58,7 +64,7 @@ void Responder::on_request(const Packet& packet) {
     answer(verdict, sequence);
     if (verdict.kind == AckKind::kNak) fail();
   } else if (packet.ack_request && packet.opcode != Opcode::kReadRequest) {
-    answer(kDone, sequence);
+    acknowledge(packet, sequence, now);
   }
 }
 
@@ -135,6 +141,7 @@ Responder::Verdict Responder::carry_out_read(const Packet& packet) {
   const MutableBytes from = memory_.find(reth.rkey, reth.address, reth.length, kRemoteRead, options_.qpn);
   if (reth.length > 0 && from.data() == nullptr) return nak(NakCode::kRemoteAccessError);
   const Sequence count = packets_for(reth.length, options_.path_mtu);
+  release();
   answers_.push_back({true, expected_, expected_ + count, AckKind::kAck, kCreditsUnlimited, reth, expected_});
   advance(count, true);
   return kDone;
@@ -176,6 +183,7 @@ void Responder::repeat_read(const Packet& packet, Sequence sequence) {
     }
     answers_.pop_back();
   }
+  release();
   gap_reported_ = false;  // a NAK may have been among them
   if (reads_waiting() >= static_cast<std::size_t>(options_.max_reads)) return;
   answers_.push_back({true, sequence, end, AckKind::kAck, kCreditsUnlimited, packet.reth, sequence});
@@ -192,7 +200,28 @@ void Responder::on_out_of_order(Sequence sequence) {
   answer(nak(NakCode::kSequenceError), expected_);
 }
 
+void Responder::acknowledge(const Packet& packet, Sequence sequence, Time now) {
+  const OpcodeShape& shape = packet.shape();
+  const bool waits = shape.operation == Operation::kSend && shape.ends && !packet.solicited &&
+                     !has_answer() && held_ + 1 < kHeldMost;
+  const auto [held, until] = std::pair(held_, held_until_);
+  answer(kDone, sequence);
+  if (!waits) return;
+  held_ = held + 1;
+  held_until_ = until == kNever ? now + kHeldFor : until;
+}
+
+void Responder::release() {
+  held_until_ = kNever;
+  held_ = 0;
+}
+
+void Responder::expire(Time now) {
+  if (held_until_ <= now) release();
+}
+
 void Responder::answer(Verdict verdict, Sequence sequence) {
+  release();
   stats_.naks_sent += verdict.kind == AckKind::kAck ? 0 : 1;
   // Of two answers in a row the later says all that the earlier does, save that a NAK says more than what it
   // acknowledges.
@@ -209,7 +238,7 @@ std::size_t Responder::reads_waiting() const {
 }
 
 bool Responder::transmit(Packet& packet) {
-  if (answers_.empty()) return false;
+  if (!has_answer()) return false;
   Answer& front = answers_.front();
   packet = Packet{};
   packet.qpn = options_.peer_qpn;

@@ -22,10 +22,12 @@ class Responder {
             QueuePairStats& stats);
 
   void post(const ReceiveRequest& request);
-  void on_request(const Packet& packet);
-  bool has_answer() const { return !answers_.empty(); }
+  void on_request(const Packet& packet, Time now);
+  bool has_answer() const { return !answers_.empty() && held_until_ == kNever; }
   /// Fills the next answer; false if there is none. Works on after a failure, so that the last NAK gets out.
   bool transmit(Packet& packet);
+  Time deadline() const { return held_until_; }
+  void expire(Time now);
 
   bool failed() const { return failed_; }
   /// Flushes the receive queue; requests are no longer carried out.
@@ -66,6 +68,8 @@ class Responder {
   void repeat_read(const Packet& packet, Sequence sequence);
 
   void answer(Verdict verdict, Sequence sequence);
+  void acknowledge(const Packet& packet, Sequence sequence, Time now);
+  void release();
   bool fill_read_response(Answer& read, Packet& packet);
   std::size_t reads_waiting() const;
 
@@ -75,6 +79,8 @@ class Responder {
   QueuePairStats& stats_;
   std::deque<ReceiveRequest> receives_;
   std::deque<Answer> answers_;
+  Time held_until_ = kNever;  // the only answer, which acknowledges `held_` messages
+  int held_ = 0;
   Sequence expected_;
   std::uint32_t msn_ = 0;
   Inside inside_ = Inside::kNothing;

@@ -46,7 +46,7 @@ struct WorkRequest {
   std::optional<std::uint32_t> immediate{};
   std::uint64_t remote_address = 0;  // WRITE and READ
   std::uint32_t rkey = 0;
-  bool quiet = false;  // its completion may come late, with that of a later one
+  bool quiet = false;  // its completion may come late, with that of a later one; other SENDs are solicited
 };
 
 /// An entry of the receive queue: taken by a SEND, or by a WRITE with immediate data (which leaves the buffer

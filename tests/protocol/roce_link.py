@@ -141,9 +141,16 @@ class Pair:
         self.a.qp.post(id, Operation.READ, into, remote_address=address(source), rkey=rkey)
         return into
 
-    def send(self, data: bytes, id: int = 1, room: int | None = None) -> Buffer:  # noqa: A002
+    def send(
+        self,
+        data: bytes,
+        id: int = 1,  # noqa: A002
+        room: int | None = None,
+        *,
+        quiet: bool = False,
+    ) -> Buffer:
         """a sends `data`, b receives into the buffer that is returned."""
         into = buffer(len(data) if room is None else room)
         self.b.qp.post_receive(id, into)
-        self.a.qp.post(id, Operation.SEND, buffer(data))
+        self.a.qp.post(id, Operation.SEND, buffer(data), quiet=quiet)
         return into

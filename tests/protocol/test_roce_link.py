@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, NetworkConditions, Pair, all_sent, buffer
+from protocol.roce_link import MS, Buffer, NetworkConditions, Pair, all_sent, buffer
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
@@ -59,6 +60,35 @@ def test_acknowledgements_are_coalesced() -> None:
     acknowledgements = [p for p in pair.sent if p["opcode"] is Opcode.ACKNOWLEDGE]
     assert 1 <= len(acknowledgements) <= 4
     assert pair.a.qp.stats.retransmissions == 0
+
+
+def answers_to_sends(pair: Pair, count: int, now: int) -> int:
+    """How many acknowledgements so many short messages bring at once."""
+    for number in range(count):
+        pair.send(message(1030), number, quiet=True)
+    for packet in all_sent(pair.a, now):
+        pair.b.qp.receive(packet, now)
+    return len(all_sent(pair.b, now))
+
+
+def test_acknowledgements_of_quiet_sends_wait_for_four_or_a_millisecond() -> None:
+    pair = Pair()
+    assert [answers_to_sends(pair, 1, now) for now in (0, 1000, 2000, 3000)] == [0, 0, 0, 1]
+    assert answers_to_sends(pair, 1, MS) == 0
+    assert pair.b.qp.deadline == 2 * MS
+    pair.b.qp.expire(2 * MS)
+    assert len(all_sent(pair.b, 2 * MS)) == 1
+    assert pair.b.qp.deadline is None
+
+
+@pytest.mark.parametrize("post", [Pair.write, Pair.send])
+def test_what_is_awaited_is_acknowledged_at_once_with_what_was_before(post: Callable[..., Buffer]) -> None:
+    pair = Pair()
+    assert answers_to_sends(pair, 1, 0) == 0
+    post(pair, message(10), 7)
+    pair.run(MS - 1)  # sooner than the SEND alone would be
+    assert pair.a.statuses() == [(0, Status.SUCCESS), (7, Status.SUCCESS)]
+    assert sum(packet["opcode"] is Opcode.ACKNOWLEDGE for packet in pair.sent) == 1
 
 
 def test_an_acknowledgement_leaves_behind_the_packet_that_begins_a_message() -> None:

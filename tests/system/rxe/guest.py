@@ -167,6 +167,10 @@ class Guest:
     def order_while_serving(self, endpoint: Endpoint, *words: object) -> str:
         """Give an order that moves data, and let `endpoint` do its part until the answer comes."""
         self.start(*words)
+        return self.answer_while_serving(endpoint)
+
+    def answer_while_serving(self, endpoint: Endpoint) -> str:
+        """Return the answer to the order given last, and let `endpoint` do its part until it comes."""
         self._control.setblocking(False)
         try:
             while True:
