@@ -48,6 +48,8 @@ inline constexpr Duration kProbeInterval =
     40 * kMillisecond;  // between two attempts at an RDMA peer, after a restart
 inline constexpr Duration kRepetition =
     250 * kMillisecond;  // between RDMA retransmissions, after the first few
+inline constexpr Duration kOverdue =
+    20 * kMillisecond;  // until a short RDMA message that is awaited is asked for, to twice that
 inline constexpr Duration kFirstTimeout =
     60 * kSecond;                                // for an RDMA peer's first answer: ranks come one by one
 inline constexpr Duration kShowTime = kSecond;   // for peers to say which calls they make, after a mismatch

@@ -38,7 +38,9 @@ void open_super_packet(Bytes input) {
 }
 
 void read_control(Bytes message) {
-  if (control_type(message) == ControlType::kClearToSend) decode_clear_to_send(message);
+  if (!decode_header(message)) return;
+  decode_clear_to_send(message);
+  if (const auto whole = decode_short(message)) require(decode_short(encode(*whole)).has_value());
 }
 
 struct Target {

@@ -7,7 +7,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::uint8_t kVersion = 2;
+constexpr std::uint8_t kVersion = 3;
 constexpr std::size_t kClearToSendSize = kControlHeaderSize + kLabelSize + 8 + 8 + 4;
 
 std::byte* store_header(std::byte* to, ControlType type, std::uint32_t sequence) {
@@ -23,20 +23,29 @@ std::vector<std::byte> encode(const ClearToSend& clearance) {
   return message;
 }
 
+std::vector<std::byte> encode(const ShortMessage& message) {
+  std::vector<std::byte> bytes(kShortHeaderSize + message.data.size());
+  std::byte* to = store_header(bytes.data(), ControlType::kShort, message.sequence);
+  std::copy(message.data.begin(), message.data.end(), store_label(to, message.label));
+  return bytes;
+}
+
 std::vector<std::byte> encode(ControlType type, Bytes payload) {
-  payload = payload.first(std::min(payload.size(), kMaxControl - kControlHeaderSize));
+  payload = payload.first(std::min(payload.size(), kMostFailure - kControlHeaderSize));
   std::vector<std::byte> message(kControlHeaderSize + payload.size());
   store_header(message.data(), type, 0);
   std::copy(payload.begin(), payload.end(), message.begin() + kControlHeaderSize);
   return message;
 }
 
-std::optional<ControlType> control_type(Bytes message) {
+void set_taken(std::vector<std::byte>& message, std::uint16_t taken) { store_be(&message[2], taken); }
+
+std::optional<ControlHeader> decode_header(Bytes message) {
   if (message.size() < kControlHeaderSize || load_be<std::uint8_t>(&message[1]) != kVersion)
     return std::nullopt;
   const auto type = load_be<std::uint8_t>(&message[0]);
-  if (type < 1 || type > 3) return std::nullopt;
-  return static_cast<ControlType>(type);
+  if (type < 1 || type > 5) return std::nullopt;
+  return ControlHeader{static_cast<ControlType>(type), load_be<std::uint16_t>(&message[2])};
 }
 
 std::optional<ClearToSend> decode_clear_to_send(Bytes message) {
@@ -46,6 +55,14 @@ std::optional<ClearToSend> decode_clear_to_send(Bytes message) {
   ClearToSend clearance{.sequence = load_be<std::uint32_t>(&message[4]), .label = *label};
   load_fields(&message[kControlHeaderSize + kLabelSize], clearance.address, clearance.length, clearance.rkey);
   return clearance;
+}
+
+std::optional<ShortMessage> decode_short(Bytes message) {
+  if (message.size() <= kShortHeaderSize || message.size() > kShortHeaderSize + kMostShort)
+    return std::nullopt;
+  const auto label = load_label(&message[kControlHeaderSize]);
+  if (!label) return std::nullopt;
+  return ShortMessage{load_be<std::uint32_t>(&message[4]), *label, message.subspan(kShortHeaderSize)};
 }
 
 }  // namespace railweave

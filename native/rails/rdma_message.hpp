@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the RDMA rail says in SENDs. Data go by RDMA WRITE, straight to the place that a clearance names.
+// What the RDMA rail says in SENDs: short messages themselves, and where longer ones may be written.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,17 @@ enum class ControlType : std::uint8_t {
   kClearToSend = 1,  // a receive has been posted
   kAbort = 2,        // why the sender gives up
   kGoodbye = 3,      // the sender will post nothing more
+  kShort = 4,        // a whole message
+  kTaken = 5,        // short ones have met their receives
 };
 
 inline constexpr std::size_t kControlHeaderSize = 8;
-inline constexpr std::size_t kMaxControl =
-    2304;  // bytes of the longest control message: an abort's text is cut to fit
+inline constexpr std::size_t kMostFailure = 2304;  // bytes of a message that says why: its text is cut to fit
+inline constexpr std::size_t kMostShort = 16 * 1024;  // bytes of data, whatever the ranks have agreed on
+inline constexpr std::size_t kShortHeaderSize = kControlHeaderSize + kLabelSize;
 
-/// "Write the next message for me there": the k-th clearance meets the k-th send. The WRITE's immediate data
-/// repeat `sequence`.
+/// "Write message `sequence` for me there"; of a short one, "I wait for it". Messages are counted from 0 per
+/// direction. The WRITE's immediate data repeat `sequence`.
 struct ClearToSend {
   std::uint32_t sequence;
   MessageLabel label;
@@ -31,14 +34,31 @@ struct ClearToSend {
   std::uint32_t rkey = 0;
 };
 
-/// Network order: type 8, version 8, zero 16, sequence 32; a clearance adds label, address 64, length 64,
-/// rkey 32.
+/// Message `sequence`.
+struct ShortMessage {
+  std::uint32_t sequence;
+  MessageLabel label;
+  Bytes data;
+};
+
+/// What every control message begins with.
+struct ControlHeader {
+  ControlType type;
+  std::uint16_t taken;  // how many of the peer's short messages have met their receives, modulo 2^16
+};
+
+/// Network order: type 8, version 8, taken 16, sequence 32; a clearance adds label, address 64, length 64,
+/// rkey 32, a short message label and data. They leave `taken` 0.
 std::vector<std::byte> encode(const ClearToSend& clearance);
+std::vector<std::byte> encode(const ShortMessage& message);
 std::vector<std::byte> encode(ControlType type, Bytes payload);
+void set_taken(std::vector<std::byte>& message, std::uint16_t taken);
 
 /// Nothing: too short, of another version or of an unknown type.
-std::optional<ControlType> control_type(Bytes message);
+std::optional<ControlHeader> decode_header(Bytes message);
 /// Nothing if a field is missing or has no meaning. `message` is of type kClearToSend.
 std::optional<ClearToSend> decode_clear_to_send(Bytes message);
+/// Likewise of type kShort. The data are those of `message`, 1 to kMostShort.
+std::optional<ShortMessage> decode_short(Bytes message);
 
 }  // namespace railweave

@@ -10,9 +10,10 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kCleared = 16;  // receives that the peer knows of at once
-// Each clearance and each WRITE with immediate data takes a receive of the queue pair; so does a last
-// message.
-constexpr std::size_t kControlBuffers = 2 * kCleared + 4;
+constexpr std::uint16_t kShortAhead = 16;
+// Each clearance, short message and WRITE with immediate data takes a receive of the queue pair; so do a few
+// that tell what was taken, and a last message.
+constexpr std::size_t kControlBuffers = 2 * kCleared + kShortAhead + 8;
 
 }  // namespace
 
@@ -37,7 +38,8 @@ RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, Transpor
     : options_(std::move(options)),
       connection_(connection),
       listener_(listener),
-      control_in_(kControlBuffers, std::vector<std::byte>(kMaxControl)) {
+      control_size_(std::max(kMostFailure, kShortHeaderSize + options_.short_bytes)),
+      control_in_(std::make_unique_for_overwrite<std::byte[]>(kControlBuffers * control_size_)) {
   for (std::size_t index = 0; index < kControlBuffers; ++index) post_control_buffer(index);
 }
 
@@ -46,7 +48,7 @@ RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, Transpor
 void RdmaPeer::begin(const MessageLabel& label, Time now) {
   label_ = label;
   begun_ = true;
-  check_waiting_clearance(now);
+  check_waiting(now);
 }
 
 void RdmaPeer::post_send(Bytes data, Time now) {
@@ -58,7 +60,7 @@ void RdmaPeer::post_send(Bytes data, Time now) {
 
 void RdmaPeer::post_receive(MutableBytes into, Time now) {
   if (aborted_) return;
-  receives_.push_back({.label = label_, .into = into});
+  receives_.push_back({.label = label_, .into = into, .sequence = next_in_++});
   clear_receives();
   check_peer_is_there(now);
 }
@@ -71,66 +73,104 @@ void RdmaPeer::check_peer_is_there(Time now) {
 void RdmaPeer::clear_receives() {
   while (cleared_ < std::min(kCleared, receives_.size())) {
     Receive& receive = receives_[cleared_++];
-    receive.sequence = next_sequence_++;
-    const auto [address, rkey] = connection_.offer(receive.into);
-    receive.rkey = rkey;
-    const bool quiet = true;  // what the peer writes there tells that it has arrived
-    send_control(encode(ClearToSend{.sequence = receive.sequence,
-                                    .label = receive.label,
-                                    .address = address,
-                                    .length = receive.into.size(),
-                                    .rkey = rkey}),
-                 quiet);
+    if (!is_short(receive)) clear(receive);
   }
+}
+
+void RdmaPeer::clear(Receive& receive) {
+  ClearToSend clearance{.sequence = receive.sequence, .label = receive.label, .length = receive.into.size()};
+  if (!is_short(receive)) {
+    const auto [address, rkey] = connection_.offer(receive.into);
+    receive.rkey = clearance.rkey = rkey;
+    clearance.address = address;
+  }
+  const bool quiet = true;  // what the peer writes there tells that it has arrived
+  send_control(encode(clearance), quiet);
+}
+
+bool RdmaPeer::clear_overdue() {
+  const auto before = std::exchange(awaited_, std::nullopt);
+  if (aborted_ || failed_ || receives_.empty() || !is_short(receives_.front())) return false;
+  awaited_ = receives_.front().sequence;
+  if (before != awaited_ || overdue_ == awaited_) return true;
+  overdue_ = awaited_;
+  clear(receives_.front());
+  return true;
 }
 
 void RdmaPeer::match(Time now) {
-  while (!failed_ && !clearances_.empty() && written_ < sends_.size()) {
-    const ClearToSend clearance = clearances_.front();
-    const Outgoing& send = sends_[written_];
-    clearances_.pop_front();
-    if (!agrees(send, clearance, now)) return;
-    ++written_;
-    // The connection only reads what it writes to the peer.
-    const MutableBytes local{const_cast<std::byte*>(send.data.data()), send.data.size()};
-    connection_.post({.id = next_id_++,
-                      .operation = roce::Operation::kWrite,
-                      .local = local,
-                      .immediate = clearance.sequence,
-                      .remote_address = clearance.address,
-                      .rkey = clearance.rkey});
+  while (!failed_ && sent_ < sends_.size()) {
+    const Outgoing& send = sends_[sent_];
+    std::optional<ClearToSend> clearance;
+    if (!clearances_.empty() && clearances_.front().sequence == next_out()) {
+      clearance = clearances_.front();
+      if (!agrees(send.label, send.data.size(), clearance->label, clearance->length, now)) return;
+    }
+    if (is_short(send) ? static_cast<std::uint16_t>(shorts_out_ - shorts_met_) >= kShortAhead : !clearance)
+      break;
+    if (clearance) clearances_.pop_front();
+    if (is_short(send)) {
+      send_short(send);
+    } else {
+      write(send, *clearance);
+    }
+    ++sent_;
   }
-  check_waiting_clearance(now);
+  say_goodbye();
+  check_waiting(now);
 }
 
-bool RdmaPeer::agrees(const Outgoing& send, const ClearToSend& clearance, Time now) {
-  if (send.label != clearance.label) {
-    fail(mismatch(options_.own_rank, send.label, options_.rank, clearance.label), now);
-    return false;
-  }
-  if (send.data.size() == clearance.length) return true;
-  fail(FailureKind::kMismatch,
-       "expects " + std::to_string(clearance.length) + " bytes where this rank sends " +
-           std::to_string(send.data.size()) + ", in " + describe(send.label),
-       now);
-  return false;
+/// Its data are copied, so that it is done.
+void RdmaPeer::send_short(const Outgoing& send) {
+  ++shorts_out_;
+  const bool quiet = true;
+  send_control(encode(ShortMessage{.sequence = next_out(), .label = send.label, .data = send.data}), quiet);
 }
 
-/// A clearance without a send: the send will come, unless this rank is past that call or calls something else
-/// there.
-void RdmaPeer::check_waiting_clearance(Time now) {
-  if (failed_ || aborted_ || clearances_.empty() || written_ < sends_.size()) return;
-  const MessageLabel& theirs = clearances_.front().label;
-  const bool come = begun_ && key_of(theirs) <= key_of(label_);
-  const auto own = come ? label_ : listener_.pending_label(key_of(theirs));
-  if (own && *own != theirs) fail(mismatch(options_.own_rank, *own, options_.rank, theirs), now);
+void RdmaPeer::write(const Outgoing& send, const ClearToSend& clearance) {
+  // The connection only reads what it writes to the peer.
+  const MutableBytes local{const_cast<std::byte*>(send.data.data()), send.data.size()};
+  connection_.post({.id = next_id_++,
+                    .operation = roce::Operation::kWrite,
+                    .local = local,
+                    .immediate = clearance.sequence,
+                    .remote_address = clearance.address,
+                    .rkey = clearance.rkey});
+}
+
+bool RdmaPeer::agrees(const MessageLabel& own, std::size_t size, const MessageLabel& theirs,
+                      std::uint64_t their_size, Time now) {
+  if (own != theirs) {
+    fail(mismatch(options_.own_rank, own, options_.rank, theirs), now);
+  } else if (size != their_size) {
+    fail(FailureKind::kMismatch,
+         "has " + std::to_string(their_size) + " bytes for a message of which this rank has " +
+             std::to_string(size) + ", in " + describe(own),
+         now);
+  }
+  return own == theirs && size == their_size;
+}
+
+/// Of what the peer waits for or has sent, and this rank has posted nothing for; null if there is none.
+const MessageLabel* RdmaPeer::waits_here() const {
+  if (failed_ || aborted_) return nullptr;
+  if (!clearances_.empty() && sent_ == sends_.size()) return &clearances_.front().label;
+  return !early_.empty() && receives_.empty() ? &early_.front().label : nullptr;
+}
+
+/// It will be posted, unless this rank is past that call or calls something else there.
+void RdmaPeer::check_waiting(Time now) {
+  const MessageLabel* const theirs = waits_here();
+  if (theirs == nullptr) return;
+  const bool come = begun_ && key_of(*theirs) <= key_of(label_);
+  const auto own = come ? label_ : listener_.pending_label(key_of(*theirs));
+  if (own && *own != *theirs) fail(mismatch(options_.own_rank, *own, options_.rank, *theirs), now);
 }
 
 void RdmaPeer::pass_over(const CallDescription& call, Time now) {
-  if (failed_ || aborted_ || clearances_.empty() || written_ < sends_.size()) return;
-  const MessageLabel& theirs = clearances_.front().label;
-  if (theirs.call.op_index != call.op_index) return;
-  fail(mismatch(options_.own_rank, {.call = call, .slice_count = 0}, options_.rank, theirs), now);
+  const MessageLabel* const theirs = waits_here();
+  if (theirs == nullptr || theirs->call.op_index != call.op_index) return;
+  fail(mismatch(options_.own_rank, {.call = call, .slice_count = 0}, options_.rank, *theirs), now);
 }
 
 // ---------------------------------------------------------------- completions
@@ -141,37 +181,50 @@ bool RdmaPeer::drain(Time now) {
     packets_seen_ = packets;
     heard_at_ = now;
   }
+  while (take_early(now)) any = true;
   while (const auto completion = connection_.poll()) {
     any = true;
     take(*completion, now);
   }
+  while (report_sent(now)) any = true;
   if (const auto fault = connection_.fault()) fail(fault->kind, fault->message, now);
   return any;
 }
 
+/// The oldest send, if it is a short one that has gone.
+bool RdmaPeer::report_sent(Time now) {
+  if (sent_ == 0 || !is_short(sends_.front())) return false;
+  sends_.pop_front();
+  --sent_;
+  ++first_out_;
+  listener_.sent(options_.rank, now);
+  return true;
+}
+
 void RdmaPeer::take(const roce::Completion& completion, Time now) {
   if (completion.status != roce::Status::kSuccess) return take_failure(completion, now);
+  note_answer();
   switch (completion.kind) {
     case roce::CompletionKind::kReceive:
-      take_control(Bytes(control_in_[completion.id]).first(completion.byte_count), now);
+      take_control(control_buffer(completion.id).first(completion.byte_count), now);
       return post_control_buffer(completion.id);
     case roce::CompletionKind::kReceiveWrite:
       post_control_buffer(completion.id);
       return take_written(completion, now);
     case roce::CompletionKind::kWrite:
-      note_answer();
       if (completion.id == heartbeat_id_) return heartbeat_id_.reset();
-      if (aborted_) return;
+      while (report_sent(now)) continue;  // those before it
+      if (aborted_ || sent_ == 0) return;
       sends_.pop_front();
-      --written_;
+      --sent_;
+      ++first_out_;
       return listener_.sent(options_.rank, now);
     default:
-      note_answer();
       control_out_.erase(completion.id);
   }
 }
 
-/// Patience is for a peer that is still on its way here.
+/// Or a message. Patience is for a peer that is still on its way here.
 void RdmaPeer::note_answer() {
   if (!std::exchange(answered_, true)) connection_.set_patience(options_.retries, options_.max_timeout);
 }
@@ -198,33 +251,93 @@ void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
 }
 
 void RdmaPeer::take_control(Bytes message, Time now) {
-  const auto type = control_type(message);
-  const auto clearance = type == ControlType::kClearToSend ? decode_clear_to_send(message) : std::nullopt;
+  const auto header = decode_header(message);
+  const auto is = [&header](ControlType type) { return header && header->type == type; };
+  const auto clearance = is(ControlType::kClearToSend) ? decode_clear_to_send(message) : std::nullopt;
   const auto failure =
-      type == ControlType::kAbort ? decode_failure(message.subspan(kControlHeaderSize)) : std::nullopt;
-  if (clearance && clearances_.size() < kCleared) {
-    if (aborted_) return;
-    clearances_.push_back(*clearance);
-    match(now);
-    check_waiting_clearance(now);
+      is(ControlType::kAbort) ? decode_failure(message.subspan(kControlHeaderSize)) : std::nullopt;
+  const auto whole = is(ControlType::kShort) ? decode_short(message) : std::nullopt;
+  const bool sound = header && take_taken(header->taken);
+  if (sound && clearance && clearances_.size() < kCleared) {
+    take_clearance(*clearance, now);
   } else if (failure) {
     fail(*failure, now);
-  } else if (type == ControlType::kGoodbye) {
+  } else if (sound && is(ControlType::kGoodbye)) {
     peer_left_ = true;
     check_peer_is_there(now);
+  } else if (sound && whole && early_.size() < kShortAhead) {
+    take_short(*whole, now);
+  } else if (sound && is(ControlType::kTaken)) {
+    match(now);
   } else {
     fail(FailureKind::kInternal, "sent a control message that makes no sense: is it of the same version?",
          now);
   }
 }
 
+/// False if it says what cannot be.
+bool RdmaPeer::take_taken(std::uint16_t taken) {
+  const auto on_their_way = [this](std::uint16_t met) {
+    return static_cast<std::uint16_t>(shorts_out_ - met);
+  };
+  if (on_their_way(taken) > on_their_way(shorts_met_)) return false;
+  shorts_met_ = taken;
+  return true;
+}
+
+/// One for a short message that is overdue comes after those behind it, or after the message has gone.
+void RdmaPeer::take_clearance(const ClearToSend& clearance, Time now) {
+  const auto before = [](std::uint32_t one, std::uint32_t other) {
+    return static_cast<std::int32_t>(one - other) < 0;
+  };
+  if (aborted_ || before(clearance.sequence, next_out())) return;
+  const auto place = std::find_if(clearances_.begin(), clearances_.end(), [&](const ClearToSend& other) {
+    return before(clearance.sequence, other.sequence);
+  });
+  clearances_.insert(place, clearance);
+  match(now);
+}
+
+void RdmaPeer::take_short(const ShortMessage& message, Time now) {
+  if (aborted_) return;
+  if (early_.empty() && !receives_.empty()) {
+    deliver(message.label, message.data, now);
+  } else {
+    early_.push_back({message.label, {message.data.begin(), message.data.end()}});
+    check_waiting(now);
+  }
+  match(now);
+}
+
+/// The oldest short message that came before its receive, if that has been posted.
+bool RdmaPeer::take_early(Time now) {
+  if (aborted_ || failed_ || early_.empty() || receives_.empty()) return false;
+  const Early early = std::move(early_.front());
+  early_.pop_front();
+  deliver(early.label, early.data, now);
+  return true;
+}
+
+void RdmaPeer::deliver(const MessageLabel& label, Bytes data, Time now) {
+  const Receive& receive = receives_.front();
+  if (!agrees(receive.label, receive.into.size(), label, data.size(), now)) return;
+  std::copy(data.begin(), data.end(), receive.into.begin());
+  if (static_cast<std::uint16_t>(++taken_ - told_) >= kShortAhead / 2)
+    send_control(encode(ControlType::kTaken, {}), true);
+  received(now);
+}
+
 void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
   if (aborted_) return;
-  if (cleared_ == 0 || completion.immediate != receives_.front().sequence ||
+  if (receives_.empty() || !receives_.front().rkey || completion.immediate != receives_.front().sequence ||
       completion.byte_count != receives_.front().into.size()) {
     return fail(FailureKind::kInternal, "wrote a message that it had not been cleared for", now);
   }
-  connection_.take(receives_.front().rkey);
+  connection_.take(*receives_.front().rkey);
+  received(now);
+}
+
+void RdmaPeer::received(Time now) {
   receives_.pop_front();
   --cleared_;
   clear_receives();
@@ -236,18 +349,20 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
 void RdmaPeer::abort() {
   if (std::exchange(aborted_, true)) return;
   connection_.release_buffers();
-  for (std::size_t i = 0; i < cleared_; ++i) connection_.withdraw(receives_[i].rkey);
+  for (const Receive& receive : receives_)
+    if (receive.rkey) connection_.withdraw(*receive.rkey);
   control_out_.clear();
   sends_.clear();
   clearances_.clear();
   receives_.clear();
-  written_ = cleared_ = 0;
+  early_.clear();
+  sent_ = cleared_ = 0;
 }
 
 void RdmaPeer::halt() {
   failed_ = true;
-  for (std::size_t i = 0; i < cleared_; ++i) connection_.drop(receives_[i].rkey);
-  cleared_ = 0;
+  for (Receive& receive : receives_)
+    if (const auto rkey = std::exchange(receive.rkey, std::nullopt)) connection_.drop(*rkey);
   connection_.abort();
   abort();
 }
@@ -259,7 +374,15 @@ void RdmaPeer::announce(const Failure& failure) {
 }
 
 void RdmaPeer::close() {
-  if (!std::exchange(said_goodbye_, true)) send_control(encode(ControlType::kGoodbye, {}));
+  leaving_ = true;
+  say_goodbye();
+}
+
+/// Behind all that is still to be sent: the peer counts on nothing after it.
+void RdmaPeer::say_goodbye() {
+  const bool more = !failed_ && sent_ < sends_.size();
+  if (!leaving_ || more || std::exchange(said_goodbye_, true)) return;
+  send_control(encode(ControlType::kGoodbye, {}));
 }
 
 bool RdmaPeer::closed() const {
@@ -269,12 +392,13 @@ bool RdmaPeer::closed() const {
 
 void RdmaPeer::send_control(std::vector<std::byte> message, bool quiet) {
   const std::uint64_t id = next_id_++;
+  set_taken(message, told_ = taken_);
   const auto [entry, added] = control_out_.emplace(id, std::move(message));
   connection_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second, .quiet = quiet});
 }
 
 void RdmaPeer::post_control_buffer(std::size_t index) {
-  connection_.post_receive({.id = index, .buffer = control_in_[index]});
+  connection_.post_receive({.id = index, .buffer = control_buffer(index)});
 }
 
 void RdmaPeer::fail(FailureKind kind, const std::string& message, Time now) {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to and from one peer over one connection. The receiver clears each posted receive with a small
-// SEND; the sender answers with an RDMA WRITE with immediate data, straight into place. Several are in
-// flight.
+// Messages to and from one peer over one connection; several are in flight. A short one is a SEND, sent as
+// soon as it is posted, up to kShortAhead of them ahead of the peer's receives. For a longer one the receiver
+// sends a clearance; the sender answers with an RDMA WRITE with immediate data, straight into place.
+//
+// Whoever waits for a message that does not come, as the other calls something else, must learn of it: labels
+// are compared by whoever has got a message or a clearance, and for a short message that is overdue its
+// receiver sends a clearance as well.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +27,8 @@ std::string why(roce::Status status);
 struct RdmaPeerOptions {
   int own_rank;
   int rank;
-  std::string name;  // "rank 2 at 10.3.0.3"
+  std::string name;         // "rank 2 at 10.3.0.3"
+  std::size_t short_bytes;  // of data that go without a clearance, at most; alike on both ranks
   // Of the queue pair, once the peer has answered.
   int retries;
   Duration max_timeout;
@@ -44,7 +50,10 @@ class RdmaPeer {
 
   /// Asks the peer's process for a sign of life, unless an answer is awaited anyway.
   void heartbeat();
-  /// Asks for the first one, as often as it takes.
+  /// Asks for the oldest message, if it is a short one that was awaited at the latest call, too. Whether one
+  /// is awaited.
+  bool clear_overdue();
+  /// Asks for the first sign of life, as often as it takes.
   void probe() { post_heartbeat(); }
   /// The peer has answered.
   bool answered() const { return answered_; }
@@ -70,25 +79,50 @@ class RdmaPeer {
   struct Receive {
     MessageLabel label;
     MutableBytes into;
-    std::uint32_t sequence = 0;  // once cleared
-    std::uint32_t rkey = 0;
+    std::uint32_t sequence;
+    std::optional<std::uint32_t> rkey{};  // while the peer may write there
+  };
+  /// A short message that no receive has met.
+  struct Early {
+    MessageLabel label;
+    std::vector<std::byte> data;
   };
 
+  bool is_short(const Outgoing& send) const { return send.data.size() <= options_.short_bytes; }
+  bool is_short(const Receive& receive) const { return receive.into.size() <= options_.short_bytes; }
   void clear_receives();
+  void clear(Receive& receive);
   void check_peer_is_there(Time now);
-  bool needs_peer() const { return !receives_.empty() || written_ < sends_.size(); }
+  bool needs_peer() const { return receives_.size() > early_.size() || sent_ < sends_.size(); }
+  std::uint32_t next_out() const { return first_out_ + static_cast<std::uint32_t>(sent_); }
   void match(Time now);
-  bool agrees(const Outgoing& send, const ClearToSend& clearance, Time now);
-  void check_waiting_clearance(Time now);
+  bool may_send(const Outgoing& send) const;
+  void send_short(const Outgoing& send);
+  void write(const Outgoing& send, const ClearToSend& clearance);
+  bool report_sent(Time now);
+  bool agrees(const MessageLabel& own, std::size_t size, const MessageLabel& theirs, std::uint64_t their_size,
+              Time now);
+  const MessageLabel* waits_here() const;
+  void check_waiting(Time now);
+  void say_goodbye();
 
   void take(const roce::Completion& completion, Time now);
   void take_control(Bytes message, Time now);
+  void take_clearance(const ClearToSend& clearance, Time now);
+  void take_short(const ShortMessage& message, Time now);
+  bool take_early(Time now);
+  void deliver(const MessageLabel& label, Bytes data, Time now);
+  bool take_taken(std::uint16_t taken);
+  void received(Time now);
   void take_written(const roce::Completion& completion, Time now);
   void note_answer();
   void post_heartbeat();
   void take_failure(const roce::Completion& completion, Time now);
 
   void send_control(std::vector<std::byte> message, bool quiet = false);
+  MutableBytes control_buffer(std::size_t index) const {
+    return {control_in_.get() + index * control_size_, control_size_};
+  }
   void post_control_buffer(std::size_t index);
   void fail(FailureKind kind, const std::string& message, Time now);
   void fail(const Failure& failure, Time now);
@@ -100,13 +134,20 @@ class RdmaPeer {
   bool begun_ = false;  // label_ means something
 
   std::deque<Outgoing> sends_;
-  std::size_t written_ = 0;  // of them, those whose WRITE is posted
+  std::size_t sent_ = 0;                           // of them, those that are posted to the connection
+  std::uint32_t first_out_ = 0;                    // sequence of the oldest
+  std::uint16_t shorts_out_ = 0, shorts_met_ = 0;  // short ones sent, and met by the peer's receives
   std::deque<ClearToSend> clearances_;
-  std::deque<Receive> receives_;
-  std::size_t cleared_ = 0;  // of them, those that the peer knows of
-  std::uint32_t next_sequence_ = 0;
 
-  std::vector<std::vector<std::byte>> control_in_;
+  std::deque<Receive> receives_;
+  std::size_t cleared_ = 0;  // of them, short ones and those that the peer may write
+  std::uint32_t next_in_ = 0;
+  std::deque<Early> early_;
+  std::uint16_t taken_ = 0, told_ = 0;              // short ones that have met receives; as the peer knows
+  std::optional<std::uint32_t> awaited_, overdue_;  // at the latest `clear_overdue`; what it cleared
+
+  const std::size_t control_size_;
+  const std::unique_ptr<std::byte[]> control_in_;  // no page is touched before a message needs it
   std::map<std::uint64_t, std::vector<std::byte>> control_out_;  // by work request, until acknowledged
   std::uint64_t next_id_ = 0;
   std::optional<std::uint64_t> heartbeat_id_;  // the heartbeat's work request, until it is answered
@@ -115,7 +156,7 @@ class RdmaPeer {
   bool answered_ = false;  // the peer has answered
   bool aborted_ = false;
   bool failed_ = false;
-  bool said_goodbye_ = false;
+  bool leaving_ = false, said_goodbye_ = false;
   bool peer_left_ = false;
 };
 

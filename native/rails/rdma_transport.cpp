@@ -24,6 +24,7 @@ constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halte
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr std::size_t kUnshapedInFlight = 1 << 20;          // bytes: the messages that a ring posts ahead
+constexpr std::size_t kShortOnDevices = 2048;               // registered and locked, 56 times per peer
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
@@ -236,6 +237,8 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   pump(now);
 }
 
+std::size_t RdmaTransport::short_bytes() const { return devices_ ? kShortOnDevices : kMostShort; }
+
 roce::QueuePairOptions RdmaTransport::pair_options() const {
   roce::QueuePairOptions options;
   options.window = window(options_, devices_);
@@ -273,6 +276,7 @@ void RdmaTransport::meet(std::size_t peer, Time now) {
       std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,
                                                  .rank = static_cast<int>(peer),
                                                  .name = way.name,
+                                                 .short_bytes = short_bytes(),
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
                                                  .max_timeout = timing::kRepetition},
                                  connection, listener);
@@ -407,7 +411,7 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
 Time RdmaTransport::deadline() const {
   if (!halted_.empty() || halted_ring_)
     return 0;  // now: they are let go in `expire`, when nothing stands on them
-  return std::min(device_->deadline(), heartbeat_at_);
+  return std::min({device_->deadline(), heartbeat_at_, overdue_at_});
 }
 
 void RdmaTransport::expire(Time now) {
@@ -416,6 +420,11 @@ void RdmaTransport::expire(Time now) {
   if (heartbeat_at_ <= now) {
     heartbeat_at_ = now + options_.liveness.interval;
     for_each_peer([](RdmaPeer& peer) { peer.heartbeat(); });
+  }
+  if (overdue_at_ <= now) {
+    bool awaited = false;
+    for_each_peer([&awaited](RdmaPeer& peer) { awaited = peer.clear_overdue() || awaited; });
+    overdue_at_ = awaited ? now + timing::kOverdue : kNever;
   }
   pump(now);
 }
@@ -472,6 +481,7 @@ void RdmaTransport::post_send(int peer, Bytes data, Time now) {
 
 void RdmaTransport::post_receive(int peer, MutableBytes into, Time now) {
   if (const auto& from = peers_[static_cast<std::size_t>(peer)]) from->post_receive(into, now);
+  if (overdue_at_ == kNever && into.size() <= short_bytes()) overdue_at_ = now + timing::kOverdue;
   pump(now);
 }
 

@@ -137,6 +137,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void join(std::uint32_t incarnation, Time now);
   void meet(std::size_t peer, Time now);
   void join_ring(Time now);
+  std::size_t short_bytes() const;
   roce::QueuePairOptions pair_options() const;
   roce::MacAddress mac_of(const Way& way) const;
   std::uint32_t own_number(std::size_t peer, std::uint32_t incarnation) const;
@@ -168,6 +169,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   std::uint32_t incarnation_ = 0;
   TransportListener* listener_ = nullptr;
   Time heartbeat_at_ = kNever;
+  Time overdue_at_ = kNever;  // when to look whether short messages are
   std::uint32_t interest_ = 0;
   bool pumping_ = false;
   bool closing_ = false;  // goodbyes wait for what is on its way in the ring

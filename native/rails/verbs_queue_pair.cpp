@@ -213,7 +213,8 @@ bool VerbsQueuePair::hand_over(Send& send, std::uint32_t sequence) {
   request.imm_data = htonl(send.request.immediate.value_or(0));
   request.wr.rdma = {.remote_addr = send.request.remote_address, .rkey = send.request.rkey};
   // As user space does it: a switch that adds takes packets that are alike.
-  if (send.request.immediate) request.send_flags |= IBV_SEND_SOLICITED;
+  const bool awaited = request.opcode == IBV_WR_SEND && !send.request.quiet;
+  if (awaited || send.request.immediate) request.send_flags |= IBV_SEND_SOLICITED;
   if (send.signalled) request.send_flags |= IBV_SEND_SIGNALED;
   if (bytes > 0 && bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE;
   ibv_send_wr* bad = nullptr;

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from queue import Queue
 from typing import TypeVar
+
+import pytest
 
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.events import (
@@ -27,6 +30,15 @@ DEADLINE_S = 30.0
 TOKEN = 0x70_6B_65_6E  # what a controller would draw anew for every job
 
 Result = TypeVar("Result")
+
+
+def skip_unless_possible(rails: str) -> None:
+    """RDMA in user space needs raw sockets."""
+    try:
+        if "rdma" in rails:
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
+    except PermissionError:
+        pytest.skip("rdma rails need CAP_NET_RAW")
 
 
 @dataclass

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import itertools
-import socket
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from protocol.jobs import StaticJob
+from protocol.jobs import StaticJob, skip_unless_possible
 from protocol.loopback_switch import PLACE, LoopbackSwitch
 
 from railweave.hosts.arrays import DTYPES
@@ -20,14 +19,6 @@ from railweave.hosts.options import parse_rails
 
 RANKS = 3
 ODD_ONE = 1
-
-
-def raw_sockets() -> bool:
-    try:
-        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
-    except PermissionError:
-        return False
-    return True
 
 
 RAILS = [
@@ -69,8 +60,7 @@ KINDS = [
 
 @pytest.mark.parametrize("rails", RAILS)
 def test_every_pair_of_kinds(switch: LoopbackSwitch, rails: str) -> None:
-    if "rdma" in rails and not raw_sockets():
-        pytest.skip("rdma rails need CAP_NET_RAW")
+    skip_unless_possible(rails)
     for pair in itertools.combinations(KINDS, 2):
         if all(kind.fits(rails) for kind in pair):
             switch.restart()
@@ -101,8 +91,7 @@ def assert_found(rails: str, common: Kind, odd: Kind) -> None:
 @pytest.mark.parametrize("rails", RAILS)
 def test_another_order(switch: LoopbackSwitch, rails: str) -> None:
     """Calls in flight at once; the second of one rank is the first of another."""
-    if "rdma" in rails and not raw_sockets():
-        pytest.skip("rdma rails need CAP_NET_RAW")
+    skip_unless_possible(rails)
     job = StaticJob(RANKS, ina=[PLACE])
 
     def work(comm: Communicator) -> None:

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers of the RDMA rail. The input is a script; its first byte says of what:
+// - a peer against hostile messages: of what this rank does and of what arrives, control messages as they
+//   stand, or such as an honest peer may send, in any order
+// - two honest peers: of what they post, and of when what they send arrives. In the end all has come, and
+//   no number is wrong
+// Buffers are of the heap, so that the sanitizer sees a step outside.
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "fuzz/script.hpp"
+#include "rails/rdma_message.hpp"
+#include "rails/rdma_peer.hpp"
+
+namespace {
+
+using namespace railweave;
+
+constexpr std::size_t kShort = 64;
+
+/// Completes what is posted only when the script says so.
+class ScriptedConnection final : public RdmaConnection {
+ public:
+  void post(const roce::WorkRequest& request) override { posted.push_back(request); }
+  void post_receive(const roce::ReceiveRequest& request) override { receives.push_back(request); }
+  std::optional<roce::Completion> poll() override {
+    if (completions.empty()) return std::nullopt;
+    const auto completion = completions.front();
+    completions.pop_front();
+    return completion;
+  }
+  Offer offer(MutableBytes into) override {
+    offered.push_back(into);
+    return {.address = 0, .rkey = static_cast<std::uint32_t>(offered.size() - 1)};
+  }
+  void take(std::uint32_t rkey) override { require(rkey < offered.size()); }
+  void drop(std::uint32_t rkey) override { require(rkey < offered.size()); }
+  void withdraw(std::uint32_t rkey) override { require(rkey < offered.size()); }
+  Region region(std::size_t) override { return {}; }
+  void set_patience(int, Duration) override {}
+  bool awaits_answer() const override { return !posted.empty(); }
+  void release_buffers() override {}
+  void abort() override {}
+  std::optional<Fault> fault() const override { return std::nullopt; }
+  const roce::QueuePairStats& stats() const override { return stats_; }
+
+  void arrive(Bytes message) {
+    if (receives.empty()) return;  // an honest device would ask the sender to wait
+    const auto request = receives.front();
+    receives.pop_front();
+    const std::size_t size = std::min(message.size(), request.buffer.size());
+    std::copy_n(message.begin(), size, request.buffer.begin());
+    completions.push_back({.id = request.id,
+                           .kind = roce::CompletionKind::kReceive,
+                           .byte_count = static_cast<std::uint32_t>(size)});
+  }
+  void written(std::uint32_t immediate, std::uint32_t bytes) {
+    if (receives.empty()) return;
+    completions.push_back({.id = receives.front().id,
+                           .kind = roce::CompletionKind::kReceiveWrite,
+                           .byte_count = bytes,
+                           .immediate = immediate});
+    receives.pop_front();
+  }
+  void complete() {
+    if (posted.empty()) return;
+    const auto request = posted.front();
+    posted.pop_front();
+    const bool write = request.operation == roce::Operation::kWrite;
+    completions.push_back(
+        {.id = request.id, .kind = write ? roce::CompletionKind::kWrite : roce::CompletionKind::kSend});
+  }
+
+  std::deque<roce::WorkRequest> posted;
+  std::deque<roce::ReceiveRequest> receives;
+  std::deque<roce::Completion> completions;
+  std::vector<MutableBytes> offered;
+
+ private:
+  roce::QueuePairStats stats_;
+};
+
+class Counter final : public TransportListener {
+ public:
+  void sent(int, Time) override { ++sent_in_all; }
+  void received(int, Time) override { ++received_in_all; }
+  void failed(const Failure&, Time) override { ++failures; }
+
+  std::size_t sent_in_all = 0, received_in_all = 0;
+  int failures = 0;
+};
+
+MessageLabel label_of(std::uint8_t op_index) {
+  return {.call = {.op_index = op_index,
+                   .collective = Collective::kAllReduce,
+                   .dtype = DType::kInt32,
+                   .op = ReduceOp::kSum,
+                   .root = 0,
+                   .count = 16},
+          .slice_count = 16};
+}
+
+/// Short ones and longer ones.
+std::size_t size_of(std::uint8_t value) { return value % 8 == 7 ? 2 * kShort : 1 + value % kShort; }
+
+RdmaPeerOptions options(int own) {
+  return {.own_rank = own,
+          .rank = 1 - own,
+          .name = "the other",
+          .short_bytes = kShort,
+          .retries = 1,
+          .max_timeout = 1};
+}
+
+class Hostile {
+ public:
+  void step(Script& script) {
+    const std::uint8_t what = script.next() % 16;
+    const std::uint8_t value = script.next();
+    switch (what) {
+      case 0:
+        label_ = label_of(value % 4);
+        return peer_.begin(label_, now_);
+      case 1:
+      case 2:
+        blocks_.emplace_back(size_of(value));
+        ++sends_;
+        return peer_.post_send(blocks_.back(), now_);
+      case 3:
+      case 4:
+        blocks_.emplace_back(size_of(value));
+        ++posted_;
+        return peer_.post_receive(blocks_.back(), now_);
+      case 5:
+        return connection_.complete();
+      case 6:
+        return connection_.written(value % 32, static_cast<std::uint32_t>(size_of(script.next())));
+      case 7:
+        return peer_.pass_over(label_of(value % 4).call, now_);
+      case 8:
+        peer_.clear_overdue();
+        return peer_.heartbeat();
+      case 9: {
+        std::vector<std::byte> raw(value);
+        for (std::byte& byte : raw) byte = static_cast<std::byte>(script.next());
+        return connection_.arrive(raw);
+      }
+      case 10:
+      case 11: {
+        const std::vector<std::byte> data(size_of(script.next()));
+        return arrive(encode(ShortMessage{sequence_++, label_, data}), value);
+      }
+      case 12:
+        return arrive(encode(ClearToSend{.sequence = value % 32u, .label = label_, .length = size_of(value)}),
+                      script.next());
+      case 13:
+        return arrive(encode(ControlType::kTaken, {}), value);
+      case 14:
+        return arrive(encode(value % 8 == 0 ? ControlType::kGoodbye : ControlType::kTaken, {}), 0);
+      default:
+        if (value == 0) peer_.abort();
+    }
+  }
+  void check() {
+    while (peer_.drain(now_)) continue;
+    require(listener_.failures <= 1);
+    require(listener_.sent_in_all <= sends_ && listener_.received_in_all <= posted_);
+  }
+
+ private:
+  void arrive(std::vector<std::byte> message, std::uint8_t taken) {
+    set_taken(message, taken % 32);
+    connection_.arrive(message);
+  }
+
+  const Time now_ = 1;
+  ScriptedConnection connection_;
+  Counter listener_;
+  RdmaPeer peer_{options(0), connection_, listener_};
+  MessageLabel label_ = label_of(0);
+  std::deque<std::vector<std::byte>> blocks_;
+  std::uint32_t sequence_ = 0;
+  std::size_t sends_ = 0, posted_ = 0;
+};
+
+class Honest {
+ public:
+  /// One of so many messages is long.
+  explicit Honest(std::size_t period) : period_(period) {}
+  void step(Script& script) {
+    const std::uint8_t what = script.next();
+    End &end = ends_[what & 1], &other = ends_[1 - (what & 1)];
+    switch (what >> 1 & 7) {
+      case 0:
+      case 1:
+        return send(end);
+      case 2:
+      case 3:
+        return receive(end);
+      case 4:
+        end.peer.clear_overdue();
+        return end.peer.heartbeat();
+      default:
+        arrive(end, other);
+    }
+  }
+  void check() {
+    for (End& end : ends_) {
+      while (end.peer.drain(now_)) continue;
+      require(end.listener.failures == 0);
+    }
+  }
+  void end() {
+    for (int side : {0, 1})
+      while (ends_[side].received.size() != ends_[1 - side].sent.size())
+        ends_[side].received.size() < ends_[1 - side].sent.size() ? receive(ends_[side])
+                                                                  : send(ends_[1 - side]);
+    bool moves = true;
+    while (moves) {
+      check();
+      moves = arrive(ends_[0], ends_[1]) || arrive(ends_[1], ends_[0]);
+    }
+    for (int side : {0, 1}) {
+      const End &end = ends_[side], &other = ends_[1 - side];
+      require(end.listener.sent_in_all == end.sent.size());
+      require(end.listener.received_in_all == other.sent.size());
+      require(end.received == other.sent);
+    }
+  }
+
+ private:
+  struct End {
+    explicit End(int own) : peer(options(own), connection, listener) {}
+    ScriptedConnection connection;
+    Counter listener;
+    RdmaPeer peer;
+    std::deque<std::vector<std::byte>> sent, received;
+  };
+
+  std::size_t size_of(std::size_t number) const {
+    return number % period_ == period_ - 1 ? 2 * kShort : 1 + number % kShort;
+  }
+  void send(End& end) {
+    end.sent.emplace_back(size_of(end.sent.size()), static_cast<std::byte>(1 + end.sent.size() % 255));
+    end.peer.post_send(end.sent.back(), now_);
+  }
+  void receive(End& end) {
+    end.received.emplace_back(size_of(end.received.size()));
+    end.peer.post_receive(end.received.back(), now_);
+  }
+  /// The oldest of what an end has sent; false if there is nothing.
+  bool arrive(End& from, End& at) {
+    if (from.connection.posted.empty()) return false;
+    const auto request = from.connection.posted.front();
+    if (request.operation == roce::Operation::kSend) {
+      require(!at.connection.receives.empty());  // else the connection would stand still
+      at.connection.arrive(request.local);
+    } else if (request.immediate) {
+      std::copy(request.local.begin(), request.local.end(), at.connection.offered.at(request.rkey).begin());
+      at.connection.written(*request.immediate, static_cast<std::uint32_t>(request.local.size()));
+    }
+    from.connection.complete();
+    return true;
+  }
+
+  const Time now_ = 1;
+  const std::size_t period_;
+  End ends_[2]{End(0), End(1)};
+};
+
+template <typename Run>
+void run(Script& script, Run& run) {
+  while (!script.ended()) {
+    run.step(script);
+    run.check();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Script script(data, size);
+  if (const std::size_t what = script.next(); what % 2 == 0) {
+    Hostile hostile;
+    run(script, hostile);
+  } else {
+    Honest honest(1 + what / 4);
+    run(script, honest);
+    honest.end();
+  }
+  return 0;
+}
