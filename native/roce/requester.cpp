@@ -186,8 +186,10 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
     cursor_ = 0;
     window_ = std::max(window_, loss ? window_before / 2 : window_before);
   }
+  // A connection that shares the link waits for twice its own window, the other's queue, and for nobody.
   const Duration late = timer_.lateness(now);
-  if (!loss && (in_vain || (late > 0 && gap > late / 2))) timer_.answered_late(gap, now);
+  const bool absent = gap > 2 * options_.window_time && (in_vain || (late > 0 && gap > late / 2));
+  if (!loss && absent) timer_.answered_late(gap, now);
   retries_ = rnr_retries_ = 0;
   timer_.progressed(unacked_, now);
   if (next_ == unacked_) {

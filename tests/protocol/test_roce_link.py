@@ -332,6 +332,22 @@ def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
     assert into.tobytes() == message(1 << 20)
 
 
+def test_the_queue_of_a_connection_that_shares_the_link_widens_no_window() -> None:
+    """It is as long as the own one: both together are no peer that runs late."""
+    pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
+    into = pair.write(message(1 << 20))
+    first = all_sent(pair.a)
+    pair.a.qp.expire(4 * MS)
+    for packet in first:
+        pair.b.qp.receive(packet, 12 * MS)
+    for answer in all_sent(pair.b, 12 * MS):
+        pair.a.qp.receive(answer, 12 * MS)
+    assert pair.a.qp.window == 32
+    pair.now = 13 * MS
+    pair.run()
+    assert into.tobytes() == message(1 << 20)
+
+
 def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None:
     """It is halved as after any loss, and the peer is not taken for one that runs late."""
     pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
