@@ -24,7 +24,7 @@ constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halte
 constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr std::size_t kUnshapedInFlight = 1 << 20;          // bytes: the messages that a ring posts ahead
-constexpr std::size_t kShortOnDevices = 2048;               // registered and locked, 56 times per peer
+constexpr std::size_t kShortOnDevices = 2048;               // bytes: every receive of theirs is locked memory
 constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
 constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
