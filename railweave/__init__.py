@@ -122,9 +122,9 @@ def lab(
     *,
     hosts: int = 4,
     rails: str = "ina,tcp,rdma",
-    rate: str | None = None,
+    rate: str | float | None = None,
     mtu: int = 1500,
-    loss: str = "0",
+    loss: str | float = 0,
     impair: str = "",
     switch: str = "embedded",
     seed: int = 1,
@@ -132,8 +132,9 @@ def lab(
 ) -> Testbed:
     """Return a lab for `with`: hosts, switches and controller on this machine, as `railweave run` makes them.
 
-    The arguments are those of `railweave run`; `experiments.program.testbed` has an example. Needs root.
-    Raises TopologyError, OptionError (both ValueError), and LabError where the network cannot be made.
+    The arguments are those of `railweave run`, rates and loss also as numbers of bit/s and as probabilities;
+    `experiments.program.testbed` has an example. Needs root. Raises TopologyError, OptionError (both
+    ValueError), and LabError where the network cannot be made.
     """
     from pathlib import Path  # noqa: PLC0415
 
@@ -141,9 +142,9 @@ def lab(
     from railweave.experiments.program.testbed import Testbed  # noqa: PLC0415
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
 
-    chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
+    chosen = common.topology_of(topology, hosts, rails, None if rate is None else str(rate), switch, mtu)
     target = common.check_target(switch, chosen)
-    options = LabOptions(Path(out), target, common.loss_of(loss, chosen), impair=impair, seed=seed)
+    options = LabOptions(Path(out), target, common.loss_of(str(loss), chosen), impair=impair, seed=seed)
     return Testbed(chosen, options)
 
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import railweave
+from railweave.experiments.errors import OptionError
 
 
 def test_every_public_name_is_there() -> None:
@@ -14,6 +16,12 @@ def test_every_public_name_is_there() -> None:
         assert getattr(railweave, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = railweave.nothing
+
+
+@pytest.mark.parametrize(("given", "refused"), [({"rate": 5}, "rate '5'"), ({"loss": 1.5}, "loss '1.5'")])
+def test_a_lab_takes_numbers_as_text(given: dict[str, Any], refused: str) -> None:
+    with pytest.raises(OptionError, match=refused):
+        railweave.lab(rails="tcp", **given)
 
 
 def test_importing_railweave_is_cheap() -> None:
