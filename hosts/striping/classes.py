@@ -182,13 +182,15 @@ class CallClass:
         if not self.short or not self._settled(usual):
             return []
         lines = self._lines(self.rails)
-        split = best_split(lines, size, count, usual.rails)
         prior = {rail: self._table.prior(self.key, rail) for rail in self.rails}
+        split = best_split(lines, size, count, usual.rails)
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
         # No block of one rail keeps out another that had none, but one quicker than its link can be does.
         fair = tuple(rail for rail in self.rails if seen[rail] <= DOUBT * min(seen.values()))
-        own_s = CLEAR * max(self._times.get(self._held, seen.values()))
-        near = [rail for rail in fair if size / prior[rail].rate <= own_s or not self._table.rates_known]
+        least_rate = (
+            size / CLEAR / max(self._times.get(self._held, seen.values())) if self._table.rates_known else 0
+        )
+        near = [rail for rail in fair if max(prior[rail].rate, lines[rail].rate) >= least_rate]
         alike = tuple(rail for rail in near if prior[rail] == prior[near[0]])  # of one kind and rate
         by_cost = choose(self._singles(size), split, count, usual.rails).rails
         splits = split, balanced(lines, size, count), self._over(fair, size, count)

@@ -96,7 +96,6 @@ class RdmaPeer {
   bool needs_peer() const { return receives_.size() > early_.size() || sent_ < sends_.size(); }
   std::uint32_t next_out() const { return first_out_ + static_cast<std::uint32_t>(sent_); }
   void match(Time now);
-  bool may_send(const Outgoing& send) const;
   void send_short(const Outgoing& send);
   void write(const Outgoing& send, const ClearToSend& clearance);
   bool report_sent(Time now);

@@ -152,10 +152,14 @@ def test_both_rails_at_half_their_rate_are_still_split() -> None:
 
 
 def loses(
-    rails: list[VirtualRail], sizes: list[int], noise: float = 0.0, lateness_s: float = 0.0, seed: int = 0
+    rails: list[VirtualRail],
+    sizes: list[int],
+    lateness_s: float = 0.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    rate_bps: int = 100_000_000,
 ) -> bool:
-    """Whether calls take longer than on the best rail alone; no rail is quicker than its link."""
-    rate_bps = int(12 * max(rail.rate for rail in rails))  # a ring of three sends 4/3 of all, with headers
+    """Whether calls take longer than on the best rail alone, on links of that rate."""
     job = StripedJob(rails, ranks=3, rate_bps=rate_bps, noise=noise, lateness_s=lateness_s, seed=seed)
     for _ in range(2 * WITHIN):
         for count in sizes:
@@ -169,9 +173,9 @@ def loses(
     return False
 
 
-def test_whatever_the_rails_the_ranks_agree_and_seldom_lose_against_the_best() -> None:
-    """Of a thousand draws like these, five lose."""
-    losses = 0
+def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best() -> None:
+    """No rail is quicker than its link. Of a thousand draws like these, five lose; here, one."""
+    losing = set()
     for seed in range(100):
         draw = random.Random(seed)
         rails = [
@@ -180,30 +184,43 @@ def test_whatever_the_rails_the_ranks_agree_and_seldom_lose_against_the_best() -
         ]
         noise, lateness_s = (draw.choice([0.0, draw.uniform(0, most)]) for most in (0.1, 0.01))
         sizes = [int(2 ** draw.uniform(0, 21)) for _ in range(draw.randint(1, 3))]
-        losses += loses(rails, sizes, noise, lateness_s, seed)
-    assert losses <= 2
+        rate_bps = int(
+            12 * max(rail.rate for rail in rails)
+        )  # a ring of three sends 4/3 of all, with headers
+        if loses(rails, sizes, lateness_s, noise, seed, rate_bps):
+            losing.add(seed)
+    assert losing <= {44}
 
 
 @pytest.mark.parametrize(
-    ("rails", "count", "lateness_s"),
+    ("rails", "sizes", "lateness_s"),
     [
-        ([VirtualRail(0.00390625, 1e6), VirtualRail(1e-5, 1e6)], 372, 0.0078125),
+        ([VirtualRail(0.00390625, 1e6), VirtualRail(1e-5, 1e6)], [372], 0.0078125),
         (
             [VirtualRail(0.0001425, 17.7e6), VirtualRail(2.005e-5, 1.277e6), VirtualRail(6.27e-5, 10.72e6)],
-            15163,
+            [15163],
             0.0,
         ),
         (
-            [*[VirtualRail(0.00390625, 1e6)] * 2, VirtualRail(0.0003933784, 1e6), VirtualRail(5e-5, 13.26e6)],
-            4267,
+            [
+                *[VirtualRail(0.00390625, 1e6)] * 2,
+                VirtualRail(0.0003933784, 1e6),
+                VirtualRail(5e-5, 13260310.0),
+            ],
+            [4267],
+            0.0,
+        ),
+        (  # quicker than its link is said to be, and only just too slow by that
+            [VirtualRail(0.001953125, 2341270.0), VirtualRail(0.00034365624505429025, 14987095.0)],
+            [1, 9150],
             0.0,
         ),
     ],
 )
 def test_ranks_do_not_lose_where_they_once_did(
-    rails: list[VirtualRail], count: int, lateness_s: float
+    rails: list[VirtualRail], sizes: list[int], lateness_s: float
 ) -> None:
-    assert not loses(rails, [count], lateness_s=lateness_s)
+    assert not loses(rails, sizes, lateness_s)
 
 
 def test_small_calls_keep_the_quickest_rail() -> None:
