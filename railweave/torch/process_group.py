@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
@@ -97,6 +98,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
         self._completions = Completions()
+        self._end = weakref.finalize(self, _end, self._joined, self._completions)
         self.overlap = Overlap()
 
     # ------------------------------------------------------------ reductions
@@ -245,10 +247,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     def shutdown(self) -> None:
         """Leave; what is pending fails here and on the other ranks."""
-        if self._joined is not None:
-            self._joined.close()
-            self._joined = None  # torch may keep the group until the interpreter ends
-        self._completions.close()
+        self._end()
+        self._joined = None  # torch may keep the group until the interpreter ends
         super().shutdown()
 
     abort = shutdown
@@ -297,6 +297,12 @@ def _options(kind: type, given: Any, field: str, **others: Any) -> Options:
         if value is not None:
             setattr(made, name, value)
     return made
+
+
+def _end(comm: Communicator, completions: Completions) -> None:
+    """End the parts of a group, without a reference to it; at the latest when the interpreter ends."""
+    comm.close()
+    completions.close()
 
 
 def _op(opts: Options) -> str:

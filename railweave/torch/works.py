@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +17,10 @@ from railweave.hosts.errors import InvalidOption, RailweaveError, UnsupportedDTy
 from railweave.hosts.work import Work as Pending
 from railweave.torch.overlap import Timing
 
+log = logging.getLogger(__name__)
+
 Copies = list[tuple[torch.Tensor, torch.Tensor]]  # target and source
+CALLBACKS_S = 10.0  # that callbacks of futures may take after the group's end
 
 
 def raise_as_torch(error: Exception) -> NoReturn:
@@ -141,8 +145,15 @@ class Completions:
         self._queue.put((work, end))
 
     def close(self) -> None:
-        """End the thread when all futures are complete."""
+        """Wait for the thread, which ends when all futures are complete; not for ever, and not in a callback.
+
+        A thread that comes back from torch's code after the interpreter has ended takes the process down.
+        """
         self._queue.put(None)
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(CALLBACKS_S)
+            if self._thread.is_alive():
+                log.warning("callbacks of futures still run, %g s after their group has ended", CALLBACKS_S)
 
     def _run(self) -> None:
         while self._complete(self._queue.get()):

@@ -16,7 +16,18 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 RANKS = 3
 DEADLINE_S = 120.0
 WORKER = Path(__file__).with_name("torch_worker.py")
-CHECKS = ("collectives", "others", "futures", "in_flight", "parallel", "reports", "anew", "late")
+CHECKS = (
+    "collectives",
+    "others",
+    "futures",
+    "in_flight",
+    "parallel",
+    "reports",
+    "anew",
+    "late",
+    "callbacks_at_the_end",
+    "callbacks_at_exit",
+)
 
 
 def run(check: str, store: Path) -> list[tuple[int, str]]:

@@ -262,6 +262,23 @@ def late() -> None:
         dist.all_reduce(torch.ones(1))
 
 
+def busy(_: Any) -> int:
+    """Be a callback that takes a while."""
+    return sum(range(200_000))
+
+
+def callbacks_at_the_end() -> None:
+    """A group may end while callbacks of its futures still have to run."""
+    futures = [dist.all_reduce(torch.ones(1), async_op=True).get_future().then(busy) for _ in range(100)]
+    futures[0].wait()
+
+
+def callbacks_at_exit() -> None:
+    """So may the program, without a word to the group."""
+    callbacks_at_the_end()
+    sys.exit()
+
+
 def begin(number: int = -1) -> None:
     """Meet the others; each time in a file of its own."""
     dist.init_process_group(
