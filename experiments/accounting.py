@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from railweave._native.ina import exact_lanes
+from railweave._native.ina import WIDE_LANES, exact_lanes
 from railweave.experiments.messages import RailCounts
 from railweave.hosts.reports import SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
@@ -95,12 +95,15 @@ def account(
 def chunks_of(elements: int, lanes: int, hosts: int) -> int:
     """Return the chunks in which an ina rail sums float32: the data, and an exponent for each of these.
 
-    So few elements that one chunk holds them exactly have no exponents.
+    Up to `lanes` elements have no exponents, but two lanes each or, where one chunk holds them exactly, more;
+    unless they are very small or large.
 
-    >>> chunks_of(256 * 257, 256, hosts=4), chunks_of(23, 256, hosts=4)
-    (259, 1)
+    >>> [chunks_of(elements, 256, hosts=4) for elements in (23, 129, 257, 256 * 257)]
+    [1, 2, 3, 259]
     """
     if elements * exact_lanes(hosts) <= lanes:
         return 1
+    if elements <= lanes:
+        return -(-WIDE_LANES * elements // lanes)
     data = -(-elements // lanes)
     return data + -(-data // lanes)

@@ -223,6 +223,22 @@ void bind_exact(nb::module_& m) {
       ina::decode_exact(view(lanes).data(), count, world_size, divisor, to_odd, floats);
     });
   });
+  m.attr("WIDE_LANES") = ina::kWideLanes;
+  m.def("encode_wide", [](ConstArray values, int world_size) -> std::optional<nb::bytes> {
+    check_floats(values, ina::kMinExponent);
+    bool held = false;
+    nb::bytes lanes = filled(4 * ina::kWideLanes * values.size(), [&](std::byte* to) {
+      held = ina::encode_wide(bytes_of(values), values.size(), world_size, to);
+    });
+    if (!held) return std::nullopt;
+    return lanes;
+  });
+  m.def("decode_wide", [](const nb::bytes& lanes, int world_size, int divisor, bool to_odd) {
+    const std::size_t count = lanes.size() / 4 / ina::kWideLanes;
+    return filled(4 * count, [&](std::byte* floats) {
+      ina::decode_wide(view(lanes).data(), count, world_size, divisor, to_odd, floats);
+    });
+  });
 }
 
 void bind_lanes(nb::module_& m) {

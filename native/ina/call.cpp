@@ -69,21 +69,25 @@ bool spreads(const Slice& slice, std::uint32_t lanes) {
          shards_of(slice) * std::uint64_t{divide_up(length_of(slice), lanes)} >= kLeastSpread;
 }
 
-Call::Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool multicast)
+Call::Call(const Slice& slice, const CallOptions& options)
     : slice_(slice),
       mark_(mark_of_slice(slice)),
-      lanes_(lanes),
-      lead_(lead),
+      lanes_(options.lanes),
+      lead_(options.lead),
       headroom_(headroom_bits(slice.world_size)),
       words_(!reduces(slice.call.collective)),
       half_(!words_ && is_half(slice.call.dtype)),
       length_(length_of(slice)),
       shards_(shards_of(slice)),
-      chunks_(shards_ * divide_up(length_, lanes)),
-      spread_(multicast && spreads(slice, lanes)),
-      exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes),
-      segments_(fixed_point() ? divide_up(chunks_, lanes) : 0),
-      floats_(half_ ? lanes : 0),
+      chunks_(shards_ * divide_up(length_, lanes_)),
+      spread_(options.multicast && spreads(slice, lanes_)),
+      exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes_),
+      wides_(options.wide && is(Collective::kAllReduce) && fixed_point() && chunks_ == 1
+                 ? divide_up(kWideLanes * length_, lanes_)
+                 : 0),
+      segments_(fixed_point() ? divide_up(chunks_, lanes_) : 0),
+      floats_(half_ ? lanes_ : 0),
+      wide_(wides_ * lanes_ * kLaneBytes),
       exponents_(fixed_point() ? chunks_ : 0) {}
 
 bool Call::sums_floats() const {
@@ -129,6 +133,8 @@ void Call::put(std::uint32_t chunk) {
 
 std::optional<Item> Call::next() const {
   if (spread_) return issued_ == 0 ? std::optional(Item{Phase::kReady, 0}) : std::nullopt;
+  if (next_wide_ < wides_) return Item{Phase::kWide, next_wide_};
+  if (wide_absorbed_ < wides_ || wide_holds()) return std::nullopt;
   if (next_chunk_ < chunks_) {
     if (next_segment_ < segments_ && next_segment_ <= next_chunk_ / lanes_ + lead_)
       return Item{Phase::kExponents, next_segment_};
@@ -142,6 +148,8 @@ std::optional<Item> Call::next() const {
 
 std::size_t Call::left(Phase phase) const {
   switch (phase) {
+    case Phase::kWide:
+      return wides_ - next_wide_;
     case Phase::kExponents:
       return segments_ - next_segment_;
     case Phase::kData:
@@ -156,6 +164,7 @@ std::size_t Call::left(Phase phase) const {
 
 bool Call::exhausted() const {
   if (spread_) return issued_ > 0;
+  if (wide_holds()) return true;
   if (next_chunk_ < chunks_) return false;
   if (!result_nonfinite_) return true;
   return data_absorbed_ == chunks_ && next_flagged_ == flagged_.size();
@@ -174,6 +183,8 @@ std::uint8_t Call::build(Item item, std::byte* lanes) {
 
 std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
   switch (item.phase) {
+    case Phase::kWide:
+      return build_wide(next_wide_++, lanes);
     case Phase::kExponents:
       ++next_segment_;
       return build_exponents(item.index, lanes);
@@ -189,6 +200,13 @@ std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
       return 0;
   }
   __builtin_unreachable();
+}
+
+std::uint8_t Call::build_wide(std::uint32_t index, std::byte* lanes) {
+  if (index == 0) overflow_ = !encode_wide(input(0), length_, slice_.world_size, wide_.data());
+  const std::size_t bytes = lanes_ * kLaneBytes;
+  std::copy_n(wide_.data() + index * bytes, bytes, lanes);
+  return overflow_ ? flag::kOverflow : 0;
 }
 
 std::uint8_t Call::build_exponents(std::uint32_t segment, std::byte* lanes) {
@@ -266,6 +284,8 @@ void Call::build_ready(std::byte* lanes) {
 void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
   ++absorbed_;
   switch (item.phase) {
+    case Phase::kWide:
+      return absorb_wide(item.index, flags, lanes);
     case Phase::kExponents:
       return absorb_exponents(item.index, flags, lanes);
     case Phase::kData:
@@ -292,7 +312,19 @@ void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {
   put(chunk);
 }
 
+void Call::absorb_wide(std::uint32_t index, std::uint8_t flags, const std::byte* lanes) {
+  const std::size_t bytes = lanes_ * kLaneBytes;
+  std::copy_n(lanes, bytes, wide_.data() + index * bytes);
+  overflow_ = overflow_ || (flags & flag::kOverflow) != 0;
+  ++wide_absorbed_;
+  if (!wide_holds()) return;
+  const int mean_of = slice_.call.op == ReduceOp::kAvg ? slice_.world_size : 1;
+  decode_wide(wide_.data(), length_, slice_.world_size, mean_of, half_, results(0));
+  put(0);
+}
+
 double Call::error_bound() const {
+  if (wide_holds()) return slice_.world_size * wide_unit(slice_.world_size);
   return largest_exponent_ == 0 ? 0 : ina::error_bound(largest_exponent_, slice_.world_size);
 }
 

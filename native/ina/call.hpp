@@ -6,7 +6,9 @@
 //   floats' SUM, AVG        exponents of segments 0…lead-1, then for every segment j the exponents of segment
 //                           j + lead and the data chunks of segment j; at the end the class counts of those
 //                           chunks whose results are flagged NONFINITE. An allreduce of so few values that
-//                           one packet holds their exact lanes is that one chunk
+//                           one packet holds their exact lanes is that one chunk. One whose values are one
+//                           chunk begins with its wide lanes, and ends with them unless some rank says
+//                           OVERFLOW
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
 // counts for all data.
 //
@@ -31,9 +33,10 @@
 
 namespace railweave::ina {
 
-enum class Phase : std::uint8_t { kExponents, kData, kClasses, kReady };
+enum class Phase : std::uint8_t { kWide, kExponents, kData, kClasses, kReady };
 
-/// What one chunk carries: `index` is a segment for exponents, else a data chunk of the slice.
+/// What one chunk carries: `index` is a segment for exponents, one of the chunks with wide lanes, else a data
+/// chunk of the slice.
 struct Item {
   Phase phase;
   std::uint32_t index;
@@ -57,11 +60,16 @@ struct Ready {
   std::uint32_t chunk_bytes = 0;  // payload of a SPREAD packet that the path allows; the least
 };
 
+struct CallOptions {
+  std::uint32_t lanes;
+  std::uint32_t lead = 0;  // how many segments the exponents are ahead of the data
+  bool wide = false;       // whether sums of one chunk begin with wide lanes
+  bool multicast = false;  // whether the data of what only moves, and is not small, go as SPREAD packets
+};
+
 class Call {
  public:
-  /// `lead`: how many segments the exponents are ahead of the data. `multicast`: whether the data of what
-  /// only moves, and is not small, go as SPREAD packets.
-  Call(const Slice& slice, std::uint32_t lanes, std::uint32_t lead, bool multicast);
+  Call(const Slice& slice, const CallOptions& options);
 
   const Slice& slice() const { return slice_; }
   std::uint32_t mark() const { return mark_; }
@@ -101,7 +109,7 @@ class Call {
   std::uint8_t build(Item item, std::byte* lanes);
   /// Takes the result of an item that was issued, once; without lanes if it is not kept.
   void absorb(Item item, std::uint8_t flags, const std::byte* lanes);
-  /// How far fixed point may put a sum of this call from the exact one, as far as exponents have come; 0
+  /// How far fixed point may put a sum of this call from the exact one, as far as results have come; 0
   /// for what needs no fixed point. Before a mean divides.
   double error_bound() const;
 
@@ -109,6 +117,8 @@ class Call {
   bool is(Collective collective) const { return slice_.call.collective == collective; }
   bool sums_floats() const;
   bool fixed_point() const { return sums_floats() && !exact_; }
+  /// The results of all wide lanes are here, and hold the sums.
+  bool wide_holds() const { return wides_ > 0 && wide_absorbed_ == wides_ && !overflow_; }
   std::uint32_t shard(std::uint32_t chunk) const { return chunk % shards_; }
   bool mine(std::uint32_t chunk) const { return shard(chunk) == static_cast<std::uint32_t>(slice_.rank); }
   /// Its result goes to one rank only.
@@ -131,6 +141,7 @@ class Call {
   /// Where the results of a chunk go as float32 or int32; `put` completes it.
   std::byte* results(std::uint32_t chunk);
   void put(std::uint32_t chunk);
+  std::uint8_t build_wide(std::uint32_t index, std::byte* lanes);
   std::uint8_t build_exponents(std::uint32_t segment, std::byte* lanes);
   std::uint8_t build_data(std::uint32_t chunk, std::byte* lanes);
   void build_words(std::uint32_t chunk, std::byte* lanes);
@@ -140,6 +151,7 @@ class Call {
   void absorb_ready(const std::byte* lanes);
   std::uint8_t build_phase(Item item, std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
+  void absorb_wide(std::uint32_t index, std::uint8_t flags, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
   void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
   void absorb_words(std::uint32_t chunk, const std::byte* lanes);
@@ -160,17 +172,22 @@ class Call {
   bool placed_ = false;
   std::optional<std::uint64_t> followed_by_;
   Ready ready_{};
-  bool exact_;  // the only chunk holds exact lanes
+  bool exact_;           // the only chunk holds exact lanes
+  std::uint32_t wides_;  // chunks
   std::uint32_t segments_;
+  std::uint32_t next_wide_ = 0;
   std::uint32_t next_segment_ = 0;
   std::uint32_t next_chunk_ = 0;
   std::uint32_t next_flagged_ = 0;
   std::uint32_t issued_ = 0;
   std::uint32_t absorbed_ = 0;
+  std::uint32_t wide_absorbed_ = 0;
   std::uint32_t data_absorbed_ = 0;
+  bool overflow_ = false;                // of wide lanes: this rank's, then some rank's
   bool input_nonfinite_ = false;         // this rank's input, as far as it has been scanned
   bool result_nonfinite_ = false;        // some rank's, as far as exponents have come
   std::vector<float> floats_;            // of one chunk, for halves
+  std::vector<std::byte> wide_;          // wide lanes, or their results, as far as they have come
   std::vector<std::uint8_t> exponents_;  // per data chunk, 0 until its result is here
   std::vector<std::uint32_t> flagged_;   // chunks that need class counts; sorted once all data are absorbed
   std::map<std::uint32_t, std::vector<std::uint8_t>>

@@ -27,7 +27,7 @@ ComposedAllReduce::ComposedAllReduce(Transport& transport, const MemberRing& rin
       slice_(slice),
       options_(options),
       counts_(counts),
-      call_(slice, options.lanes, 0, false),
+      call_(slice, {.lanes = options.lanes}),
       exponents_(static_cast<std::uint32_t>(call_.left(Phase::kExponents))),
       data_(static_cast<std::uint32_t>(call_.left(Phase::kData))),
       columns_(transport, ring) {}

@@ -68,7 +68,9 @@ void Endpoint::start(const Slice& slice) {
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
   if (dead_ || halted_) return;
-  if (!calls_.emplace_back(slice, options_.lanes, lead_, spread_bytes_ > 0).spread()) return;
+  const CallOptions options{
+      .lanes = options_.lanes, .lead = lead_, .wide = true, .multicast = spread_bytes_ > 0};
+  if (!calls_.emplace_back(slice, options).spread()) return;
   const std::uint64_t task = next_task_++;
   spreads_.push_back({.call = first_call_ + calls_.size() - 1, .task = task});
   for (auto before = calls_.rbegin() + 1; before != calls_.rend() && !before->followed_by(); ++before)
@@ -253,7 +255,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   }
   Call& owner = call(flight.call);
   owner.absorb(flight.item, header.flags, values);
-  if (flight.item.phase == Phase::kExponents)
+  if (flight.item.phase == Phase::kWide || flight.item.phase == Phase::kExponents)
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
   if (flight.item.phase == Phase::kReady) announce_spreads();

@@ -53,8 +53,17 @@ Magnitude carried(const std::byte* lanes, std::size_t count, std::size_t limbs, 
   return sum;
 }
 
-/// The quotient, with as many bits as a double has, the last of which is 1 if any below it is: so rounding it
-/// once more to a float is rounding once.
+/// The number in units of 2^power, with as many bits as a double has, the last of which is 1 if any below it
+/// is or there is more: so rounding it once more to a float is rounding once.
+double jammed(std::uint64_t number, bool more, int power) {
+  if (const int excess = std::bit_width(number) - kDoubleBits; excess > 0) {
+    more = more || (number & ((std::uint64_t{1} << excess) - 1)) != 0;
+    number >>= excess;
+    power += excess;
+  }
+  return std::ldexp(static_cast<double>(number | (more ? 1 : 0)), power);
+}
+
 double divided(const Magnitude& sum, std::size_t limbs, int bits, std::uint64_t divisor) {
   std::uint64_t top = 0, rest = 0;
   int power = kUnit + static_cast<int>(limbs + 1) * bits;  // of the digit before; one is below the unit
@@ -71,14 +80,17 @@ double divided(const Magnitude& sum, std::size_t limbs, int bits, std::uint64_t 
       power -= bits;
     }
   }
-  more = more || rest != 0;
-  if (const int excess = std::bit_width(top) - kDoubleBits; excess > 0) {
-    more = more || (top & ((std::uint64_t{1} << excess) - 1)) != 0;
-    top >>= excess;
-    power += excess;
-  }
-  return std::ldexp(static_cast<double>(top | (more ? 1 : 0)), power);
+  return jammed(top, more || rest != 0, power);
 }
+
+/// The quotient of a number in units of 2^power, likewise.
+double divided(std::uint64_t number, int power, std::uint64_t divisor) {
+  const int shift = std::countl_zero(number | 1);
+  number <<= shift;
+  return jammed(number / divisor, number % divisor != 0, power - shift);
+}
+
+int wide_power(int world_size) { return std::ilogb(kWideTop) - 2 * limb_bits(world_size); }
 
 }  // namespace
 
@@ -115,6 +127,43 @@ void decode_exact(const std::byte* lanes, std::size_t count, int world_size, int
     store(floats, i, to_odd ? rounded_to_odd(value) : static_cast<float>(value));
   }
   apply_classes(lanes + limbs * count * sizeof(std::int32_t), count, floats);
+}
+
+double wide_unit(int world_size) { return std::ldexp(1.0, wide_power(world_size)); }
+
+bool encode_wide(const std::byte* floats, std::size_t count, int world_size, std::byte* lanes) {
+  const ChunkScan found = scan(floats, count);
+  const int exponent = found.exponent - kExponentBias;
+  if (!found.finite || exponent >= std::ilogb(kWideTop)) return false;
+  const int bits = limb_bits(world_size), power = wide_power(world_size);
+  const double scale = std::ldexp(1.0, -power);
+  bool whole = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double scaled = load<float>(floats, i) * scale;  // exact
+    const auto units = static_cast<std::int64_t>(scaled);
+    whole = whole && static_cast<double>(units) == scaled;
+    store_lane(lanes, i, static_cast<std::int32_t>(units & ((std::int64_t{1} << bits) - 1)));
+    store_lane(lanes, count + i, static_cast<std::int32_t>(units >> bits));
+  }
+  return whole || exponent >= power + bits;
+}
+
+void decode_wide(const std::byte* lanes, std::size_t count, int world_size, int divisor, bool to_odd,
+                 std::byte* floats) {
+  const int bits = limb_bits(world_size), power = wide_power(world_size);
+  const auto unit = static_cast<float>(wide_unit(world_size));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t upper = load_lane(lanes, count + i);
+    const std::int64_t sum = (upper << bits) + load_lane(lanes, i);
+    if (divisor == 1 && !to_odd) {
+      store(floats, i, static_cast<float>(sum) * unit);
+      continue;
+    }
+    const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
+    const double quotient = divided(magnitude, power, static_cast<std::uint64_t>(divisor));
+    const double value = sum < 0 ? -quotient : quotient;
+    store(floats, i, to_odd ? rounded_to_odd(value) : static_cast<float>(value));
+  }
 }
 
 }  // namespace railweave::ina

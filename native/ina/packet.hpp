@@ -23,8 +23,8 @@ enum class WireOp : std::uint8_t { kSum = 0, kMax = 1 };
 namespace flag {
 inline constexpr std::uint8_t kRetransmission = 1;
 inline constexpr std::uint8_t kNonfinite = 2;  // a contributor saw NaN or Inf
-inline constexpr std::uint8_t kOverflow = 4;
-inline constexpr std::uint8_t kMismatch = 8;  // contributions with different marks
+inline constexpr std::uint8_t kOverflow = 4;   // a contributor has values that wide lanes do not hold
+inline constexpr std::uint8_t kMismatch = 8;   // contributions with different marks
 inline constexpr std::uint8_t kToRoot = 16;
 inline constexpr std::uint8_t kOwner = 32;  // the result is for the rank that says so only
 inline constexpr std::uint8_t kLast = 64;   // behind this call a contributor has begun no multicast yet

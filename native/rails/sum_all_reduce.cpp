@@ -39,7 +39,7 @@ SumAllReduce::SumAllReduce(Transport& transport, SumRing& ring, const Slice& sli
       lanes_(ring.packet_bytes() / ina::kLaneBytes),
       next_((slice.rank + 1) % slice.world_size),
       before_((slice.rank + slice.world_size - 1) % slice.world_size),
-      call_(slice, static_cast<std::uint32_t>(lanes_), kAllAhead, false) {}
+      call_(slice, {.lanes = static_cast<std::uint32_t>(lanes_), .lead = kAllAhead}) {}
 
 // The greeting is the first message in either direction.
 void SumAllReduce::note_sent(int peer) {

@@ -65,7 +65,7 @@ class Call:
     def expected(self, lanes: int) -> Array:
         """The right result."""
         if self._expected is None:
-            self._expected = expected(self._given, self.op, lanes)
+            self._expected = expected(self._given, self.op, lanes, wide=False)
         return self._expected
 
     def __post_init__(self) -> None:

@@ -154,25 +154,69 @@ def exact_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
     return with_nonfinite(result, inputs)
 
 
-def expected(inputs: Sequence[Array], op: str, lanes: int) -> Array:
-    """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet."""
+def wide_unit(world_size: int) -> Fraction:
+    """The unit of wide lanes: two limbs of 31 - h bits each for what is below 256."""
+    return 256 / Fraction(2) ** (2 * (31 - headroom_bits(world_size)))
+
+
+def in_units(values: FloatArray, world_size: int) -> list[int] | None:
+    """What wide lanes hold of a rank's values: cut off at the unit, towards zero.
+
+    None if some are too large, or if that errs by more than fixed point with an exponent of their own may.
+    """
+    if not np.isfinite(values).all() or np.abs(values.astype(np.float64)).max(initial=0) >= 256:
+        return None
+    unit = wide_unit(world_size)
+    units = [Fraction(float(value)) / unit for value in values]
+    most = Fraction(2) ** (chunk_exponent([values]) + headroom_bits(world_size) - 30) / 2
+    return (
+        [int(each) for each in units]
+        if unit <= most or all(each.denominator == 1 for each in units)
+        else None
+    )
+
+
+def is_wide(inputs: Sequence[FloatArray], lanes: int) -> bool:
+    """Whether wide lanes hold the sums of one chunk."""
+    if len(inputs[0]) > lanes or is_exact(inputs, lanes):
+        return False
+    return all(in_units(values, len(inputs)) is not None for values in inputs)
+
+
+def wide_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
+    """The sum, or the mean, of what wide lanes hold; rounded to the type once."""
+    dtype, unit = inputs[0].dtype, wide_unit(len(inputs))
+    held = [in_units(values, len(inputs)) or [] for values in inputs]
+    totals = [sum(column) * unit for column in zip(*held, strict=True)]
+    return np.array([nearest(total / len(inputs) if mean else total, dtype) for total in totals], dtype)
+
+
+def expected(inputs: Sequence[Array], op: str, lanes: int, wide: bool = True) -> Array:
+    """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet.
+
+    `wide`: whether sums of one chunk begin with wide lanes; those of an allreduce that one tree carries do.
+    """
     if inputs[0].dtype == np.int32:
         return integer_reduce(inputs, op)
     if op in ("max", "min"):
         return ordered_extreme(inputs, minimum=op == "min")
     if is_exact(inputs, lanes):
         return exact_sum(inputs, mean=op == "avg")
+    if wide and is_wide(inputs, lanes):
+        return wide_sum(inputs, mean=op == "avg")
     return fixed_point_sum(inputs, lanes, mean=op == "avg")
 
 
 def error_bound(inputs: Sequence[FloatArray], lanes: int) -> NDArray[np.float64]:
     """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type.
 
-    0 where few floats are summed exactly.
+    0 where few floats are summed exactly; n units where wide lanes are summed, which is no more.
     """
     world_size = len(inputs)
     if is_exact(inputs, lanes):
         return np.zeros(len(inputs[0]))
+    if is_wide(inputs, lanes):
+        return np.full(len(inputs[0]), float(world_size * wide_unit(world_size)))
     bound = np.empty(len(inputs[0]))
     for start in range(0, len(bound), lanes):
         exponent = chunk_exponent([values[start : start + lanes] for values in inputs])

@@ -22,7 +22,9 @@ def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype:
     if dtype == "int32":
         info = np.iinfo(np.int32)
         return [generator.integers(info.min, info.max, count, np.int32, endpoint=True) for _ in range(hosts)]
-    reach = 12 if dtype == "float16" else 60
+    reach = int(
+        generator.choice([4, 12 if dtype == "float16" else 60])
+    )  # of few values, wide lanes hold some
     scales = np.exp2(generator.integers(-reach, reach, count)).astype(np.float32)
     kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
     return [(generator.standard_normal(count) * scales).astype(kind) for _ in range(hosts)]
@@ -119,23 +121,29 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "op", "count", "trips"),
+    ("dtype", "op", "count", "scale", "trips", "packets"),
     [
-        ("float32", "sum", 256, 2),
-        ("float32", "sum", 24, 2),
-        ("float32", "sum", 23, 1),  # exact
-        ("float16", "avg", 23, 1),
-        ("float32", "max", 256, 1),
-        ("int32", "sum", 256, 1),
+        ("float32", "sum", 257, 1, 2, 3),
+        ("float32", "sum", 256, 1, 1, 2),  # wide
+        ("float32", "sum", 128, 1e-5, 1, 1),
+        ("float16", "avg", 24, 1, 1, 1),
+        ("float32", "sum", 128, 1e-9, 3, 3),  # too small for wide lanes
+        ("bfloat16", "sum", 256, 1e9, 3, 4),
+        ("float32", "sum", 23, 1e30, 1, 1),  # exact
+        ("float16", "avg", 23, 1, 1, 1),
+        ("float32", "max", 256, 1, 1, 1),
+        ("int32", "sum", 256, 1, 1, 1),
     ],
 )
 def test_small_messages_take_the_least_round_trips_and_no_timer(
-    dtype: str, op: str, count: int, trips: int
+    dtype: str, op: str, count: int, scale: float, trips: int, packets: int
 ) -> None:
     network = build(4, lanes=256, slots=512, link=Link(delay=100 * MICROSECOND))
-    check(network, op, random_inputs(np.random.default_rng(0), 4, count, dtype), lanes=256)
+    kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    generator = np.random.default_rng(0)
+    check(network, op, [(generator.standard_normal(count) * scale).astype(kind) for _ in range(4)], lanes=256)
     assert network.now == trips * 2 * 100 * MICROSECOND
-    assert network.packets_sent == [trips] * 4
+    assert network.packets_sent == [packets] * 4
     assert all(e.stats()["timeouts"] == 0 for e in network.endpoints)
 
 

@@ -90,7 +90,10 @@ def wanted(call: Call, inputs: list[Array], lanes: int) -> list[Array]:
             return [np.stack([given[call.part] for given in inputs])] * ranks
         case Collective.BROADCAST:
             return [inputs[call.root][call.part]] * ranks
-    return [expected([given[rank, call.part] for given in inputs], call.op, lanes) for rank in range(ranks)]
+    wide = call.collective is Collective.ALL_REDUCE
+    return [
+        expected([given[rank, call.part] for given in inputs], call.op, lanes, wide) for rank in range(ranks)
+    ]
 
 
 def start(network: Network, index: int, call: Call, inputs: list[Array], delays: list[int]) -> list[Rank]:

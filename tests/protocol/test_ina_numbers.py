@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from protocol.network import Link, build
-from protocol.oracle import BFLOAT16, FloatArray, error_bound, expected, is_exact, rounded
+from protocol.oracle import BFLOAT16, FloatArray, error_bound, expected, is_exact, is_wide, rounded
 from protocol.test_ina import BOUND, all_have, assert_bits, start_all
 
 LANES = 8
@@ -68,6 +68,9 @@ def reduce(inputs: list[FloatArray], op: str, seed: int = 0, lanes: int = LANES)
     assert {endpoint.stats()["error_bound"] for endpoint in network.endpoints} == {bound}
     if op in ("sum", "avg") and is_exact(inputs, lanes):
         assert {endpoint.stats()["contributions"] for endpoint in network.endpoints} == {1}
+    elif op in ("sum", "avg") and is_wide(inputs, lanes):
+        chunks = -(-2 * len(inputs[0]) // lanes)
+        assert {endpoint.stats()["contributions"] for endpoint in network.endpoints} == {chunks}
     return outputs
 
 

@@ -270,7 +270,7 @@ def test_silence_is_forgotten() -> None:
 def test_a_rank_that_computes_is_no_dead_path() -> None:
     """One rank never comes; the switch answers probes, so nothing is reported, and little is sent."""
     network = build(2)
-    values = np.ones(5, np.float32)
+    values = np.ones(4, np.float32)
     network.endpoints[0].start(0, "sum", values, values)
     network.pump(0)
     while network.now < 20 * SECOND:

@@ -152,10 +152,55 @@ def test_exact_sums_are_rounded_once(bits: NDArray[np.uint32], mean: bool) -> No
     assert same.all(), (inputs, got.view(np.float32), wanted)
 
 
+@given(
+    st.one_of(
+        raw_arrays(),
+        float_arrays(st.floats(-300, 300, width=32)),
+        float_arrays(st.floats(-(2**-13), 2**-13, width=32)),
+    ),
+    WORLD_SIZES,
+)
+def test_wide_lanes(values: NDArray[np.float32], world_size: int) -> None:
+    """The values in units, in two limbs, of which so many as there are ranks fit in int32; else nothing."""
+    wanted = oracle.in_units(values, world_size)
+    encoded = ina.encode_wide(values, world_size)
+    assert (encoded is None) == (wanted is None)
+    if encoded is None or wanted is None:
+        return
+    lower, upper = lanes_from(encoded).reshape(2, len(values))
+    for limb in (lower, upper):
+        assert all(-(2**31) <= int(lane) * world_size < 2**31 for lane in limb)
+    limb_bits = 31 - oracle.headroom_bits(world_size)
+    assert [(int(high) << limb_bits) + int(low) for low, high in zip(lower, upper, strict=True)] == wanted
+    got = np.frombuffer(ina.decode_wide(encoded, world_size, 1, False), np.uint32)
+    unit = oracle.wide_unit(world_size)
+    rounded = [oracle.nearest(units * unit, values.dtype) for units in wanted]
+    np.testing.assert_array_equal(got, np.array(rounded, np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4, 8, 128, 129, 1023])
+def test_wide_lanes_reach_from_small_gradients_to_256(world_size: int) -> None:
+    def held(*values: float) -> bool:
+        return ina.encode_wide(np.array(values, np.float32), world_size) is not None
+
+    least = float(oracle.wide_unit(world_size)) * 2.0 ** (31 - oracle.headroom_bits(world_size))
+    assert least <= 2.0**-13
+    assert held(255.99, 1e-30)
+    assert held(least, 1e-30)
+    assert not held(least * 0.99, 1e-30)
+    assert held(least * 0.5, 0.0)  # whole units
+    assert not held(256.0)
+    assert not held(-256.0, 1.0)
+    assert held()
+
+
 @given(arrays(np.int64, 30, elements=st.integers(-(2**31), 2**31 - 1)), st.sampled_from([1, 2, 4, 1023]))
 def test_any_lanes_are_decoded(lanes: NDArray[np.int64], world_size: int) -> None:
     """A broken switch may answer anything."""
-    ina.decode_exact(as_lanes(lanes), world_size, world_size, True)
+    for decode in (ina.decode_exact, ina.decode_wide):
+        for divisor in (1, world_size):
+            decode(as_lanes(lanes), world_size, divisor, True)
+            decode(as_lanes(lanes), world_size, divisor, False)
 
 
 @given(raw_arrays(), raw_arrays(), st.sampled_from(["max", "min"]))

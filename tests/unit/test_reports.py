@@ -143,7 +143,7 @@ def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_p
 def test_chunks_are_data_and_their_exponents() -> None:
     assert chunks_of(256 * 256, 256, 4) == 257
     assert chunks_of(256 * 256 + 1, 256, 4) == 259
-    assert [chunks_of(elements, 256, 4) for elements in (1, 23, 24)] == [1, 1, 2]
+    assert [chunks_of(elements, 256, 4) for elements in (1, 24, 128, 129, 256, 257)] == [1, 1, 1, 2, 2, 3]
 
 
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
