@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from railweave.hosts.striping.costs import CLEAR, DOUBT, SAMPLES, SHORT_S, SURE, CostKey, CostTable
 from railweave.hosts.striping.priors import Line
 from railweave.hosts.striping.splits import ENGAGE, TURNS, Split, Way, balanced, best_split, choose
-from railweave.hosts.striping.surveys import Item
+from railweave.hosts.striping.surveys import NEVER, Item
 
 BUDGET = 0.004  # of the time of calls that each of these may take: surveys, slower calls, slower blocks
 
@@ -56,8 +56,8 @@ class CallClass:
         rail = self.way[-1]
         return Split(((rail, 0, count),), self._table.single_s(self.key, rail, size), self.way[1:])
 
-    def _singles(self, size: int) -> Mapping[int, float]:
-        return {rail: self._table.single_s(self.key, rail, size) for rail in self.rails}
+    def _singles(self, size: int, rails: Sequence[int] = ()) -> Mapping[int, float]:
+        return {rail: self._table.single_s(self.key, rail, size) for rail in rails or self.rails}
 
     def _lines(self, rails: Sequence[int]) -> Mapping[int, Line]:
         return {rail: self._table.line(self.key, rail) for rail in sorted(rails)}
@@ -143,9 +143,8 @@ class CallClass:
         # A link that has rested exceeds its rate for a while: that is to be over, or to matter little.
         calls = min(int(SHORT_S / call_s), SURE * SAMPLES)
         self._settling, self._span = 2 * SURE + min(calls, SAMPLES), max(calls, SAMPLES)
-        before = self.way
         self._next_block(size, count, usual, survey_s)
-        self.version += self.way != before
+        self.version += 1
         self._surveys += 1
         pause = 0 if self._surveys <= SAMPLES else int(survey_s / (BUDGET * call_s))
         block = self._settling + self._span if self.way and self._void <= SURE else 0
@@ -158,9 +157,8 @@ class CallClass:
         A way is left for another of which the middle block is quicker by ENGAGE, or one clearly.
         """
         ways = self._ways(size, count, usual)
-        self.comparing = self._found = False
-        if len(ways) < 2 and ways != [self._held]:
-            self.way = ()
+        self.way, self.comparing, self._found = (), False, False
+        if not ways:
             return
         if self._held not in ways or self._held not in self._times:
             self._held = ways[0]
@@ -169,12 +167,10 @@ class CallClass:
         own = self._times.get(self._held, [])
         unsure = [way for way in ways if self._unsure(way, own)]
         self._found = not unsure or self._void > SURE
-        if own and not unsure:
-            unsure = [way for way in ways if self._retried(way, own, survey_s, len(ways) - 1)]
+        unsure = unsure or [way for way in ways if own and self._retried(way, own, survey_s, len(ways) - 1)]
         self.comparing = bool(unsure) and self._void <= SURE
-        self.way = self._held
-        if self.comparing and own and not self._void:
-            self.way = min(unsure, key=lambda way: (self._begun.get(way, 0), way))
+        other = self.comparing and own and not self._void
+        self.way = min(unsure, key=lambda way: (self._begun.get(way, 0), way)) if other else self._held
         self._begun[self.way] = self._calls
 
     def _ways(self, size: int, count: int, usual: Split) -> list[Way]:
@@ -184,15 +180,16 @@ class CallClass:
         lines = self._lines(self.rails)
         prior = {rail: self._table.prior(self.key, rail) for rail in self.rails}
         split = best_split(lines, size, count, usual.rails)
-        seen = {rail: self._table.seen_s(self.key, rail, size) for rail in self.rails}
+        # What other classes tell may be far from it: a call comes before a block.
+        tested = [rail for rail in self.rails if self._table.samples(self.key, rail, True)] or self.rails
+        seen = {rail: self._table.seen_s(self.key, rail, size) for rail in tested}
         # No block of one rail keeps out another that had none, but one quicker than its link can be does.
-        fair = tuple(rail for rail in self.rails if seen[rail] <= DOUBT * min(seen.values()))
-        least_rate = (
-            size / CLEAR / max(self._times.get(self._held, seen.values())) if self._table.rates_known else 0
-        )
+        fair = tuple(rail for rail in tested if seen[rail] <= DOUBT * min(seen.values()))
+        longest_s = max(self._times.get(self._held, seen.values()))
+        least_rate = size / CLEAR / longest_s if self._table.rates_known else 0
         near = [rail for rail in fair if max(prior[rail].rate, lines[rail].rate) >= least_rate]
         alike = tuple(rail for rail in near if prior[rail] == prior[near[0]])  # of one kind and rate
-        by_cost = choose(self._singles(size), split, count, usual.rails).rails
+        by_cost = choose(self._singles(size, tested), split, count, usual.rails).rails
         splits = split, balanced(lines, size, count), self._over(fair, size, count)
         ways = [by_cost, *((rail,) for rail in near), *(each.rails for each in splits if len(each.parts) > 1)]
         return list(dict.fromkeys([*ways, *([(TURNS, *alike)] if len(alike) > 1 else ()), *self._times]))
@@ -251,6 +248,9 @@ class CallClass:
         self.version += 1
         if factor is None:
             return
+        held_s = max(self._times.get(self._held, (0.0,)))
         for way in [way for way in self._times if item.rail in way]:
-            if self._void > SURE or (factor < 1.0 and way != self._held):
+            if self._void > SURE:
                 del self._times[way]
+            elif way != self._held and min(self._times[way]) * factor < held_s:
+                self._begun[way] = -NEVER  # it may be quicker now: a block tells

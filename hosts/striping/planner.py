@@ -192,8 +192,8 @@ class Planner:
         """
         with self.lock:
             entry = self._entries.get(call)
-            known = len(changes) == self._changes_seen
-            if entry is None or not known or self.reasons or entry.version != entry.call_class.version:
+            news = self.reasons or len(changes) != self._changes_seen
+            if entry is None or news or entry.version != entry.call_class.version:
                 return (), 0
             first, learns = self._calls % len(entry.plans), entry.plans[0].call_class
             most = min(self._next_in_force - op_index, learns.left if learns is not None else NEVER)

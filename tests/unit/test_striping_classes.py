@@ -156,3 +156,19 @@ def test_a_block_is_long_where_calls_are_short() -> None:
     assert learning.call_class.block() is None
     learning.call_class.counted(first + calls - 1, 1, COUNT)
     assert learning.call_class.block() == (first + calls - 3 * SAMPLES, first + calls - 1)
+
+
+@pytest.mark.parametrize(("quicker", "tried"), [(0.45, True), (0.7, False)])
+def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quickest(
+    quicker: float, tried: bool
+) -> None:
+    """Single calls tell of a rail's speed, but less than blocks: the first ones of a job are slow on any."""
+    learning = Learning((1200e-6, 2000e-6))
+    for _ in range(6 * SURE):
+        learning.block(learning.call_class.way, {(0,): 165, (1,): 320}.get(learning.call_class.way, 400))
+    assert learning.call_class.stage == "hot"
+    for _ in range(2):
+        learning.call_class.observe(Item(0, 1, KEY, learning.rails, SIZE, True, 0), 2000e-6 * quicker)
+    assert (learning.measure() == (1,)) is tried
+    assert learning.block((1,), 320) == (0,)
+    assert not learning.call_class.comparing
