@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One class of calls as it is learnt: which way calls take, which one tries another, when they are measured.
 
-Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn, as a
-link that rests catches up. No time of one short call tells: it counts from the last rank's start, and where
-calls wait for processors, that rank finds more work done on one kind of rail. So blocks are compared.
+Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn. No
+time of one short call tells which is the quickest (docs/striping.md says why), so blocks are compared.
 """
 
 from __future__ import annotations
@@ -87,14 +86,18 @@ class CallClass:
     def _due(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way is tried now: at once if it may be quicker, else so seldom that it costs little."""
         since = self._calls - self._tried.get(other.rails, 0)
+        slower = other.time_s / usual.time_s
         if self._promising(other, size, usual):
             return other.rails not in self._tried or since * BUDGET >= ENGAGE - 1.0
-        slower = other.time_s / usual.time_s
         if self._times.get(self._held) and other.rails in self._times:
             slower = min(self._times[other.rails]) / min(self._times[self._held])
             if slower <= CLEAR:
                 return False  # blocks try it
-        return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET >= max(ENGAGE, slower) - 1.0
+        # One or two calls may just have waited for a processor.
+        often = SURE if self.short and len(other.parts) == 1 and self._samples(other) < SURE else 1
+        return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET * often >= max(
+            ENGAGE, slower
+        ) - 1.0
 
     def _promising(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way has no time yet, and may be quicker than the usual one."""
@@ -184,7 +187,8 @@ class CallClass:
         tested = [rail for rail in self.rails if self._table.samples(self.key, rail, True)] or self.rails
         seen = {rail: self._table.seen_s(self.key, rail, size) for rail in tested}
         # No block of one rail keeps out another that had none, but one quicker than its link can be does.
-        fair = tuple(rail for rail in tested if seen[rail] <= DOUBT * min(seen.values()))
+        quickest_s = max(min(seen.values()), *self._times.get(self._held, ()), 0.0)
+        fair = tuple(rail for rail in tested if seen[rail] <= DOUBT * quickest_s)
         longest_s = max(self._times.get(self._held, seen.values()))
         least_rate = size / CLEAR / longest_s if self._table.rates_known else 0
         near = [rail for rail in fair if max(prior[rail].rate, lines[rail].rate) >= least_rate]

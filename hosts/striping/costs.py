@@ -28,10 +28,7 @@ NUMBERS = {"int": 1, "int8": 4, "float": 1, "half": 2}  # lanes that an in-netwo
 
 
 def numbers_of(collective: Collective, dtype: DType) -> str:
-    """Return one of NUMBERS, which cost alike: a switch needs a second exchange for the exponents of floats.
-
-    What is not reduced passes as it lies in memory.
-    """
+    """Return one of NUMBERS, which cost alike; what is not reduced passes as it lies in memory."""
     if collective not in REDUCING:
         return "int"
     return {1: "int8", 2: "half"}.get(item_size(dtype)) or NAMES[dtype].rstrip("0123456789")
@@ -62,6 +59,11 @@ class Slowness:
         quarter = len(latest) // 4
         middle = sorted(latest)[quarter : len(latest) - quarter]
         return fsum(middle) / len(middle)
+
+    @property
+    def least(self) -> float:
+        """Return the least that single calls show."""
+        return min(self._latest, default=self._block)
 
     @property
     def value(self) -> float:
@@ -168,9 +170,9 @@ class CostTable:
         return self.line(key, rail, alone=True).time_s(size)
 
     def seen_s(self, key: CostKey, rail: int, size: int) -> float:
-        """Return the same as single calls show it: of short calls that is several times what blocks tell."""
+        """Return the least that single calls have shown: of short calls more than what blocks tell."""
         place, prior = self.place(key, rail, True), self.prior(key, rail)
-        return prior.time_s(size) * (1.0 if place is None else self.known[place].single)
+        return prior.time_s(size) * (1.0 if place is None else self.known[place].least)
 
     def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
         """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
@@ -181,8 +183,7 @@ class CostTable:
 
     def like(self, key: CostKey, rail: int, alone: bool) -> bool:
         """Whether a rail has been measured so, alone or not, in this class or one like it."""
-        place = self.place(key, rail, alone)
-        return place is not None and place[2] is alone
+        return (place := self.place(key, rail, alone)) is not None and place[2] is alone
 
     def short(self, key: CostKey) -> bool:
         """Return whether calls are short as links promise, and not large."""
@@ -199,10 +200,7 @@ class CostTable:
         return self._priors[key][rail]
 
     def place(self, key: CostKey, rail: int, alone: bool) -> Place | None:
-        """Return where a rail's slowness stands, if anywhere: here or in the nearest class, if so measured.
-
-        Classes of short calls and of long ones tell nothing of each other.
-        """
+        """Return where a rail's slowness stands, if at all: here or in the nearest class as short or long."""
 
         def order(place: Place) -> tuple[object, ...]:
             of, _, case = place

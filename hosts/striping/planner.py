@@ -354,8 +354,7 @@ class Planner:
         for item, time_s in self._agreement.times(survey, self._counted_from):
             if self.rail_states.get(item.rail) is RailState.RECOVERING:
                 self.rail_states[item.rail] = RailState.UP
-            call_class = self._classes.get((item.key, item.rails))
-            if call_class is not None:
+            if (call_class := self._classes.get((item.key, item.rails))) is not None:
                 (call_class.compare if item.until else call_class.observe)(item, time_s)
 
     def _open(self, result: Sequence[int]) -> None:
@@ -391,5 +390,4 @@ class Planner:
 
 def cost_key(collective: Collective, dtype: DType, size: int) -> CostKey:
     """Return the class of a call of `size` bytes of the whole tensor."""
-    name = capabilities.COLLECTIVE_NAMES[collective]
-    return CostKey(name, numbers_of(collective, dtype), size_class(size))
+    return CostKey(capabilities.COLLECTIVE_NAMES[collective], numbers_of(collective, dtype), size_class(size))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a StripedJob, for tests of what it learns."""
+
+from __future__ import annotations
+
+import pytest
+
+from railweave.experiments.striping.virtual import StripedJob, Taken, VirtualRail, ideal_shares
+
+LARGE = 1 << 20  # elements: 4 MiB
+SMALL_BYTES = 64 << 10  # up to which latency is most
+SMALL = 256
+COMPARING = 1200  # in which it is found out whether turns pay
+WITHIN = 20  # collectives in which a split must be found, or found again
+
+
+def tcp(rate: float = 8e6, a_s: float = 0.0006) -> VirtualRail:
+    return VirtualRail(a_s, rate)
+
+
+def calls(job: StripedJob, times: int, count: int = LARGE) -> list[Taken]:
+    return [job.call(count) for _ in range(times)]
+
+
+def usual_calls(job: StripedJob, times: int, count: int) -> list[Taken]:
+    """Call until so many calls are there that did not compare turns with one rail."""
+    usual: list[Taken] = []
+    comparing = True
+    for _ in range(COMPARING * len(job.rails) + times):  # rails that are equal take longest to tell apart
+        taken = job.call(count)
+        if not comparing:
+            usual.append(taken)
+        if len(usual) == times:
+            return usual
+        comparing = taken.plan.call_class is not None and taken.plan.call_class.comparing
+    raise AssertionError("calls compare for ever")
+
+
+def assert_split(taken: Taken, rails: list[VirtualRail], count: int = LARGE, within: float = 0.05) -> None:
+    ideal = ideal_shares(rails, count * 4)
+    shares = taken.shares()
+    for rail in range(len(rails)):
+        assert shares.get(rail, 0.0) == pytest.approx(ideal.get(rail, 0.0), abs=within * max(ideal.values()))
