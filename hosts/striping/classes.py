@@ -86,15 +86,17 @@ class CallClass:
     def _due(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way is tried now: at once if it may be quicker, else so seldom that it costs little."""
         since = self._calls - self._tried.get(other.rails, 0)
-        slower = other.time_s / usual.time_s
+        slower, often = other.time_s / usual.time_s, 1
         if self._promising(other, size, usual):
             return other.rails not in self._tried or since * BUDGET >= ENGAGE - 1.0
         if self._times.get(self._held) and other.rails in self._times:
             slower = min(self._times[other.rails]) / min(self._times[self._held])
             if slower <= CLEAR:
                 return False  # blocks try it
-        # One or two calls may just have waited for a processor.
-        often = SURE if self.short and len(other.parts) == 1 and self._samples(other) < SURE else 1
+        if self.short and len(other.parts) == 1 and self._samples(other) < SURE:
+            # One or two calls, here or in another class, may have waited for a processor, however long.
+            promise_s = self._table.prior(self.key, other.rails[0]).time_s(size)
+            slower, often = min(slower, DOUBT * promise_s / usual.time_s), SURE
         return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET * often >= max(
             ENGAGE, slower
         ) - 1.0

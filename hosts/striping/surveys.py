@@ -119,10 +119,8 @@ class Agreement:
 
     def wanted(self, op_index: int) -> int | None:
         """Return the index of a survey whose result is needed to plan a call, and has not been taken."""
-        for index, survey in self._surveys.items():
-            if survey.in_force <= op_index and survey.result is None:
-                return index
-        return None
+        due = (at for at, each in self._surveys.items() if each.in_force <= op_index and not each.result)
+        return next(due, None)
 
     def take(self, op_index: int, result: Lanes) -> None:
         """Take the result of the survey at this index."""

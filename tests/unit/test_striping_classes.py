@@ -172,3 +172,19 @@ def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quicke
     assert (learning.measure() == (1,)) is tried
     assert learning.block((1,), 320) == (0,)
     assert not learning.call_class.comparing
+
+
+def test_one_call_that_waited_for_long_keeps_no_rail_out() -> None:
+    """A neighbour may take a processor for 30 ms, and that once decided for a whole job."""
+    learning = Learning((300e-6, 300e-6))
+    striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in learning.rails]
+    table = CostTable(striped, hosts=4)
+    table.observe(KEY, 0, SIZE, 1500e-6, True)
+    table.observe(KEY, 1, SIZE, 30e-3, True)
+    learning.call_class = CallClass(KEY, learning.rails, table)
+    for _ in range(400):
+        tried = learning.call_class.trial(SIZE, COUNT, learning.call_class.choose(SIZE, COUNT))
+        if tried is not None and tried.rails == (1,):
+            return
+        learning.measure(1)
+    raise AssertionError("400 calls, and none on the rail")
