@@ -29,6 +29,7 @@ NOTHING = np.empty(0)
 KEPT = 64  # calls in flight before finished ones are looked for
 MOST_REPEATED = 1 << 18  # bytes of a call that the agent repeats: it copies them while it holds the GIL
 PIECE_S = 0.1  # a part that takes at least twice as long is cut, while a rail is out
+NEWS_S = 0.5  # what a rank whose time was up at the same moment needs to tell why
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
@@ -219,7 +220,10 @@ class CallSequence:
         if not self._agent.wait(op_index, self._timeout_s if timeout_s is None else timeout_s):
             if timeout_s is not None:
                 raise TimeoutError(f"the call has not completed within {timeout_s:g} s; it goes on")
-            self._agent.fail(self._health.overdue(op_index))
+            overdue = self._health.overdue(op_index)
+            # Another rank, whose time is up as well, may know more: what it says is heard first.
+            if overdue.kind is not FailureKind.INTERNAL or not self._agent.wait(op_index, NEWS_S):
+                self._agent.fail(overdue)
         self._arrays.pop(op_index, None)
         failure = self._agent.failure_of(op_index)
         if failure is not None:

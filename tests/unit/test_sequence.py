@@ -177,14 +177,17 @@ class FakePlanner:
 
 
 class FakeHealth:
+    kind = FailureKind.RAIL_DOWN
+
     def overdue(self, op_index: int | None) -> Failure:
-        return Failure(FailureKind.RAIL_DOWN, -1, f"waited for {op_index}", "tcp")
+        return Failure(self.kind, -1, f"waited for {op_index}", "tcp")
 
 
 class World:
     def __init__(self, **planner: Any) -> None:
         self.agent, self.planner = FakeAgent(), FakePlanner(**planner)
-        self.calls = CallSequence(self.agent, self.planner, FakeHealth(), TIMEOUT_S)  # type: ignore[arg-type]
+        self.health = FakeHealth()
+        self.calls = CallSequence(self.agent, self.planner, self.health, TIMEOUT_S)  # type: ignore[arg-type]
 
     def call(self, dtype: type = np.int32) -> int:
         x = np.ones(4, dtype)
@@ -406,3 +409,22 @@ def test_settling_waits_for_surveys_in_flight_only() -> None:
     world.call()
     world.calls.settle(TIMEOUT_S)
     assert world.agent.waited == [2]
+
+
+def test_what_another_rank_tells_while_the_time_runs_out_is_raised() -> None:
+    """Deadlines of ranks end together, and the one that knows why may be late to say so."""
+    world = World()
+    world.health.kind = FailureKind.INTERNAL  # nothing is known of why
+    waits: list[float] = []
+
+    def wait(_: int, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        if len(waits) > 1:
+            world.agent.fail(Failure(FailureKind.PEER_LOST, 3, "rank 3 has died"))
+        return len(waits) > 1
+
+    world.agent.wait = wait  # type: ignore[method-assign]
+    with pytest.raises(RailweaveError, match="rank 3 has died"):
+        world.calls.wait(0, None)
+    assert waits[0] == TIMEOUT_S
+    assert len(waits) == 2
