@@ -86,7 +86,7 @@ class CallClass:
     def _due(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way is tried now: at once if it may be quicker, else so seldom that it costs little."""
         since = self._calls - self._tried.get(other.rails, 0)
-        slower, often = other.time_s / usual.time_s, 1
+        slower = other.time_s / usual.time_s
         if self._promising(other, size, usual):
             return other.rails not in self._tried or since * BUDGET >= ENGAGE - 1.0
         if self._times.get(self._held) and other.rails in self._times:
@@ -96,10 +96,8 @@ class CallClass:
         if self.short and len(other.parts) == 1 and self._samples(other) < SURE:
             # One or two calls, here or in another class, may have waited for a processor, however long.
             promise_s = self._table.prior(self.key, other.rails[0]).time_s(size)
-            slower, often = min(slower, DOUBT * promise_s / usual.time_s), SURE
-        return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET * often >= max(
-            ENGAGE, slower
-        ) - 1.0
+            slower, since = min(slower, DOUBT * promise_s / usual.time_s), SURE * since
+        return (self.short or slower <= ENGAGE * ENGAGE) and since * BUDGET >= max(ENGAGE, slower) - 1.0
 
     def _promising(self, other: Split, size: int, usual: Split) -> bool:
         """Whether a way has no time yet, and may be quicker than the usual one."""

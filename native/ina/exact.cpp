@@ -64,6 +64,7 @@ double jammed(std::uint64_t number, bool more, int power) {
   return std::ldexp(static_cast<double>(number | (more ? 1 : 0)), power);
 }
 
+/// The quotient of a sum, likewise.
 double divided(const Magnitude& sum, std::size_t limbs, int bits, std::uint64_t divisor) {
   std::uint64_t top = 0, rest = 0;
   int power = kUnit + static_cast<int>(limbs + 1) * bits;  // of the digit before; one is below the unit

@@ -169,11 +169,9 @@ def in_units(values: FloatArray, world_size: int) -> list[int] | None:
     unit = wide_unit(world_size)
     units = [Fraction(float(value)) / unit for value in values]
     most = Fraction(2) ** (chunk_exponent([values]) + headroom_bits(world_size) - 30) / 2
-    return (
-        [int(each) for each in units]
-        if unit <= most or all(each.denominator == 1 for each in units)
-        else None
-    )
+    if unit > most and any(each.denominator != 1 for each in units):
+        return None
+    return [int(each) for each in units]
 
 
 def is_wide(inputs: Sequence[FloatArray], lanes: int) -> bool:

@@ -22,9 +22,8 @@ def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype:
     if dtype == "int32":
         info = np.iinfo(np.int32)
         return [generator.integers(info.min, info.max, count, np.int32, endpoint=True) for _ in range(hosts)]
-    reach = int(
-        generator.choice([4, 12 if dtype == "float16" else 60])
-    )  # of few values, wide lanes hold some
+    # Of few values, wide lanes hold those that do not reach far.
+    reach = int(generator.choice([4, 12 if dtype == "float16" else 60]))
     scales = np.exp2(generator.integers(-reach, reach, count)).astype(np.float32)
     kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
     return [(generator.standard_normal(count) * scales).astype(kind) for _ in range(hosts)]

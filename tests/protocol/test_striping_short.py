@@ -64,9 +64,8 @@ class Draw:
 
     @property
     def rate_bps(self) -> int:
-        return int(
-            12 * max(rail.rate for rail in self.rails)
-        )  # a ring of three sends 4/3 of all, with headers
+        # A ring of three sends 4/3 of all, with headers.
+        return int(12 * max(rail.rate for rail in self.rails))
 
 
 def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best() -> None:
