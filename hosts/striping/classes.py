@@ -238,8 +238,10 @@ class CallClass:
         """Take an agreed mean time of a block, or of a part of it; far from the others one counts alone."""
         self.version += 1
         if item.rail >= 0:
-            self._table.observe(self.key, item.rail, item.size, time_s, len(item.way) == 1, block=True)
+            self._table.observe((self.key, item.rail, len(item.way) == 1), item.size, time_s, block=True)
             return
+        if not self._times:
+            self._table.doubt(self.key, self.rails, item.size)
         known = self._times.get(item.way, [])
         if known and (time_s > CLEAR * max(known) or time_s * CLEAR < min(known)):
             known = known if item.way in self._varied else []
@@ -248,7 +250,7 @@ class CallClass:
 
     def observe(self, item: Item, time_s: float) -> None:
         """Take an agreed time. Where a rail has changed, what blocks have told of it may hold no longer."""
-        factor = self._table.observe(self.key, item.rail, item.size, time_s, item.alone)
+        factor = self._table.observe((self.key, item.rail, item.alone), item.size, time_s)
         self.version += 1
         if factor is None:
             return

@@ -79,7 +79,7 @@ class Slowness:
             slower = min(before, value) > usual[-1 - quarter] * CLEAR
             if slower or max(before, value) * CLEAR < usual[quarter]:
                 factor = (before + value) / 2 / self.single
-                self._begin(before, 1)
+                self.begin(before, 1)
         self._latest.append(value)
         self.samples += 1
         return factor
@@ -90,11 +90,8 @@ class Slowness:
         self._block = (self._block + value) / 2 if near else value
         self.samples = max(self.samples, SURE)
 
-    def distrust(self) -> None:
-        """Hold what is known for true only until it is measured again."""
-        self._begin(self.single, 0)
-
-    def _begin(self, value: float, samples: int) -> None:
+    def begin(self, value: float, samples: int) -> None:
+        """Hold this for what is known, as if it had been measured so often."""
         self._latest = deque((value,), maxlen=SAMPLES)
         self._block, self.samples = 0.0, samples
 
@@ -128,27 +125,33 @@ class CostTable:
         """Hold what is known of a rail for true only until it is measured again."""
         for (_, of, _), slowness in self.known.items():
             if of == rail:
-                slowness.distrust()
+                slowness.begin(slowness.single, 0)
+
+    def doubt(self, key: CostKey, rails: Sequence[int], size: int) -> None:
+        """Have rails measured anew of which all calls so far may have waited for a processor at once."""
+        seen = {rail: self.seen_s(key, rail, size) for rail in rails if self.samples(key, rail, True)}
+        for rail, seen_s in seen.items():
+            if DOUBT < seen_s / min(seen.values()) < DOUBT * DOUBT:
+                self.known[key, rail, True].samples = 1
 
     def samples(self, key: CostKey, rail: int, alone: bool) -> int:
         """Return how many measurements speak for a rail's present speed."""
         known = self.known.get((key, rail, alone))
         return known.samples if known is not None else 0
 
-    def observe(
-        self, key: CostKey, rail: int, size: int, time_s: float, alone: bool, block: bool = False
-    ) -> float | None:
+    def observe(self, place: Place, size: int, time_s: float, block: bool = False) -> float | None:
         """Take a measured time, or the mean of a block of calls.
 
         Returns by which factor the rail has become slower, if single times show that it has for good: the
         other case was measured before, and is forgotten.
         """
-        known, prior = self.known.get((key, rail, alone)), self.prior(key, rail)
+        key, rail, alone = place
+        known, prior = self.known.get(place), self.prior(key, rail)
         if known is None:
-            place, value = self.place(key, rail, alone), time_s / prior.time_s(size)
-            like = self.known[place].single if place is not None and place[2] is alone else 0.0
+            near, value = self.place(key, rail, alone), time_s / prior.time_s(size)
+            like = self.known[near].single if near is not None and near[2] is alone else 0.0
             known = Slowness([like] if like < value * CLEAR < like * CLEAR * CLEAR else ())
-            self.put((key, rail, alone), known)
+            self.put(place, known)
         if block:  # links that have rested let more pass than they promise, but not for long
             whole = self.known.get((key, rail, True))
             faster = min(1.0, whole.value) if whole is not None else 1.0
@@ -177,9 +180,8 @@ class CostTable:
     def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
         """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
         time_s = self.line(key, rail, alone).time_s(size)
-        if self.samples(key, rail, True) or self.samples(key, rail, False):
-            return time_s
-        return DOUBT * time_s if self.rates_known else 0.0
+        measured = self.samples(key, rail, True) or self.samples(key, rail, False)
+        return time_s if measured else DOUBT * time_s if self.rates_known else 0.0
 
     def like(self, key: CostKey, rail: int, alone: bool) -> bool:
         """Whether a rail has been measured so, alone or not, in this class or one like it."""

@@ -258,11 +258,8 @@ class Planner:
                 verdicts[rail.name] = spared
         names = capabilities.COLLECTIVE_NAMES[collective], NAMES[dtype], capabilities.op_name(collective, op)
         tally = self._ledger.tally(*names, entry.size, {**verdicts, **self._refused})
-        key, alone = entry.call_class.key, len(parts) == 1
-        times = [
-            self.table.expected_s(key, rail, entry.size // count * part, alone)
-            for rail, part in counts.items()
-        ]
+        key, unit, alone = entry.call_class.key, entry.size // count, len(parts) == 1
+        times = [self.table.expected_s(key, rail, unit * part, alone) for rail, part in counts.items()]
         expected_s = max(times) if all(times) and not self.fixed else 0.0
         learns = entry.call_class if self.learning and len(entry.rails) > 1 else None
         return Plan(Call(dtype, op, count, collective, root), parts, tally, entry.size, expected_s, learns)

@@ -287,3 +287,16 @@ def test_short_calls_are_hot_when_their_way_is_found() -> None:
         if not seen or seen[-1] != stage:
             seen.append(stage)
     assert seen == ["cold", "comparing", "hot"]
+
+
+@pytest.mark.parametrize("slower", [8, 15])
+@pytest.mark.parametrize("number", [6, 20])
+def test_first_calls_that_all_waited_keep_no_rail_out(slower: int, number: int) -> None:
+    """A neighbour that takes the processors for 30 ms slows many short calls, all on the rail tried first."""
+    job = StripedJob([VirtualRail(0.0002, 12e6, "ina"), VirtualRail(0.0004, 12e6)], noise=0.05)
+    job.rails[0].a_s *= slower
+    calls(job, number, 2 * SMALL)
+    job.rails[0].a_s /= slower
+    calls(job, COMPARING // 2, 2 * SMALL)
+    later = calls(job, 300, 2 * SMALL)
+    assert sum(taken.shares() == {0: 1.0} for taken in later) >= 290

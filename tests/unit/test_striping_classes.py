@@ -179,8 +179,8 @@ def test_one_call_that_waited_for_long_keeps_no_rail_out() -> None:
     learning = Learning((300e-6, 300e-6))
     striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in learning.rails]
     table = CostTable(striped, hosts=4)
-    table.observe(KEY, 0, SIZE, 1500e-6, True)
-    table.observe(KEY, 1, SIZE, 30e-3, True)
+    table.observe((KEY, 0, True), SIZE, 1500e-6)
+    table.observe((KEY, 1, True), SIZE, 30e-3)
     learning.call_class = CallClass(KEY, learning.rails, table)
     for _ in range(400):
         tried = learning.call_class.trial(SIZE, COUNT, learning.call_class.choose(SIZE, COUNT))

@@ -85,7 +85,7 @@ def prior(key: CostKey, rail: int = 0) -> Line:
 
 def observe(table: CostTable, key: CostKey, slowness: float, alone: bool = True, block: bool = False) -> None:
     size = key.size_class
-    table.observe(key, 0, size, slowness * prior(key).time_s(size), alone, block)
+    table.observe((key, 0, alone), size, slowness * prior(key).time_s(size), block)
 
 
 def test_distrusted_costs_hold_until_the_next_times() -> None:
@@ -168,7 +168,7 @@ def test_a_switch_that_sums_takes_a_lane_for_each_small_number() -> None:
     assert numbers_of(Collective.BROADCAST, DType.BFLOAT16) == "int"
     table = CostTable(RAILS, hosts=4)
     for rail in (0, 1):
-        table.observe(CostKey("all_reduce", "float", MIB), rail, MIB, 0.1, alone=True)
+        table.observe((CostKey("all_reduce", "float", MIB), rail, True), MIB, 0.1)
     times = [table.single_s(CostKey("all_reduce", "half", MIB), rail, MIB) for rail in (0, 1)]
     assert times == pytest.approx([0.1, 0.2], rel=0.01)
     unknown = CostTable(RAILS, hosts=4)
