@@ -131,6 +131,7 @@ class CostTable:
         """Have rails measured anew of which all calls so far may have waited for a processor at once."""
         seen = {rail: self.seen_s(key, rail, size) for rail in rails if self.samples(key, rail, True)}
         for rail, seen_s in seen.items():
+            # What is quicker gets a block anyway; what is slower would cost more than the chance is worth.
             if DOUBT < seen_s / min(seen.values()) < DOUBT * DOUBT:
                 self.known[key, rail, True].samples = 1
 

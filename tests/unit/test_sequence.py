@@ -411,10 +411,13 @@ def test_settling_waits_for_surveys_in_flight_only() -> None:
     assert world.agent.waited == [2]
 
 
-def test_what_another_rank_tells_while_the_time_runs_out_is_raised() -> None:
+@pytest.mark.parametrize(
+    ("known", "told"), [(FailureKind.INTERNAL, "rank 3 has died"), (FailureKind.RAIL_DOWN, "waited for 0")]
+)
+def test_what_another_rank_tells_when_the_time_is_up_is_raised(known: FailureKind, told: str) -> None:
     """Deadlines of ranks end together, and the one that knows why may be late to say so."""
     world = World()
-    world.health.kind = FailureKind.INTERNAL  # nothing is known of why
+    world.health.kind = known  # INTERNAL: this rank does not know why
     waits: list[float] = []
 
     def wait(_: int, timeout_s: float) -> bool:
@@ -424,7 +427,7 @@ def test_what_another_rank_tells_while_the_time_runs_out_is_raised() -> None:
         return len(waits) > 1
 
     world.agent.wait = wait  # type: ignore[method-assign]
-    with pytest.raises(RailweaveError, match="rank 3 has died"):
+    with pytest.raises(RailweaveError, match=told):
         world.calls.wait(0, None)
     assert waits[0] == TIMEOUT_S
-    assert len(waits) == 2
+    assert len(waits) == (2 if known is FailureKind.INTERNAL else 1)

@@ -161,6 +161,16 @@ def test_another_collective_is_taken_to_use_as_much_of_a_link() -> None:
     assert table.single_s(gather, 0, MIB) == pytest.approx(2 * prior(gather).time_s(MIB))
 
 
+def test_a_rail_is_doubted_that_is_slow_but_not_hopeless() -> None:
+    key, rails = CostKey("all_reduce", "float", 1024), range(4)
+    table = CostTable([StripedRail(f"r{rail}", rail, "tcp", 10**8) for rail in rails], hosts=4)
+    for rail, slower in zip(rails, (1, 2, 5, 20), strict=True):
+        for _ in range(SURE):
+            table.observe((key, rail, True), 1024, slower * 300e-6)
+    table.doubt(key, rails, 1024)
+    assert [table.samples(key, rail, True) for rail in rails] == [SURE, SURE, 1, SURE]
+
+
 def test_a_switch_that_sums_takes_a_lane_for_each_small_number() -> None:
     assert numbers_of(Collective.ALL_REDUCE, DType.BFLOAT16) == "half"
     assert numbers_of(Collective.ALL_REDUCE, DType.FLOAT64) == "float"
