@@ -27,7 +27,9 @@ using Release = nb::call_guard<nb::gil_scoped_release>;
 // Threads wait for a number to be reached.
 class Counter final : private SharedLoop::Client {
  public:
-  explicit Counter(Task on_failure) : on_failure_(std::move(on_failure)), shared_(loop_, mutex_, *this) {}
+  explicit Counter(Task on_failure) : on_failure_(std::move(on_failure)), shared_(loop_, mutex_, *this) {
+    shared_.run([this] { loop_.add_timed(alarm_); });
+  }
 
   void run(const Task& task) {
     shared_.run([&] { with_gil(task); });
@@ -69,6 +71,12 @@ class Counter final : private SharedLoop::Client {
   void watch_broken(int fd) {
     shared_.run([&] { loop_.watch(fd, EPOLLIN, broken_); });
   }
+  void set_alarm(double after_s, Task task) {
+    shared_.run([&] {
+      alarm_.task = std::move(task);
+      alarm_.at = after(after_s);
+    });
+  }
   void add_broken_timer() {
     shared_.run([&] { loop_.add_timed(broken_); });
   }
@@ -83,6 +91,17 @@ class Counter final : private SharedLoop::Client {
     void on_ready(std::uint32_t, Time) override { throw std::runtime_error("a handler has thrown"); }
     Time deadline() const override { return 0; }
     void expire(Time) override { throw std::runtime_error("a timer has thrown"); }
+  };
+
+  struct Alarm final : Timed {
+    Time at = kNever;
+    Task task;
+
+    Time deadline() const override { return at; }
+    void expire(Time) override {
+      at = kNever;
+      with_gil(task);
+    }
   };
 
   static void with_gil(const Task& task) {
@@ -110,6 +129,7 @@ class Counter final : private SharedLoop::Client {
 
   const Task on_failure_;
   Broken broken_;
+  Alarm alarm_;
   EventLoop loop_;
   std::mutex mutex_;
   int value_ = 0, next_ = 0;
@@ -136,6 +156,8 @@ void bind_loop(nb::module_& m) {
       .def("set_next", &Counter::set_next, "value"_a, Release(), "Set by what comes before the next turn")
       .def("fail_next", &Counter::fail_next, "what"_a, Release(), "Let what comes before the next turn throw")
       .def("watch_broken", &Counter::watch_broken, "fd"_a, Release(), "Let its handler throw")
+      .def("set_alarm", &Counter::set_alarm, "after_s"_a, "task"_a, Release(),
+           "Run on the loop then, not before")
       .def("add_broken_timer", &Counter::add_broken_timer, Release(), "One that is due at once and throws")
       .def("failures", &Counter::failures, Release(), "What turns have thrown");
 }

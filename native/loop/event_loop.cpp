@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,12 +16,24 @@ namespace {
 
 constexpr int kEventsPerRound = 64;
 constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
+constexpr std::uint64_t kTimerTag = kWakeTag - 1;
+constexpr Duration kSoon =
+    kMillisecond;  // deadlines as near, as of pacing, are not worth a call to set the timer
+
+timespec timespec_of(Duration duration) {
+  return {.tv_sec = duration / kSecond, .tv_nsec = duration % kSecond};
+}
 
 }  // namespace
 
-EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
-  if (!epoll_ || !wake_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) < 0)
+EventLoop::EventLoop()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
+  epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // nobody reads it
+  if (!epoll_ || !wake_ || !timer_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &woken) < 0 ||
+      epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_.get(), &timed) < 0)
     raise_errno("epoll");
 }
 
@@ -86,12 +99,13 @@ void EventLoop::run() {
 
 bool EventLoop::run_once(Time latest, Duration spin) {
   epoll_event events[kEventsPerRound];
-  const int fetched = sleep(events, kEventsPerRound, std::min(latest, next_deadline()), spin);
+  const Time due = next_deadline();
+  const int fetched = sleep(events, kEventsPerRound, std::min(latest, due), spin);
   const bool interrupted = fetched < 0 && errno == EINTR;
   if (fetched < 0 && !interrupted) raise_errno("epoll_wait");
   const Time time = now();
   for (int i = 0; i < fetched; ++i) dispatch(events[i], time);
-  expire_due(time);
+  if (time >= due) expire_due(time);  // what these events have made due is found before the next sleep
   run_posted();
   return interrupted;
 }
@@ -103,13 +117,27 @@ int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spi
     const int fetched = epoll_pwait2(epoll_.get(), events, capacity, &kNoTime, nullptr);
     if (fetched != 0) return fetched;
   }
-  if (until == kNever) return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
-  const Duration left = std::max<Duration>(0, until - now());
-  const timespec timeout{.tv_sec = left / kSecond, .tv_nsec = left % kSecond};
+  const Time now = EventLoop::now();
+  if (until > now + kSoon) {
+    if (until != kNever) set_timer(until, now);
+    return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
+  }
+  const timespec timeout = timespec_of(std::max<Duration>(0, until - now));
   return epoll_pwait2(epoll_.get(), events, capacity, &timeout, nullptr);
 }
 
+// For a time-out of the sleep itself the kernel sets and clears a timer each time, in a virtual machine often
+// by way of the hypervisor. Most deadlines only move away from the time that the timer is set to: it then
+// wakes the loop once too early.
+void EventLoop::set_timer(Time at, Time now) {
+  if (timer_at_ > now && timer_at_ <= at) return;
+  const itimerspec once{.it_interval = {}, .it_value = timespec_of(at)};
+  if (timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &once, nullptr) < 0) raise_errno("timerfd");
+  timer_at_ = at;
+}
+
 void EventLoop::dispatch(const epoll_event& event, Time now) {
+  if (event.data.u64 == kTimerTag) return;
   if (event.data.u64 == kWakeTag) {
     std::uint64_t count;
     [[maybe_unused]] const auto size = read(wake_.get(), &count, sizeof count);

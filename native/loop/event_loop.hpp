@@ -73,8 +73,10 @@ class EventLoop {
   void expire_due(Time now);
   Time next_deadline() const;
   int sleep(epoll_event* events, int capacity, Time until, Duration spin);
+  void set_timer(Time at, Time now);
 
-  Descriptor epoll_, wake_;
+  Descriptor epoll_, wake_, timer_;
+  Time timer_at_ = 0;  // when the timer fires or has fired
   std::atomic<bool> stopping_{false};
   std::atomic<bool> woken_{false};  // the eventfd has been written and not read yet
   std::mutex mutex_;

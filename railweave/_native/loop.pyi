@@ -46,6 +46,9 @@ class Counter:
     def watch_broken(self, fd: int) -> None:
         """Let its handler throw"""
 
+    def set_alarm(self, after_s: float, task: Callable[[], None]) -> None:
+        """Run on the loop then, not before"""
+
     def add_broken_timer(self) -> None:
         """One that is due at once and throws"""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -181,6 +182,21 @@ def test_who_waits_for_a_loop_with_cpus_of_its_own_lets_it_turn() -> None:
         assert counter.wait(1, 0.0) is Outcome.TIMEOUT
         assert failed.wait(DEADLINE_S)
         failed.clear()
+
+
+@pytest.mark.parametrize(
+    "delays_s", [(60.0, 0.02), (0.02, 0.05, 60.0, 0.05), (60.0, 0.0005), (0.02, 0.0)], ids=str
+)
+def test_a_deadline_is_met_wherever_it_has_been_before(make: Make, delays_s: tuple[float, ...]) -> None:
+    """It moves before it is due, nearer or away; then it is met, and so is the next one, once each."""
+    counter = make(nothing)
+    met: queue.SimpleQueue[float] = queue.SimpleQueue()
+    for _ in range(3):
+        for delay_s in delays_s:
+            due = time.monotonic() + delay_s
+            counter.set_alarm(delay_s, lambda: met.put(time.monotonic()))
+        assert met.get(timeout=DEADLINE_S) >= due
+        assert met.empty()
 
 
 def test_cpus_that_there_are_not_are_refused() -> None:
