@@ -17,8 +17,8 @@ namespace {
 constexpr int kEventsPerRound = 64;
 constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
 constexpr std::uint64_t kTimerTag = kWakeTag - 1;
-constexpr Duration kSoon =
-    kMillisecond;  // deadlines as near, as of pacing, are not worth a call to set the timer
+// Deadlines so near, as of pacing, are not worth a system call to set the timer.
+constexpr Duration kSoon = kMillisecond;
 
 timespec timespec_of(Duration duration) {
   return {.tv_sec = duration / kSecond, .tv_nsec = duration % kSecond};
@@ -31,7 +31,7 @@ EventLoop::EventLoop()
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
-  epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // nobody reads it
+  epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // wakes once, unread
   if (!epoll_ || !wake_ || !timer_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &woken) < 0 ||
       epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_.get(), &timed) < 0)
     raise_errno("epoll");
