@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -80,6 +81,10 @@ class Counter final : private SharedLoop::Client {
   void add_broken_timer() {
     shared_.run([&] { loop_.add_timed(broken_); });
   }
+  std::uint64_t turns() {
+    const std::lock_guard lock(mutex_);
+    return turns_;
+  }
   std::vector<std::string> failures() {
     const std::lock_guard lock(mutex_);
     return failures_;
@@ -112,6 +117,7 @@ class Counter final : private SharedLoop::Client {
 
   void before_turn() override {
     const std::lock_guard lock(mutex_);
+    ++turns_;
     if (next_ > value_) {
       value_ = next_;
       shared_.notify();
@@ -133,6 +139,7 @@ class Counter final : private SharedLoop::Client {
   EventLoop loop_;
   std::mutex mutex_;
   int value_ = 0, next_ = 0;
+  std::uint64_t turns_ = 0;
   std::string failure_;
   std::vector<std::string> failures_;
   SharedLoop shared_;
@@ -159,6 +166,7 @@ void bind_loop(nb::module_& m) {
       .def("set_alarm", &Counter::set_alarm, "after_s"_a, "task"_a, Release(),
            "Run on the loop then, not before")
       .def("add_broken_timer", &Counter::add_broken_timer, Release(), "One that is due at once and throws")
+      .def("turns", &Counter::turns, Release(), "How many have begun")
       .def("failures", &Counter::failures, Release(), "What turns have thrown");
 }
 

@@ -52,5 +52,8 @@ class Counter:
     def add_broken_timer(self) -> None:
         """One that is due at once and throws"""
 
+    def turns(self) -> int:
+        """How many have begun"""
+
     def failures(self) -> list[str]:
         """What turns have thrown"""

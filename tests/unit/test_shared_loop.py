@@ -196,8 +196,10 @@ def test_a_deadline_is_met_wherever_it_has_been_before(make: Make, delays_s: tup
     met: queue.SimpleQueue[tuple[float, float]] = queue.SimpleQueue()
     for _ in range(3):
         for delay_s in delays_s:
-            due = time.monotonic() + delay_s
+            turns, due = counter.turns(), time.monotonic() + delay_s
             counter.set_alarm(delay_s, lambda due=due: met.put((due, time.monotonic())))
+            while counter.turns() == turns:  # in the next one the loop goes to sleep until then
+                assert time.monotonic() < due + DEADLINE_S
         last = None
         while last != due:
             last, at = met.get(timeout=DEADLINE_S)
