@@ -20,7 +20,7 @@ from railweave.hosts.striping.costs import NUMBERS, numbers_of
 from railweave.hosts.striping.priors import host_steps
 
 if TYPE_CHECKING:
-    from railweave._native.agent import Change, SliceRecord
+    from railweave._native.agent import Change
 
 What = tuple[Collective, DType]
 SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
@@ -78,16 +78,6 @@ class Changed(NamedTuple):
     from_op: int
     alive: list[bool]
     reasons: list[str]
-
-
-class Slice(NamedTuple):
-    """What the agent records."""
-
-    op_index: int
-    rail: int
-    start_ns: int
-    end_ns: int
-    bytes: int
 
 
 @dataclass
@@ -167,7 +157,7 @@ class StripedJob:
         self.now_s = 0.0
         self.carried: set[int] = set()  # rails of the last call
         self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine began
-        self.records: list[list[Slice]] = [[] for _ in range(self.ranks)]
+        self.slices: list[list[tuple[int, ...]]] = [[] for _ in range(self.ranks)]  # as agents note them
         self.inputs: dict[int, list[np.ndarray]] = {}
         if not self.planners:
             self.planners = [self.planner() for _ in range(self.ranks)]
@@ -205,14 +195,7 @@ class StripedJob:
         self._submitted(plans)
         if plan.survey_after:
             self._survey()
-        # The call ends after its survey has been submitted: that cannot know how long it took.
-        self._observe()
         return taken
-
-    def _observe(self) -> None:
-        for rank, records in enumerate(self.records):
-            self.planners[rank].observe(cast("list[SliceRecord]", records))
-            records.clear()
 
     def change(self, alive: Sequence[bool], leading: Sequence[int] = (), count: int = 1 << 20) -> None:
         """Agree on the rails that are alive, from the next call on.
@@ -236,6 +219,11 @@ class StripedJob:
     def _survey(self) -> None:
         self._await()
         self._repeating.settle(self.op_index)
+        # The call right before a survey ends after it has been submitted: it cannot know how long that took.
+        for planner, slices in zip(self.planners, self.slices, strict=True):
+            ended = [each for each in slices if each[0] < self.op_index - 1]
+            planner.observe(np.array(ended, np.int64).reshape(-1, 5))
+            del slices[: len(ended)]
         plans = [planner.plan_survey(self.op_index, self.changes) for planner in self.planners]
         inputs = [planner.survey_input() for planner in self.planners]
         self._agree(plans)
@@ -272,9 +260,8 @@ class StripedJob:
                 left_s = clock_s + max(late_s) + own_s - at_s
                 for piece in [size for r, _, size in parts if r == rail]:
                     start_ns, at_s = int(at_s * 1e9), at_s + left_s * piece / count
-                    self.records[rank].append(
-                        Slice(self.op_index, rail, start_ns, int(at_s * 1e9), piece * element_bytes)
-                    )
+                    end_ns = int(at_s * 1e9)
+                    self.slices[rank].append((self.op_index, rail, start_ns, end_ns, piece * element_bytes))
             longest = max(longest, time_s)
         self.now_s += max(late_s) + longest
         return longest

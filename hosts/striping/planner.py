@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,10 @@ from railweave.hosts.striping.classes import CallClass
 from railweave.hosts.striping.costs import DOUBT, CostKey, CostTable, numbers_of
 from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.splits import Part, Split, fixed_split
-from railweave.hosts.striping.surveys import NEVER, Agreement, Item, Lanes, Survey
+from railweave.hosts.striping.surveys import NEVER, Agreement, Item, Lanes, Slices, Survey
 
 if TYPE_CHECKING:
-    from railweave._native.agent import Change, SliceRecord
+    from railweave._native.agent import Change
 
 NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
 TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn, which is quicker")
@@ -286,9 +286,9 @@ class Planner:
         """Return a survey whose result must be taken before this call can be planned, if there is one."""
         return None if op_index < self._next_in_force else self._agreement.wanted(op_index)
 
-    def observe(self, records: Iterable[SliceRecord]) -> None:
+    def observe(self, slices: Slices) -> None:
         """Take slices that have ended on this rank."""
-        self._agreement.observe(records)
+        self._agreement.observe(slices)
 
     def survey_input(self) -> Lanes:
         """Return what this rank gives to a survey that is submitted now."""

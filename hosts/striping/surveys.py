@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from railweave.hosts.striping.costs import SURE, CostKey
 from railweave.hosts.striping.splits import Way
-
-if TYPE_CHECKING:
-    from railweave._native.agent import SliceRecord
 
 LANES = 64  # of every survey: 256 bytes, one packet on any rail
 MOST = LANES // 2  # slices: each has a lane for its start, and one for its end
@@ -36,7 +31,7 @@ ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more 
 NEVER = 1 << 62
 
 Lanes = NDArray[np.int32]
-Times = tuple[int, int, int]  # start of the first slice in ns, end of the last one so far, bytes of all
+Slices = NDArray[np.int64]  # (n, 5): of each its op index, rail, start and end in ns, and bytes
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class Agreement:
         self._surveys: dict[int, Survey] = {}  # by index
         self._pending: deque[Item] = deque(maxlen=MOST)
         self._last = -1  # index of the last call that is measured
-        self._times: dict[int, dict[int, Times]] = {}  # here, by op index and rail
+        self._slices: Slices = np.empty((0, 5), np.int64)  # here, that have ended
         self.latest = 0  # index of the latest survey
 
     @property
@@ -87,12 +82,9 @@ class Agreement:
         self._pending.append(item)
         self._last = item.op_index
 
-    def observe(self, records: Iterable[SliceRecord]) -> None:
+    def observe(self, slices: Slices) -> None:
         """Take slices that have ended on this rank."""
-        for record in records:
-            by_rail = self._times.setdefault(record.op_index, {})
-            start_ns, _, size = by_rail.get(record.rail, (record.start_ns, 0, 0))
-            by_rail[record.rail] = start_ns, record.end_ns, size + record.bytes
+        self._slices = np.concatenate((self._slices, slices))
 
     def forget(self) -> None:
         """Ask for nothing that has been submitted so far."""
@@ -104,7 +96,7 @@ class Agreement:
 
     def survey_input(self) -> Lanes:
         """Return what this rank gives to the next survey."""
-        return encode(self.asked(), self._times) if self._opening is None else self._opening
+        return encode(self.asked(), self._slices) if self._opening is None else self._opening
 
     def submitted(self, op_index: int, items: tuple[Item, ...], lag: int) -> None:
         """Note a survey that has been submitted."""
@@ -114,8 +106,7 @@ class Agreement:
         self.latest = op_index
         waiting = [*self._pending, *(item for survey in self._surveys.values() for item in survey.items)]
         oldest = min((item.survey for item in waiting), default=op_index)
-        for index in [index for index in self._times if index < oldest]:
-            del self._times[index]
+        self._slices = self._slices[self._slices[:, 0] >= oldest]
 
     def wanted(self, op_index: int) -> int | None:
         """Return the index of a survey whose result is needed to plan a call, and has not been taken."""
@@ -150,19 +141,19 @@ class Agreement:
         return known
 
 
-def encode(items: Sequence[Item], times: Mapping[int, Mapping[int, Times]]) -> Lanes:
-    """Return a survey's input from this rank's times by op index and rail."""
+def encode(items: Sequence[Item], slices: Slices) -> Lanes:
+    """Return a survey's input from the slices that have ended on this rank."""
     lanes = np.full(LANES, ABSENT, np.int32)
+    ops, rails, starts_ns, ends_ns, sizes = slices.T
     for place, item in enumerate(items):
         if item.until:
-            lanes[2 * place] = _block_lane(item, times)
+            lanes[2 * place] = _block_lane(item, slices)
             continue
-        start_ns, end_ns, done = times.get(item.op_index, {}).get(item.rail, (0, 0, 0))
-        survey = times.get(item.survey)
-        if done >= item.size and survey is not None:
-            since_ns = max(end_ns for _, end_ns, _ in survey.values())
-            ticks = [(time_ns - since_ns) // TICK_NS for time_ns in (start_ns, end_ns)]
-            if all(-ABSENT <= tick < ABSENT for tick in ticks):
+        own, survey = (ops == item.op_index) & (rails == item.rail), ops == item.survey
+        if own.any() and survey.any() and sizes[own].sum() >= item.size:
+            begin_ns, end_ns, since_ns = starts_ns[own].min(), ends_ns[own].max(), ends_ns[survey].max()
+            ticks = np.array([begin_ns - since_ns, end_ns - since_ns]) // TICK_NS
+            if all(abs(ticks) < ABSENT):
                 lanes[2 * place : 2 * place + 2] = ticks
     return lanes
 
@@ -177,22 +168,22 @@ def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, flo
     return found
 
 
-def _block_lane(item: Item, times: Mapping[int, Mapping[int, Times]]) -> int:
+def _block_lane(item: Item, slices: Slices) -> int:
     """Return the mean ticks from one call's end to the next one's, or of a part of them, negated.
 
     The longest do not count: they waited for a processor.
     """
-    calls = [times.get(op_index, {}) for op_index in range(item.op_index - 1, item.until + 1)]
-    if any(not by_rail or (item.rail >= 0 and item.rail not in by_rail) for by_rail in calls):
+    first = item.op_index - 1
+    ops, rails, starts_ns, ends_ns, _ = slices[(slices[:, 0] >= first) & (slices[:, 0] <= item.until)].T
+    own = (rails == item.rail) | (item.rail < 0)
+    begun_ns, ended_ns = (np.full(item.until - first + 1, none) for none in (NEVER, -NEVER))
+    np.minimum.at(begun_ns, ops - first, starts_ns)
+    np.maximum.at(ended_ns, ops[own] - first, ends_ns[own])
+    if -NEVER in ended_ns:
         return ABSENT
-    ends_ns = [max(end_ns for _, end_ns, _ in by_rail.values()) for by_rail in calls]
-    took_ns = sorted(end_ns - before_ns for before_ns, end_ns in pairwise(ends_ns))
-    if item.rail >= 0:
-        starts_ns = [min(start_ns for start_ns, _, _ in by_rail.values()) for by_rail in calls[1:]]
-        parts_ns = [by_rail[item.rail][1] for by_rail in calls[1:]]
-        took_ns = sorted(end_ns - start_ns for end_ns, start_ns in zip(parts_ns, starts_ns, strict=True))
+    took_ns = np.sort(ended_ns[1:] - (ended_ns[:-1] if item.rail < 0 else begun_ns[1:]))
     counted = max(1, len(took_ns) - SURE)
-    return -max(1, min(sum(took_ns[:counted]) // (counted * TICK_NS), ABSENT - 1))
+    return -max(1, min(int(took_ns[:counted].sum()) // (counted * TICK_NS), ABSENT - 1))
 
 
 def opening(*texts: str) -> Lanes:

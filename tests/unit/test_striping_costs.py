@@ -283,13 +283,19 @@ def items(count: int) -> list[Item]:
     return [Item(place, 0, KEY, (0, 1), 100, True, survey=100) for place in range(count)]
 
 
+def slices(times: dict[int, dict[int, tuple[int, int, int]]]) -> surveys.Slices:
+    """Return slices that have taken these times, in ns and with their bytes, by op index and rail."""
+    rows = [(op, rail, *each) for op, by_rail in times.items() for rail, each in by_rail.items()]
+    return np.array(rows, np.int64)
+
+
 def survey(asked: Sequence[Item], *ranks: dict[int, dict[int, tuple[int, int]]]) -> list[float | None]:
     """Return what the ranks agree on, of starts and ends in ns by op index and rail."""
     whole = [
         {op: {rail: (*times_ns, 100) for rail, times_ns in by_rail.items()} for op, by_rail in times.items()}
         for times in ranks
     ]
-    lanes = np.max([surveys.encode(asked, times) for times in whole], axis=0)
+    lanes = np.max([surveys.encode(asked, slices(times)) for times in whole], axis=0)
     return [time_s for _, time_s in surveys.decode(asked, lanes.tolist())]
 
 
@@ -304,7 +310,9 @@ def test_the_time_from_the_last_start_to_the_last_end_counts_whatever_the_clocks
 def test_a_rail_s_part_has_a_time_when_all_of_it_is_done() -> None:
     for done, time_s in ((60, None), (100, 0.002)):
         times = {100: {0: (0, 0, 256)}, 0: {0: (1_000_000, 3_000_000, done)}}
-        assert surveys.decode(items(1), surveys.encode(items(1), times).tolist()) == [(items(1)[0], time_s)]
+        assert surveys.decode(items(1), surveys.encode(items(1), slices(times)).tolist()) == [
+            (items(1)[0], time_s)
+        ]
 
 
 def test_a_time_lies_between_the_least_and_the_longest_of_a_rank_wherever_the_survey_ended() -> None:
@@ -316,7 +324,7 @@ def test_a_time_lies_between_the_least_and_the_longest_of_a_rank_wherever_the_su
         assert 0.003 <= time_s <= 0.007
 
 
-@given(st.lists(st.integers(-(1 << 70), 1 << 70), min_size=3, max_size=3))
+@given(st.lists(st.integers(-(1 << 61), 1 << 61), min_size=3, max_size=3))
 def test_no_time_overflows_a_lane(times_ns: list[int]) -> None:
     start_ns, end_ns, since_ns = times_ns
     (time_s,) = survey(items(1), {100: {0: (0, since_ns)}, 0: {0: (start_ns, end_ns)}})
@@ -336,7 +344,7 @@ def block(ends_ns: Sequence[Sequence[int]], rail: int = -1) -> float | None:
         op: {rail: (min(ends) - 1_000_000, end_ns, 100) for rail, end_ns in enumerate(ends)}
         for op, ends in enumerate(ends_ns)
     }
-    ((_, time_s),) = surveys.decode([item], surveys.encode([item], times).tolist())
+    ((_, time_s),) = surveys.decode([item], surveys.encode([item], slices(times)).tolist())
     return time_s
 
 
