@@ -118,19 +118,19 @@ int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spi
     if (fetched != 0) return fetched;
   }
   const Time now = EventLoop::now();
-  if (until > now + kSoon) {
-    if (until != kNever) set_timer(until, now);
-    return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
+  const bool timed = until == kNever || (timer_at_ > now && timer_at_ <= until);
+  if (!timed && until <= now + kSoon) {
+    const timespec timeout = timespec_of(std::max<Duration>(0, until - now));
+    return epoll_pwait2(epoll_.get(), events, capacity, &timeout, nullptr);
   }
-  const timespec timeout = timespec_of(std::max<Duration>(0, until - now));
-  return epoll_pwait2(epoll_.get(), events, capacity, &timeout, nullptr);
+  if (!timed) set_timer(until);
+  return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
 }
 
 // For a time-out of the sleep itself the kernel sets and clears a timer each time, in a virtual machine often
 // by way of the hypervisor. Most deadlines only move away from the time that the timer is set to: it then
 // wakes the loop once too early.
-void EventLoop::set_timer(Time at, Time now) {
-  if (timer_at_ > now && timer_at_ <= at) return;
+void EventLoop::set_timer(Time at) {
   const itimerspec once{.it_interval = {}, .it_value = timespec_of(at)};
   if (timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &once, nullptr) < 0) raise_errno("timerfd");
   timer_at_ = at;

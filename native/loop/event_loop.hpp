@@ -73,7 +73,7 @@ class EventLoop {
   void expire_due(Time now);
   Time next_deadline() const;
   int sleep(epoll_event* events, int capacity, Time until, Duration spin);
-  void set_timer(Time at, Time now);
+  void set_timer(Time at);
 
   Descriptor epoll_, wake_, timer_;
   Time timer_at_ = 0;  // when the timer fires or has fired
