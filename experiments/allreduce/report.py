@@ -26,9 +26,12 @@ VOLUMES = {
 def header(scenario: Scenario) -> str:
     """Return the lines above the rows, in the style of nccl-tests."""
     network, work = scenario.network, scenario.workload
+    calls = f"{work.iterations} calls" + (
+        f" in each of {scenario.repetitions} rounds" if scenario.repetitions > 1 else ""
+    )
     lines = [
         f"# {len(network.hosts)} hosts, {network.name}: {rates_text(scenario)}; switch {scenario.switch}",
-        f"# {work.iterations} calls after {work.warmup} of warm-up, or more until times are steady; time "
+        f"# {calls} after {work.warmup} of warm-up, or more until times are steady; time "
         "is the median, from the last rank's start to the last end; every element of every result is checked",
         f"# %limit: algbw by what the links allow, headers included; {VOLUMES[work.collective]}",
         _join(TITLES) + "  share per rail",
@@ -87,9 +90,11 @@ def comparisons(sweep: Sweep) -> list[str]:
 
 
 def bottlenecks(sweep: Sweep) -> list[str]:
-    """Return, by contender, what limited it, and what the processors did."""
+    """Return, by contender and round, what limited it, and what the processors did."""
+    several = sweep.scenario.repetitions > 1
     return [
-        f"{record.contender}: bottleneck {record.bottleneck}; cores {record.cpu.idle:.0%} idle, "
+        f"{record.contender}{f', round {record.round + 1}' if several else ''}: "
+        f"bottleneck {record.bottleneck}; cores {record.cpu.idle:.0%} idle, "
         f"{record.cpu.stolen:.0%} stolen, {record.cpu.run_queue:.1f} threads runnable"
         for record in sweep.records
         if record.cpu is not None

@@ -26,7 +26,7 @@ MULTIPATH = ("mptcp", "openmpi")  # they use all tcp planes; others have one
 
 @dataclass(frozen=True)
 class Row:
-    """One size of one contender."""
+    """One size of one contender, over all rounds."""
 
     contender: str
     bytes: int
@@ -88,7 +88,10 @@ class Sweep:
     @property
     def rows(self) -> dict[str, list[Row]]:
         """The rows by contender, in the order of the scenario."""
-        return {record.contender: rows_of(record, self.scenario) for record in self.records}
+        by_contender: dict[str, list[Record]] = {}
+        for record in self.records:
+            by_contender.setdefault(record.contender, []).append(record)
+        return {name: rows_of(records, self.scenario) for name, records in by_contender.items()}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -141,12 +144,20 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
 ) -> Sweep:
-    """Measure all contenders anew; raises OptionError, LabError and TopologyError."""
+    """Measure all contenders anew; raises OptionError, LabError and TopologyError.
+
+    Their rows come with the last round.
+    """
+    measured: dict[str, list[Record]] = {contender.name: [] for contender in scenario.contenders}
 
     def take(record: Record) -> None:
         if record.status != OK:
             raise LabError(f"{record.contender}: {record.error}")
-        for row in [] if record.control else rows_of(record, scenario):
+        if record.control:
+            return
+        records = measured[record.contender]
+        records.append(record)
+        for row in rows_of(records, scenario) if len(records) == scenario.repetitions else []:
             on_row(row)
 
     runner = Runner(scenario, out, on_phase=on_phase, on_record=take)
@@ -154,29 +165,34 @@ async def run(
     return Sweep(scenario, await runner.run())
 
 
-def rows_of(record: Record, scenario: Scenario) -> list[Row]:
-    """Return what a run has measured, a row for each size."""
-    (contender,) = (each for each in scenario.contenders if each.name == record.contender)
+def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:
+    """Return what a contender's runs have measured, a row for each size."""
+    (contender,) = (each for each in scenario.contenders if each.name == records[0].contender)
     planes = [scenario.network.plane(name) for name in scenario.planes_of(contender)]
-    return [_row(record, sample, scenario, planes) for sample in record.samples]
+    by_size = zip(*(record.samples for record in records), strict=True)
+    return [_row(records, samples, scenario, planes) for samples in by_size]
 
 
-def _row(record: Record, sample: Sample, scenario: Scenario, planes: Sequence[Plane]) -> Row:
-    work, ranks = scenario.workload, len(scenario.network.hosts)
+def _row(
+    records: Sequence[Record], samples: Sequence[Sample], scenario: Scenario, planes: Sequence[Plane]
+) -> Row:
+    work, ranks, size = scenario.workload, len(scenario.network.hosts), samples[0].size_bytes
+    seconds = [time_us / 1e6 for sample in samples for time_us in sample.times_us]
+    shares = [record.shares.get(str(size), {}) for record in records]
     return Row(
-        contender=record.contender,
-        bytes=sample.size_bytes,
+        contender=records[0].contender,
+        bytes=size,
         dtype=work.dtype,
         op=work.op,
-        seconds=[time_us / 1e6 for time_us in sample.times_us],
-        wrong=sample.wrong,
+        seconds=seconds,
+        wrong=sum(sample.wrong for sample in samples),
         ranks=ranks,
         limit_bps=sum_of_limits(planes, ranks, work.collective),
-        shares=record.shares.get(str(sample.size_bytes), {}),
+        shares={rail: sum(each[rail] for each in shares) / len(shares) for rail in shares[0]},
         collective=work.collective,
         root=work.root if work.collective == "broadcast" else -1,
-        cpu_s=sample.cpu_s / ranks / len(sample.times_us),
-        memory_bytes=sample.memory_bytes,
+        cpu_s=sum(sample.cpu_s for sample in samples) / ranks / len(seconds),
+        memory_bytes=max(sample.memory_bytes for sample in samples),
     )
 
 

@@ -21,6 +21,7 @@ PARTS = ("sizes", "thresholds", "convergence", "overhead", "regret")
 PAIRS = (("tcp", "tcp"), ("ina", "tcp"), ("ina", "rdma"), ("tcp", "rdma"))
 LEAST_RATE_BPS = 1_000_000
 MOST_ROUNDS = 2  # of the parts `sizes` and `thresholds`
+LONGEST_S = 0.1  # on a link at its rate, of a call of the part `thresholds`: longer ones are split anyway
 PHASE_CALLS, LEAST_PHASE_S = 40, 2.0  # from one change of a rate to the next
 MOST_CALLS = 100_000  # of a trace: its time ends it
 OVERHEAD_BYTES, OVERHEAD_WARMUP, OVERHEAD_ROUNDS = 1024, 300, 5
@@ -120,6 +121,7 @@ def cases(
         raise OptionError(f"--rate {rate_bps}: expected at least 1M: splits are of shaped links")
     rounds = math.gcd(iters, MOST_ROUNDS)
     sweep = Workload(tuple(sizes), iterations=iters // rounds)
+    short = [size for size in sizes if size * 8 <= LONGEST_S * rate_bps] or sizes
     made = {
         "sizes": [
             _case("sizes", kinds, rates, hosts, sweep, rounds)
@@ -130,7 +132,7 @@ def cases(
             )
         ],
         "thresholds": [
-            _case("thresholds", pair, (rate_bps,), count, sweep, rounds)
+            _case("thresholds", pair, (rate_bps,), count, replace(sweep, sizes=tuple(short)), rounds)
             for pair in PAIRS
             for count in threshold_hosts
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, get_type_hints
 
@@ -39,6 +39,9 @@ class Sweep:
     root: Annotated[int, typer.Option(help="The rank whose tensor is sent to all.")] = 0
     iters: common.Iters = 20
     warmup: common.Warmup = 5
+    rounds: Annotated[
+        int, typer.Option(help="Contenders take turns so often, so that a slow minute meets all.", min=1)
+    ] = 1
     shares: common.Shares = None
     switch: common.SwitchTarget = "embedded"
     each_alone: Annotated[bool, typer.Option("--each-alone", help="Measure every rail alone as well.")] = (
@@ -90,7 +93,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
             "all-reduce",
             "--sizes 1K:16M",
             "--rails ina --rate 0 --sizes 1K,4M --baseline gloo",
-            "--sizes 4M --each-alone --json r.json",
+            "--sizes 1K,4M --each-alone --rounds 5 --json r.json",
         ),
     ),
     "reduce-scatter": (
@@ -151,7 +154,7 @@ def _sweep(collective: str, given: Sweep) -> None:
         network = given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss, given.mtu
         scenario = common.scenario_of(name, work, *network)
         scenario = run.with_contenders(
-            scenario,
+            replace(scenario, repetitions=given.rounds),
             shares=units.parse_shares(given.shares, [plane.name for plane in scenario.network.planes]),
             each_alone=given.each_alone,
             baselines=common.names(given.baseline),

@@ -36,9 +36,10 @@ def striping(
     """Measure striping: time and split by size, calls until the split converges, overhead.
 
     sizes: two rails, two of unequal rates, and three, against each alone. thresholds: pairs of rails of all
-    kinds, by number of hosts. convergence: the split call by call, from a cold start and after a rail's
-    rate has changed. overhead: 1 KiB on two rails against the best one. regret: what learning costs,
-    in virtual time, without a network. --plot writes one file per part, but for regret.
+    kinds, by number of hosts, at sizes that take a link up to 0.1 s. convergence: the split call by call,
+    from a cold start and after a rail's rate has changed. overhead: 1 KiB on two rails against the best
+    one. regret: what learning costs, in virtual time, without a network. --plot writes one file per part,
+    but for regret.
     """
     with common.one_line_errors():
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415

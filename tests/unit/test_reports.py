@@ -332,6 +332,20 @@ def test_bench_json_and_comparisons() -> None:
     assert not Sweep(scenario, [record(scenario.contenders[0], 1, wrong=2)]).ok
 
 
+def test_rows_are_over_all_rounds() -> None:
+    scenario = with_contenders(replace(BENCH, repetitions=2))
+    (contender,) = scenario.contenders
+    first, second = record(contender, 0.25, wrong=2), replace(record(contender, 0.5), round=1)
+    second = replace(second, shares={str(4 << 20): {"ina": 0.25, "tcp": 0.75}}, cpu=Cpu(1, 0, 0, 1, 1))
+    sweep = Sweep(scenario, [first, second])
+    ((both,),) = sweep.rows.values()
+    assert list(both.seconds) == [0.25] * 3 + [0.5] * 3
+    assert both.shares == {"ina": 0.5, "tcp": 0.5}
+    assert both.wrong == 2
+    assert "# 3 calls in each of 2 rounds after" in bench_report.header(scenario)
+    assert bench_report.bottlenecks(sweep)[0].startswith("ina+tcp, round 2: bottleneck")
+
+
 def test_a_baseline_gets_a_tcp_plane() -> None:
     only = replace(BENCH, rails=("ina",), rates=(50_000_000,))
     scenario = with_contenders(only, baselines=["ring"])

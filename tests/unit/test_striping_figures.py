@@ -60,6 +60,8 @@ def test_parts_are_cases() -> None:
     assert [contender.rails for contender in unequal.contenders] == [("tcp0", "tcp1"), ("tcp0",), ("tcp1",)]
     assert chosen("sizes")[1].limit_shares() == pytest.approx({"tcp0": 10 / 13, "tcp1": 3 / 13})
     assert len(chosen("thresholds")) == 8
+    assert chosen("thresholds")[0].scenario.workload.sizes == (1024,)  # 8 MiB take a link 0.7 s
+    assert chosen("thresholds", sizes=[8 * MIB])[0].scenario.workload.sizes == (8 * MIB,)
     trace = chosen("convergence")[1].scenario
     assert trace.faults == "16.947s: rate 50000000 tcp; 33.893s: repair"  # 40 calls at the links' limits
     assert (trace.workload.warmup, trace.workload.seconds) == (0, pytest.approx(3 * 16.9467, abs=1e-3))
