@@ -151,9 +151,9 @@ def encode(items: Sequence[Item], slices: Slices) -> Lanes:
             continue
         own, survey = (ops == item.op_index) & (rails == item.rail), ops == item.survey
         if own.any() and survey.any() and sizes[own].sum() >= item.size:
-            begin_ns, end_ns, since_ns = starts_ns[own].min(), ends_ns[own].max(), ends_ns[survey].max()
-            ticks = np.array([begin_ns - since_ns, end_ns - since_ns]) // TICK_NS
-            if all(abs(ticks) < ABSENT):
+            since_ns = int(ends_ns[survey].max())
+            ticks = [(int(at) - since_ns) // TICK_NS for at in (starts_ns[own].min(), ends_ns[own].max())]
+            if all(-ABSENT <= tick < ABSENT for tick in ticks):
                 lanes[2 * place : 2 * place + 2] = ticks
     return lanes
 

@@ -40,7 +40,6 @@ constexpr int kPortAttempts = 16;  // a UDP port whose TCP twin is taken is give
 
 using InputArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using OutputArray = nb::ndarray<nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<nb::numpy, std::int64_t, nb::shape<-1, 5>, nb::c_contig, nb::device::cpu>;
 // group, virtual address, child, slots, lanes
 using Place = std::tuple<std::uint16_t, std::string, std::uint8_t, std::uint32_t, std::uint32_t>;
 Liveness liveness(double peer_timeout_s) {
@@ -52,18 +51,6 @@ Liveness liveness(double peer_timeout_s) {
 Time deadline_after(std::optional<double> seconds) {
   if (!seconds || *seconds >= 1e9) return kNever;
   return EventLoop::now() + nanoseconds(std::max(0.0, *seconds));
-}
-
-Rows rows(const std::vector<SliceRecord>& records) {
-  auto flat = std::make_unique<std::vector<std::int64_t>>();
-  flat->reserve(5 * records.size());
-  for (const SliceRecord& each : records)
-    flat->insert(flat->end(), {each.op_index, static_cast<std::int64_t>(each.rail), each.start, each.end,
-                               static_cast<std::int64_t>(each.bytes)});
-  std::int64_t* data = flat->data();
-  const nb::capsule owner(flat.release(),
-                          [](void* of) noexcept { delete static_cast<std::vector<std::int64_t>*>(of); });
-  return Rows(data, {records.size(), 5}, owner);
 }
 
 // What Python sees of an agent. It remembers which transport is behind which rail, for those that are
@@ -555,7 +542,7 @@ void bind_agent(nb::module_& m) {
           "The slices that have ended since the last call")
       .def(
           "drain_measurements",
-          [](PythonAgent& self) { return rows(self.agent().drain_records(Records::kStriper)); },
+          [](PythonAgent& self) { return slice_rows(self.agent().drain_records(Records::kStriper)); },
           "The same for the striper, whatever others have drained: of each its op index, rail, start and end "
           "in ns, and bytes");
 }

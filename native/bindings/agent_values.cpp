@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/agent_values.hpp"
 
+#include <memory>
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace railweave {
+
+SliceRows slice_rows(const std::vector<SliceRecord>& records) {
+  auto flat = std::make_unique<std::vector<std::int64_t>>();
+  flat->reserve(5 * records.size());
+  for (const SliceRecord& each : records)
+    flat->insert(flat->end(), {each.op_index, static_cast<std::int64_t>(each.rail), each.start, each.end,
+                               static_cast<std::int64_t>(each.bytes)});
+  std::int64_t* data = flat->data();
+  const nb::capsule owner(flat.release(),
+                          [](void* of) noexcept { delete static_cast<std::vector<std::int64_t>*>(of); });
+  return SliceRows(data, {records.size(), 5}, owner);
+}
+
 void bind_agent_values(nb::module_& sub) {
   RAILWEAVE_ENUM(sub, FailureKind, kPeerLost, kMismatch, kRailDown, kInternal)
       .value("SILENT", FailureKind::kSilent, "of a rail: its agent finds out which it is");

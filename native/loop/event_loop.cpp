@@ -110,6 +110,9 @@ bool EventLoop::run_once(Time latest, Duration spin) {
   return interrupted;
 }
 
+// For a time-out of the sleep itself the kernel sets and clears a timer each time, in a virtual machine often
+// by way of the hypervisor. Most deadlines only move away from the time that the timer is set to: it then
+// wakes the loop once too early.
 int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spin) {
   constexpr timespec kNoTime{};
   for (const Time end = spin > 0 ? std::min(until, now() + spin) : 0; spin > 0 && now() < end;
@@ -127,9 +130,6 @@ int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spi
   return epoll_pwait2(epoll_.get(), events, capacity, nullptr, nullptr);
 }
 
-// For a time-out of the sleep itself the kernel sets and clears a timer each time, in a virtual machine often
-// by way of the hypervisor. Most deadlines only move away from the time that the timer is set to: it then
-// wakes the loop once too early.
 void EventLoop::set_timer(Time at) {
   const itimerspec once{.it_interval = {}, .it_value = timespec_of(at)};
   if (timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &once, nullptr) < 0) raise_errno("timerfd");

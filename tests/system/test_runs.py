@@ -65,6 +65,7 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
     for row in result["rows"]:
         assert set(row) == ROW_KEYS
+        assert len(row["times_us"]) == 2 * 3  # of both rounds
         assert row["wrong"] == 0
         assert row["limit_fraction"] is None  # the tcp plane is unshaped
     assert set(result["alone"]) == {"ina", "tcp", "rdma"}
