@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's secret, the keys that follow from it, and hashes that only its ranks can compute. The algorithms
+// are libsodium's: BLAKE2b (RFC 7693) derives keys, SipHash-2-4 (Aumasson and Bernstein, 2012) hashes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/bytes.hpp"
+
+namespace railweave {
+
+inline constexpr std::size_t kSecretBytes = 32;
+/// 256 random bits that all ranks of a job hold, and nobody else. It never travels on a rail.
+using Secret = std::array<std::byte, kSecretBytes>;
+/// What one purpose hashes with. Keys of different purposes say nothing about each other.
+using Key = std::array<std::byte, 16>;
+/// A message authentication code.
+using Mac = std::array<std::byte, 16>;
+
+/// Return the key for `purpose` (a few letters), and for one of its parts, such as a rail or a tree.
+Key derive_key(const Secret& secret, std::string_view purpose, std::uint64_t part = 0);
+/// Return the code of a message.
+Mac authenticate(const Key& key, Bytes message);
+/// Compare in constant time.
+bool verify(const Key& key, Bytes message, Bytes mac);
+/// Return 64 bits that look random to anyone without the key.
+std::uint64_t keyed_hash(const Key& key, Bytes message);
+
+}  // namespace railweave
