@@ -82,7 +82,7 @@ class PyEndpoint : public ina::Endpoint {
     const auto event = Endpoint::poll();
     if (!event) return nb::none();
     if (const auto* failure = std::get_if<Failure>(&*event)) {
-      static constexpr const char* kKinds[] = {"peer_lost", "mismatch", "rail_down", "internal"};
+      static constexpr const char* kKinds[] = {"peer_lost", "mismatch", "rail_down", "internal", "silent"};
       return nb::make_tuple(kKinds[static_cast<int>(failure->kind)], failure->message);
     }
     if (const auto* stalled = std::get_if<ina::Stalled>(&*event))
@@ -93,8 +93,8 @@ class PyEndpoint : public ina::Endpoint {
   }
 
   nb::dict stats() const {
-    static constexpr const char* kRefused[] = {"short",  "version", "kind",   "group", "child",
-                                               "length", "slot",    "unsent", "op",    "mark"};
+    static constexpr const char* kRefused[] = {"short", "version", "kind", "group", "child", "length",
+                                               "slot",  "unsent",  "op",   "mark",  "seal"};
     const ina::EndpointStats& stats = Endpoint::stats();
     nb::dict refused;
     for (std::size_t i = 0; i < ina::kRefusals; ++i) refused[kRefused[i]] = stats.refused[i];
@@ -266,18 +266,19 @@ void bind_endpoint(nb::module_& m) {
           "__init__",
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
-             Duration packet_time, Duration stall_after) {
+             Duration packet_time, Duration stall_after, std::optional<nb::bytes> secret, int rank) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
             options.window.packet_time = packet_time;
             options.reorder = reorder;
             options.stall_after = stall_after;
+            if (secret) options.seal = {.secret = secret_of(*secret), .tree = 0, .rank = rank};
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
-          "stall_after"_a = 300 * kMillisecond)
+          "stall_after"_a = 300 * kMillisecond, "secret"_a = nb::none(), "rank"_a = 0)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("start_part", &PyEndpoint::start_part, "op_index"_a, "op"_a, "input"_a, "output"_a, "collective"_a,
            "root"_a, "rank"_a, "whole"_a, "offset"_a, "count"_a,
@@ -346,9 +347,11 @@ bool turn_round(ina::Endpoint& endpoint, std::vector<std::byte>& wire, EndpointC
 /// Runs `rounds` calls of `count` elements through an endpoint in a group of one; its own packets, turned
 /// round in batches, are the results.
 nb::dict measure_endpoint(std::string_view dtype, std::string_view op, std::uint32_t lanes,
-                          std::uint32_t slots, std::uint64_t count, int rounds) {
+                          std::uint32_t slots, std::uint64_t count, int rounds, bool sealed) {
   if (dtype != "float32" && dtype != "int32") throw nb::value_error("dtype must be float32 or int32");
-  ina::Endpoint endpoint({.group = 1, .child = 0, .slots = slots, .lanes = lanes, .world_size = 1});
+  ina::EndpointOptions options{.group = 1, .child = 0, .slots = slots, .lanes = lanes, .world_size = 1};
+  if (sealed) options.seal = {.secret = {}, .tree = 0, .rank = 0};
+  ina::Endpoint endpoint(options);
   std::vector<float> values(count), results(count);
   for (std::uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1009) - 500.5f;
   std::vector<std::byte> wire;
@@ -399,7 +402,7 @@ void bind_ina(nb::module_& m) {
       "collective"_a, "dtype"_a, "count"_a, "world_size"_a, "lanes"_a, "trees"_a,
       "Whether so many elements (of a shard, where there are shards) are multicast on such trees.");
   ina.def("measure_endpoint", &measure_endpoint, "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a,
-          "rounds"_a, "CPU time of an endpoint alone, in nanoseconds over all chunks.");
+          "rounds"_a, "sealed"_a = false, "CPU time of an endpoint alone, in nanoseconds over all chunks.");
 }
 
 }  // namespace railweave

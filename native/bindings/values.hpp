@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <cctype>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 
 namespace railweave {
@@ -22,6 +24,17 @@ inline Bytes view(const nanobind::bytes& bytes) {
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 inline nanobind::bytes to_python(Bytes bytes) { return nanobind::bytes(bytes.data(), bytes.size()); }
+
+/// ValueError for bytes of another length.
+inline Secret secret_of(const nanobind::bytes& bytes) {
+  Secret secret;
+  if (bytes.size() != secret.size())
+    throw nanobind::value_error(
+        ("a secret has " + std::to_string(secret.size()) + " bytes, not " + std::to_string(bytes.size()))
+            .c_str());
+  std::copy_n(view(bytes).begin(), secret.size(), secret.begin());
+  return secret;
+}
 
 /// kNever is None.
 inline std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -36,6 +37,7 @@ bool reduces(Collective collective) {
 }
 
 constexpr std::size_t kWord = sizeof(std::int32_t);
+constexpr std::uint32_t kHalfBits = 16;
 
 /// Values of a shard.
 std::size_t length_of(const Slice& slice) {
@@ -74,6 +76,7 @@ Call::Call(const Slice& slice, const CallOptions& options)
       mark_(mark_of_slice(slice)),
       lanes_(options.lanes),
       lead_(options.lead),
+      sealed_(options.sealed),
       headroom_(headroom_bits(slice.world_size)),
       words_(!reduces(slice.call.collective)),
       half_(!words_ && is_half(slice.call.dtype)),
@@ -82,17 +85,31 @@ Call::Call(const Slice& slice, const CallOptions& options)
       chunks_(shards_ * divide_up(length_, lanes_)),
       spread_(options.multicast && spreads(slice, lanes_)),
       exact_(sums_floats() && chunks_ == 1 && length_ * exact_lanes(slice.world_size) <= lanes_),
-      wides_(options.wide && is(Collective::kAllReduce) && fixed_point() && chunks_ == 1
+      wides_(is(Collective::kAllReduce) && fixed_point() && length_ <= options.wide
                  ? divide_up(kWideLanes * length_, lanes_)
                  : 0),
       segments_(fixed_point() ? divide_up(chunks_, lanes_) : 0),
-      floats_(half_ ? lanes_ : 0),
+      witness_bits_(static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(slice.world_size)))),
+      witness_chunks_(31 / witness_bits_),
+      floats_(half_ ? std::max<std::size_t>(lanes_, wides_ > 0 ? length_ : 0) : 0),
       wide_(wides_ * lanes_ * kLaneBytes),
-      exponents_(fixed_point() ? chunks_ : 0) {}
+      exponents_(fixed_point() ? chunks_ : 0),
+      own_exponents_(exponents_.size()) {
+  if (!sealed_ || !finds_maxima()) return;
+  const std::size_t witnesses = divide_up(chunks_, witness_chunks_);
+  witnesses_.resize(witnesses * lanes_);
+  witnessed_.resize(witnesses);
+}
 
 bool Call::sums_floats() const {
   return !words_ && slice_.call.dtype != DType::kInt32 && adds(slice_.call.op);
 }
+
+bool Call::sums_integers() const {
+  return !words_ && slice_.call.dtype == DType::kInt32 && adds(slice_.call.op);
+}
+
+bool Call::finds_maxima() const { return !words_ && !adds(slice_.call.op); }
 
 std::size_t Call::chunk_size(std::uint32_t chunk) const {
   return std::min<std::size_t>(lanes_, length_ - first(chunk));
@@ -141,9 +158,7 @@ std::optional<Item> Call::next() const {
     if (fixed_point() && exponents_[next_chunk_] == 0) return std::nullopt;
     return Item{Phase::kData, next_chunk_};
   }
-  if (data_absorbed_ == chunks_ && next_flagged_ < flagged_.size())
-    return Item{Phase::kClasses, flagged_[next_flagged_]};
-  return std::nullopt;
+  return next_added_ < added_.size() ? std::optional(added_[next_added_]) : std::nullopt;
 }
 
 std::size_t Call::left(Phase phase) const {
@@ -155,7 +170,9 @@ std::size_t Call::left(Phase phase) const {
     case Phase::kData:
       return chunks_ - next_chunk_;
     case Phase::kClasses:
-      return flagged_.size() - next_flagged_;
+    case Phase::kHalves:
+    case Phase::kWitness:
+      return added_.size() - next_added_;
     case Phase::kReady:
       return issued_ == 0 ? 1 : 0;
   }
@@ -166,19 +183,18 @@ bool Call::exhausted() const {
   if (spread_) return issued_ > 0;
   if (wide_holds()) return true;
   if (next_chunk_ < chunks_) return false;
-  if (!result_nonfinite_) return true;
-  return data_absorbed_ == chunks_ && next_flagged_ == flagged_.size();
+  return !may_add() || (data_absorbed_ == chunks_ && next_added_ == added_.size());
 }
 
 WireOp Call::wire_op(Item item) const {
   if (item.phase == Phase::kExponents || item.phase == Phase::kReady) return WireOp::kMax;
-  return words_ || adds(slice_.call.op) ? WireOp::kSum : WireOp::kMax;
+  return item.phase == Phase::kData && finds_maxima() ? WireOp::kMax : WireOp::kSum;
 }
 
 std::uint8_t Call::build(Item item, std::byte* lanes) {
   ++issued_;
   const std::uint8_t flags = build_phase(item, lanes);
-  return scattered(item) && mine(item.index) ? flags | flag::kOwner : flags;
+  return scattered(item) && mine(chunk_of(item)) ? flags | flag::kOwner : flags;
 }
 
 std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
@@ -192,9 +208,17 @@ std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
       ++next_chunk_;
       return build_data(item.index, lanes);
     case Phase::kClasses:
-      ++next_flagged_;
+      ++next_added_;
       build_classes(item.index, lanes);
       return flag::kNonfinite;
+    case Phase::kHalves:
+      ++next_added_;
+      build_halves(item, lanes);
+      return 0;
+    case Phase::kWitness:
+      ++next_added_;
+      build_witness(item.index, lanes);
+      return 0;
     case Phase::kReady:
       build_ready(lanes);
       return 0;
@@ -202,8 +226,25 @@ std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
   __builtin_unreachable();
 }
 
+Counts Call::counts(Item item, std::uint8_t flags) const {
+  const bool agrees =
+      item.phase == Phase::kData && fixed_point() && own_exponents_[item.index] == exponents_[item.index];
+  return {.agreeing = agrees ? 1u : 0u,
+          .nonfinite = (flags & flag::kNonfinite) != 0 ? 1u : 0u,
+          .overflowing = (flags & flag::kOverflow) != 0 ? 1u : 0u};
+}
+
+std::uint64_t Call::made_from(Item item) const {
+  if (item.phase == Phase::kWitness) return witnessed_[item.index];
+  return item.phase == Phase::kData && fixed_point() ? exponents_[item.index] : 0;
+}
+
 std::uint8_t Call::build_wide(std::uint32_t index, std::byte* lanes) {
-  if (index == 0) overflow_ = !encode_wide(input(0), length_, slice_.world_size, wide_.data());
+  if (index == 0) {
+    if (half_) widen(slice_.call.dtype, slice_.input, length_, floats());
+    const std::byte* const values = half_ ? floats() : slice_.input;
+    overflow_ = !encode_wide(values, length_, slice_.world_size, wide_.data());
+  }
   const std::size_t bytes = lanes_ * kLaneBytes;
   std::copy_n(wide_.data() + index * bytes, bytes, lanes);
   return overflow_ ? flag::kOverflow : 0;
@@ -216,6 +257,7 @@ std::uint8_t Call::build_exponents(std::uint32_t segment, std::byte* lanes) {
   for (std::uint32_t i = 0; i < chunks; ++i) {
     const ChunkScan found = scan(input(first + i), chunk_size(first + i));
     store_lane(lanes, i, found.exponent);
+    own_exponents_[first + i] = static_cast<std::uint8_t>(found.exponent);
     finite = finite && found.finite;
   }
   fill_lanes(lanes, chunks, lanes_, kMaxIdentity);
@@ -237,12 +279,44 @@ std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
   }
   fill_lanes(lanes, count, lanes_, adds(op) ? 0 : kMaxIdentity);
   if (fixed_point()) return build_fixed_point(chunk, lanes);
+  if (sums_integers()) return build_integers(chunk, lanes);
   if (slice_.call.dtype != DType::kInt32) {
     encode_ordered(input(chunk), count, order_of(op), lanes);
   } else {
     encode_integers(input(chunk), count, order_of(op), lanes);
   }
   return 0;
+}
+
+/// Sealed sums must not wrap. What the owner adds by itself may.
+std::uint8_t Call::build_integers(std::uint32_t chunk, std::byte* lanes) {
+  const std::size_t count = chunk_size(chunk);
+  const std::byte* const values = input(chunk);
+  const bool alone = scattered({Phase::kData, chunk}) && mine(chunk);
+  const std::int32_t most = std::numeric_limits<std::int32_t>::max() / slice_.world_size;
+  if (sealed_ && !alone && !within(values, count, most)) {
+    fill_lanes(lanes, 0, lanes_, 0);
+    return flag::kOverflow;
+  }
+  encode_integers(values, count, Order::kMax, lanes);
+  return 0;
+}
+
+void Call::build_halves(Item item, std::byte* lanes) {
+  const std::uint32_t chunk = chunk_of(item);
+  const std::size_t count = chunk_size(chunk);
+  encode_integers(input(chunk), count, Order::kMax, lanes);
+  fill_lanes(lanes, count, lanes_, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t value = load_lane(lanes, i);
+    store_lane(lanes, i, item.index % 2 == 0 ? value & 0xffff : value >> kHalfBits);
+  }
+}
+
+void Call::build_witness(std::uint32_t index, std::byte* lanes) {
+  const auto* const counts =
+      reinterpret_cast<const std::byte*>(witnesses_.data() + std::size_t{index} * lanes_);
+  encode_integers(counts, lanes_, Order::kMax, lanes);
 }
 
 void Call::build_words(std::uint32_t chunk, std::byte* lanes) {
@@ -281,21 +355,30 @@ void Call::build_ready(std::byte* lanes) {
   fill_lanes(lanes, kReadyLanes, lanes_, kMaxIdentity);
 }
 
-void Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes) {
+bool Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes, const Counts& counts) {
   ++absorbed_;
   switch (item.phase) {
     case Phase::kWide:
-      return absorb_wide(item.index, flags, lanes);
+      absorb_wide(item.index, flags, lanes);
+      return true;
     case Phase::kExponents:
-      return absorb_exponents(item.index, flags, lanes);
+      absorb_exponents(item.index, flags, lanes);
+      return true;
     case Phase::kData:
-      return absorb_data(item.index, flags, lanes);
+      return absorb_data(item.index, flags, lanes, counts);
     case Phase::kClasses:
       if (keeps(item)) absorb_classes(item.index, lanes);
-      return;
+      return true;
+    case Phase::kHalves:
+      if (keeps(item)) absorb_halves(item, lanes);
+      return true;
+    case Phase::kWitness:
+      return absorb_witness(item.index, lanes);
     case Phase::kReady:
-      return absorb_ready(lanes);
+      absorb_ready(lanes);
+      return true;
   }
+  __builtin_unreachable();
 }
 
 void Call::absorb_ready(const std::byte* lanes) {
@@ -319,8 +402,8 @@ void Call::absorb_wide(std::uint32_t index, std::uint8_t flags, const std::byte*
   ++wide_absorbed_;
   if (!wide_holds()) return;
   const int mean_of = slice_.call.op == ReduceOp::kAvg ? slice_.world_size : 1;
-  decode_wide(wide_.data(), length_, slice_.world_size, mean_of, half_, results(0));
-  put(0);
+  decode_wide(wide_.data(), length_, slice_.world_size, mean_of, half_, half_ ? floats() : slice_.output);
+  if (half_) narrow(slice_.call.dtype, floats(), length_, slice_.output);
 }
 
 double Call::error_bound() const {
@@ -340,15 +423,75 @@ void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std
   result_nonfinite_ = result_nonfinite_ || (flags & flag::kNonfinite) != 0;
 }
 
-void Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes) {
+bool Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes,
+                       const Counts& counts) {
+  const bool kept = keeps({Phase::kData, chunk});
+  const bool nonfinite = (flags & flag::kNonfinite) != 0;
+  const bool wraps = sealed_ && sums_integers() && (flags & flag::kOverflow) != 0;
   if (words_) {
     absorb_words(chunk, lanes);
-  } else if (keeps({Phase::kData, chunk})) {
+  } else if (kept && wanted(chunk) && !wraps) {
     absorb_sums(chunk, lanes);
   }
   ++data_absorbed_;
-  if (result_nonfinite_ && (flags & flag::kNonfinite) != 0) flagged_.push_back(chunk);
-  if (data_absorbed_ == chunks_) std::sort(flagged_.begin(), flagged_.end());
+  if ((result_nonfinite_ && nonfinite) || wraps) flagged_.push_back(chunk);
+  if (data_absorbed_ == chunks_) add_items();
+  // Exponents are maxima, which prove nothing by themselves.
+  return !sealed_ || !kept || !fixed_point() || (counts.agreeing > 0 && (result_nonfinite_ || !nonfinite));
+}
+
+/// What follows the data, in an order that is the same on all ranks.
+void Call::add_items() {
+  std::sort(flagged_.begin(), flagged_.end());
+  for (const std::uint32_t chunk : flagged_) {
+    if (sums_integers()) {
+      added_.insert(added_.end(), {{Phase::kHalves, 2 * chunk}, {Phase::kHalves, 2 * chunk + 1}});
+    } else {
+      added_.push_back({Phase::kClasses, chunk});
+    }
+  }
+  for (std::uint32_t index = 0; index < witnessed_.size(); ++index)
+    added_.push_back({Phase::kWitness, index});
+}
+
+/// The sums of both halves, each of which may exceed 16 bits, wrap as those of the whole do.
+void Call::absorb_halves(Item item, const std::byte* lanes) {
+  const std::uint32_t chunk = chunk_of(item);
+  const auto [first, is_first] = halves_.try_emplace(chunk, lanes, lanes + lanes_ * kLaneBytes);
+  if (is_first) return;
+  const bool low_is_first = item.index % 2 != 0;
+  const std::byte* const low = low_is_first ? first->second.data() : lanes;
+  const std::byte* const high = low_is_first ? lanes : first->second.data();
+  std::vector<std::byte> whole(lanes_ * kLaneBytes);
+  for (std::size_t i = 0; i < lanes_; ++i) {
+    const auto upper = static_cast<std::uint32_t>(load_lane(high, i)) << kHalfBits;
+    store_lane(whole.data(), i,
+               static_cast<std::int32_t>(upper + static_cast<std::uint32_t>(load_lane(low, i))));
+  }
+  absorb_sums(chunk, whole.data());
+  halves_.erase(first);
+}
+
+void Call::note_maxima(Item item, const std::byte* own, const std::byte* maxima, std::uint64_t digest) {
+  if (item.phase != Phase::kData) return;
+  const std::uint32_t index = item.index / witness_chunks_;
+  const std::uint32_t shift = item.index % witness_chunks_ * witness_bits_;
+  std::int32_t* const counts = witnesses_.data() + std::size_t{index} * lanes_;
+  for (std::uint32_t i = 0; i < lanes_; ++i)
+    counts[i] |= static_cast<std::int32_t>(load_lane(own, i) == load_lane(maxima, i)) << shift;
+  witnessed_[index] ^= digest;
+}
+
+bool Call::absorb_witness(std::uint32_t index, const std::byte* lanes) const {
+  const std::uint32_t first = index * witness_chunks_;
+  const std::uint32_t end = std::min(first + witness_chunks_, chunks_);
+  const std::uint32_t field = (1u << witness_bits_) - 1;
+  bool all = true;
+  for (std::uint32_t chunk = first; chunk < end; ++chunk)
+    for (std::size_t i = 0; i < chunk_size(chunk); ++i)
+      all &=
+          (static_cast<std::uint32_t>(load_lane(lanes, i)) >> ((chunk - first) * witness_bits_) & field) > 0;
+  return all;
 }
 
 void Call::absorb_words(std::uint32_t chunk, const std::byte* lanes) {

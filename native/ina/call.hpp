@@ -9,6 +9,13 @@
 //                           one packet holds their exact lanes is that one chunk. One whose values are one
 //                           chunk begins with its wide lanes, and ends with them unless some rank says
 //                           OVERFLOW
+// Sealed packets (seal.hpp) prove sums and nothing else, and only sums that do not wrap. So there
+//   int32's SUM, AVG        a rank with values that n ranks might wrap sends zeros and OVERFLOW in their
+//                           place; at the end, all send both halves of the values of those chunks
+//   MAX, MIN                at the end a sum counts, for each value, the ranks whose own is the maximum. As
+//   no
+//                           rank takes less than its own for one, one such rank proves it
+//   floats' SUM, AVG        data count the ranks whose own exponent is the agreed one, likewise
 // A segment is as many data chunks as a packet has lanes. Data wait for their segment's exponents, class
 // counts for all data.
 //
@@ -33,9 +40,10 @@
 
 namespace railweave::ina {
 
-enum class Phase : std::uint8_t { kWide, kExponents, kData, kClasses, kReady };
+enum class Phase : std::uint8_t { kWide, kExponents, kData, kClasses, kReady, kHalves, kWitness };
 
-/// What one chunk carries: `index` is a segment for exponents, one of the chunks with wide lanes, else a data
+/// What one chunk carries: `index` is a segment for exponents, one of the chunks with wide lanes, twice the
+/// data chunk for its lower halves and one more for its upper ones, the number of a witness, else a data
 /// chunk of the slice.
 struct Item {
   Phase phase;
@@ -61,10 +69,18 @@ struct Ready {
 };
 
 struct CallOptions {
-  std::uint32_t lanes;
+  std::uint32_t lanes;     // that hold data
   std::uint32_t lead = 0;  // how many segments the exponents are ahead of the data
-  bool wide = false;       // whether sums of one chunk begin with wide lanes
+  std::uint32_t wide = 0;  // sums of so many values begin with wide lanes
   bool multicast = false;  // whether the data of what only moves, and is not small, go as SPREAD packets
+  bool sealed = false;     // whether packets are sealed
+};
+
+/// What a seal counts of the contributions to a chunk: ranks.
+struct Counts {
+  std::uint32_t agreeing = 0;     // whose own exponent is the agreed one
+  std::uint32_t nonfinite = 0;    // that have NaN or Inf
+  std::uint32_t overflowing = 0;  // that have values which the lanes do not hold
 };
 
 class Call {
@@ -102,13 +118,21 @@ class Call {
 
   WireOp wire_op(Item item) const;
   /// Whether the lanes of its result come here: else it has none.
-  bool keeps(Item item) const { return !scattered(item) || mine(item.index); }
+  bool keeps(Item item) const { return !scattered(item) || mine(chunk_of(item)); }
   /// Issues `item`, which is next(), or the first exponents or data left whose exponents are here: fills
   /// `lanes` and returns the flags to send with them. With kOwner they stay here: absorb takes what they and
   /// the result's lanes are together.
   std::uint8_t build(Item item, std::byte* lanes);
-  /// Takes the result of an item that was issued, once; without lanes if it is not kept.
-  void absorb(Item item, std::uint8_t flags, const std::byte* lanes);
+  /// What the seal of an item that was built with these flags counts of this rank.
+  Counts counts(Item item, std::uint8_t flags) const;
+  /// Results of other items that this one was made from: a number that stands for them.
+  std::uint64_t made_from(Item item) const;
+  /// Takes the result of an item that was issued, once; without lanes if it is not kept. Of a sealed packet
+  /// `counts` are the seal's. False: earlier results were wrong, as this one proves.
+  bool absorb(Item item, std::uint8_t flags, const std::byte* lanes, const Counts& counts = {});
+  /// Before the maxima of a data chunk are absorbed: where this rank's lanes hold them. `digest` stands for
+  /// them, and all ranks must have the same.
+  void note_maxima(Item item, const std::byte* own, const std::byte* maxima, std::uint64_t digest);
   /// How far fixed point may put a sum of this call from the exact one, as far as results have come; 0
   /// for what needs no fixed point. Before a mean divides.
   double error_bound() const;
@@ -117,14 +141,24 @@ class Call {
   bool is(Collective collective) const { return slice_.call.collective == collective; }
   bool sums_floats() const;
   bool fixed_point() const { return sums_floats() && !exact_; }
+  bool sums_integers() const;
+  bool finds_maxima() const;
+  /// Items may follow the data that nothing tells of before all data are here.
+  bool may_add() const { return result_nonfinite_ || (sealed_ && (sums_integers() || finds_maxima())); }
   /// The results of all wide lanes are here, and hold the sums.
   bool wide_holds() const { return wides_ > 0 && wide_absorbed_ == wides_ && !overflow_; }
   std::uint32_t shard(std::uint32_t chunk) const { return chunk % shards_; }
   bool mine(std::uint32_t chunk) const { return shard(chunk) == static_cast<std::uint32_t>(slice_.rank); }
-  /// Its result goes to one rank only.
-  bool scattered(Item item) const {
-    return is(Collective::kReduceScatter) && item.phase != Phase::kExponents;
+  /// The data chunk of an item.
+  static std::uint32_t chunk_of(Item item) {
+    return item.phase == Phase::kHalves ? item.index / 2 : item.index;
   }
+  /// Its result goes to one rank only. All must see maxima that they are to witness.
+  bool scattered(Item item) const {
+    return is(Collective::kReduceScatter) && item.phase != Phase::kExponents && !(sealed_ && finds_maxima());
+  }
+  /// The results of a chunk are this rank's.
+  bool wanted(std::uint32_t chunk) const { return !is(Collective::kReduceScatter) || mine(chunk); }
   /// A chunk's first value, counted in its shard, and how many it has. A value fills a lane.
   std::size_t first(std::uint32_t chunk) const { return std::size_t{chunk / shards_} * lanes_; }
   std::size_t chunk_size(std::uint32_t chunk) const;
@@ -146,14 +180,20 @@ class Call {
   std::uint8_t build_data(std::uint32_t chunk, std::byte* lanes);
   void build_words(std::uint32_t chunk, std::byte* lanes);
   std::uint8_t build_fixed_point(std::uint32_t chunk, std::byte* lanes);
+  std::uint8_t build_integers(std::uint32_t chunk, std::byte* lanes);
   void build_classes(std::uint32_t chunk, std::byte* lanes);
+  void build_halves(Item item, std::byte* lanes);
+  void build_witness(std::uint32_t index, std::byte* lanes);
   void build_ready(std::byte* lanes);
   void absorb_ready(const std::byte* lanes);
   std::uint8_t build_phase(Item item, std::byte* lanes);
   void absorb_classes(std::uint32_t chunk, const std::byte* lanes);
   void absorb_wide(std::uint32_t index, std::uint8_t flags, const std::byte* lanes);
   void absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes);
-  void absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes);
+  bool absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte* lanes, const Counts& counts);
+  void absorb_halves(Item item, const std::byte* lanes);
+  bool absorb_witness(std::uint32_t index, const std::byte* lanes) const;
+  void add_items();
   void absorb_words(std::uint32_t chunk, const std::byte* lanes);
   void absorb_sums(std::uint32_t chunk, const std::byte* lanes);
 
@@ -161,6 +201,7 @@ class Call {
   std::uint32_t mark_;
   std::uint32_t lanes_;
   std::uint32_t lead_;
+  bool sealed_;
   int headroom_;
   bool words_;          // not reduced: moved as 32-bit words
   bool half_;           // reduced as float32
@@ -175,10 +216,12 @@ class Call {
   bool exact_;           // the only chunk holds exact lanes
   std::uint32_t wides_;  // chunks
   std::uint32_t segments_;
+  std::uint32_t witness_bits_;    // of a count of ranks
+  std::uint32_t witness_chunks_;  // of maxima that one witness is for
   std::uint32_t next_wide_ = 0;
   std::uint32_t next_segment_ = 0;
   std::uint32_t next_chunk_ = 0;
-  std::uint32_t next_flagged_ = 0;
+  std::uint32_t next_added_ = 0;
   std::uint32_t issued_ = 0;
   std::uint32_t absorbed_ = 0;
   std::uint32_t wide_absorbed_ = 0;
@@ -189,7 +232,12 @@ class Call {
   std::vector<float> floats_;            // of one chunk, for halves
   std::vector<std::byte> wide_;          // wide lanes, or their results, as far as they have come
   std::vector<std::uint8_t> exponents_;  // per data chunk, 0 until its result is here
-  std::vector<std::uint32_t> flagged_;   // chunks that need class counts; sorted once all data are absorbed
+  std::vector<std::uint8_t> own_exponents_;
+  std::vector<std::uint32_t> flagged_;  // chunks that need class counts, or halves
+  std::vector<Item> added_;             // what follows the data, once all of them are absorbed
+  std::map<std::uint32_t, std::vector<std::byte>> halves_;  // the first result of two, per chunk
+  std::vector<std::int32_t> witnesses_;                     // lanes of all
+  std::vector<std::uint64_t> witnessed_;                    // what stands for the maxima of each
   std::map<std::uint32_t, std::vector<std::uint8_t>>
       classes_;  // this rank's, saved before results overwrite them
 };

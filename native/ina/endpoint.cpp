@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -21,6 +22,8 @@ constexpr std::uint32_t kMaxDoublings = 3;  // … so often
 constexpr std::uint32_t kMaxReorderSteps = 8;
 constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
 constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
+constexpr std::uint32_t kMostRefused = 4;  // results of a chunk that are wrong: then its sum is
+constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
 
 }  // namespace
 
@@ -54,8 +57,11 @@ Endpoint::Endpoint(const EndpointOptions& options)
       again_(flights_),
       lost_(flights_),
       burst_(kFirstBurst) {
+  if (const auto& seal = options_.seal)
+    seal_.emplace(seal->secret, seal->tree, seal->rank, options_.world_size, options_.lanes);
+  data_lanes_ = data_lanes(options_.lanes, seal_.has_value());
   // Exponents come back a window after they were sent; so far ahead, data never wait for them.
-  lead_ = std::max(1u, (options_.slots + options_.lanes - 1) / options_.lanes);
+  lead_ = std::max(1u, (options_.slots + data_lanes_ - 1) / data_lanes_);
   flights_.grow(std::size_t{2} * options.slots, 0);
 }
 
@@ -68,8 +74,11 @@ void Endpoint::start(const Slice& slice) {
         "switches reduce float32, float16, bfloat16 and int32 with sum, avg, max and min; they move all "
         "types");
   if (dead_ || halted_) return;
-  const CallOptions options{
-      .lanes = options_.lanes, .lead = lead_, .wide = true, .multicast = spread_bytes_ > 0};
+  const CallOptions options{.lanes = data_lanes_,
+                            .lead = lead_,
+                            .wide = options_.lanes,
+                            .multicast = spread_bytes_ > 0,
+                            .sealed = seal_.has_value()};
   if (!calls_.emplace_back(slice, options).spread()) return;
   const std::uint64_t task = next_task_++;
   spreads_.push_back({.call = first_call_ + calls_.size() - 1, .task = task});
@@ -153,10 +162,24 @@ void Endpoint::build() {
                 .op = static_cast<std::uint8_t>(from.wire_op(item)),
                 .mark = from.mark()};
   header.flags = from.build(item, bytes + kHeaderBytes);
+  Flight& flight =
+      flights_.at(next_built_) = {.keeps = from.keeps(item), .call = issuing_call_, .item = item};
+  if (seal_) seal(flight, header, bytes + kHeaderBytes);
   if (spread_bytes_ > 0 && !from.followed_by()) header.flags |= flag::kLast;
   encode(header, bytes);
-  flights_.at(next_built_++) = {.keeps = from.keeps(item), .call = issuing_call_, .item = item};
+  ++next_built_;
   if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
+}
+
+/// Only sums can be sealed. What stays here, as the result is this rank's alone, needs no seal.
+void Endpoint::seal(Flight& flight, Header& header, std::byte* lanes) {
+  const Call& from = call(flight.call);
+  const std::uint64_t identity = seal_->identity(label_of(from.slice()), flight.item);
+  header.mark = seal_->mark(next_built_, identity);
+  if (header.op != static_cast<std::uint8_t>(WireOp::kSum) || (header.flags & flag::kOwner))
+    return fill_lanes(lanes, data_lanes_, options_.lanes, kMaxIdentity);
+  flight.bound = seal_->bind(identity, from.made_from(flight.item));
+  seal_->close(lanes, from.counts(flight.item, header.flags), next_built_, flight.bound);
 }
 
 Bytes Endpoint::depart(std::uint32_t index, Time now) {
@@ -231,12 +254,16 @@ void Endpoint::receive_result(const Header& header, Bytes lanes, Time now) {
 
 void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Time now) {
   Flight& flight = flights_.at(chunk);
-  if (!flight.held && (header.flags & flag::kMismatch)) return fail_mismatch(call(flight.call));
   std::byte* const packet = flights_.packet(chunk);
   const Header own = decode(packet);
+  if (!flight.held && (header.flags & flag::kMismatch)) {
+    if (seal_ && !seal_->by_member(chunk, header.mark)) return refuse(Refusal::kMark);
+    return fail_mismatch(call(flight.call));
+  }
   if (header.mark != own.mark) return refuse(Refusal::kMark);
   if (header.op != own.op) return refuse(Refusal::kOp);
   if (lanes.empty() == flight.keeps) return refuse(Refusal::kLength);
+  if (seal_ && !lanes.empty() && !proven(chunk, own, header, lanes)) return refuse_lanes(chunk);
   ++stats_.results;
   FlightList& list = flight.transmissions == 1 ? fresh_ : again_;
   (flight.state == FlightState::kLost ? lost_ : list).remove(flights_.index(chunk));
@@ -247,20 +274,59 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   if (flight.held) return;  // before a move
   flight.held = true;
   const std::byte* values = lanes.data();
+  Call& owner = call(flight.call);
+  const bool sums = own.op == static_cast<std::uint8_t>(WireOp::kSum);
+  std::uint8_t flags = header.flags;
+  Counts counts{};
+  if (seal_ && sums && !lanes.empty()) {
+    counts = seal_->counts(values);
+    if (own.flags & flag::kOwner) counts.agreeing += owner.counts(flight.item, 0).agreeing;
+    flags = (counts.nonfinite > 0 ? flag::kNonfinite : 0) | (counts.overflowing > 0 ? flag::kOverflow : 0);
+  } else if (seal_ && !sums) {
+    owner.note_maxima(flight.item, packet + kHeaderBytes, values, seal_->digest(flight.item.index, values));
+  }
   if (own.flags & flag::kOwner) {
     std::byte* const kept = packet + kHeaderBytes;
-    const auto merge = own.op == static_cast<std::uint8_t>(WireOp::kSum) ? merge_sum : merge_max;
-    merge(values, options_.lanes, kept);
+    const auto merge = sums ? merge_sum : merge_max;
+    merge(values, data_lanes_, kept);
     values = kept;
   }
-  Call& owner = call(flight.call);
-  owner.absorb(flight.item, header.flags, values);
+  if (!owner.absorb(flight.item, flags, values, counts))
+    return fail_sums("exponents or maxima that no rank has");
   if (flight.item.phase == Phase::kWide || flight.item.phase == Phase::kExponents)
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
   if (flight.item.phase == Phase::kReady) announce_spreads();
   if (!(header.flags & flag::kLast) && owner.followed_by()) enter(*owner.followed_by());
   finish_calls(flight.call);
+}
+
+/// Whether the lanes can be the result of the ranks' contributions: maxima are at least this rank's own, sums
+/// have the tag.
+bool Endpoint::proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const {
+  if (header.op == static_cast<std::uint8_t>(WireOp::kSum))
+    return seal_->holds(lanes.data(), chunk, flights_.at(chunk).bound, (own.flags & flag::kOwner) != 0);
+  return at_least(lanes.data(), flights_.packet(chunk) + kHeaderBytes, data_lanes_);
+}
+
+/// The switch may have the right ones: they are asked for at once.
+void Endpoint::refuse_lanes(std::uint64_t chunk) {
+  refuse(Refusal::kSeal);
+  Flight& flight = flights_.at(chunk);
+  if (++flight.refused == kMostRefused && !flight.held)
+    return fail_sums(std::to_string(kMostRefused) + " results of one chunk that do not have the ranks' seal");
+  if (flight.state != FlightState::kInFlight) return;
+  (flight.transmissions == 1 ? fresh_ : again_).remove(flights_.index(chunk));
+  lost_.push_back(flights_.index(chunk));
+  flight.state = FlightState::kLost;
+  flight.after_timeout = false;
+}
+
+void Endpoint::fail_sums(const std::string& what) {
+  fail({.kind = FailureKind::kSilent,
+        .rank = -1,
+        .message = "group " + std::to_string(options_.group) + " brought " + what +
+                   ": a link or a switch damages packets, or a stranger forges them"});
 }
 
 void Endpoint::fail_mismatch(const Call& owner) {

@@ -40,9 +40,17 @@
 #include "ina/flight.hpp"
 #include "ina/packet.hpp"
 #include "ina/prober.hpp"
+#include "ina/seal.hpp"
 #include "ina/window.hpp"
 
 namespace railweave::ina {
+
+/// What a rank needs to seal its packets, and to open results.
+struct SealOptions {
+  Secret secret;
+  std::uint64_t tree;  // tells apart all trees of a job
+  int rank;
+};
 
 /// What the controller says about the group, and what the user may set.
 struct EndpointOptions {
@@ -55,6 +63,7 @@ struct EndpointOptions {
   std::uint32_t reorder = 4;  // a chunk is lost when one sent this many transmissions later has its result
   Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
   Duration stall_every = kSecond;             // then, while that lasts
+  std::optional<SealOptions> seal = {};       // none: whoever can reach the switch or this rank is trusted
 
   /// Throws std::invalid_argument for what is outside the protocol's limits.
   const EndpointOptions& checked() const;
@@ -80,9 +89,10 @@ enum class Refusal : std::uint8_t {
   kSlot,    // outside the group's slots
   kUnsent,  // a chunk or probe that was never sent
   kOp,      // not the op of the contribution
-  kMark,    // of another collective, though the switch saw no mismatch
+  kMark,    // of another collective, though the switch saw no mismatch, or of no member
+  kSeal,    // not what the ranks have contributed: damaged, or forged
 };
-inline constexpr std::size_t kRefusals = 10;
+inline constexpr std::size_t kRefusals = 11;
 
 /// Counts since the start. Packets, unless said otherwise.
 struct EndpointStats {
@@ -203,6 +213,10 @@ class Endpoint {
   void receive_probe(const Header& header, Time now);
   void receive_result(const Header& header, Bytes lanes, Time now);
   void accept(std::uint64_t chunk, const Header& header, Bytes lanes, Time now);
+  void seal(Flight& flight, Header& header, std::byte* lanes);
+  bool proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const;
+  void refuse_lanes(std::uint64_t chunk);
+  void fail_sums(const std::string& what);
   void fail_mismatch(const Call& owner);
   void note_gap(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);
@@ -223,6 +237,8 @@ class Endpoint {
   void begin_anew(Time now);
 
   EndpointOptions options_;
+  std::optional<Seal> seal_;
+  std::uint32_t data_lanes_;
   std::uint32_t lead_;  // of exponents, in segments: of the first group, as every rank must issue alike
   Window window_;
   EndpointStats stats_;

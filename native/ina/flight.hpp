@@ -27,6 +27,8 @@ struct Flight {
   bool held = false;           // the result is in place, by this group or the one before a move
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
   std::uint32_t transmissions = 0;  // to this group
+  std::uint32_t refused = 0;        // results whose lanes were not the sums
+  std::uint64_t bound = 0;          // what its seal is bound to
   std::uint64_t call = 0;           // in the endpoint's sequence of calls
   Item item{};
   std::uint64_t sent = 0;  // number of the last transmission
@@ -62,6 +64,9 @@ class Flights {
   const Flight& at(std::uint64_t chunk) const { return flights_[index(chunk)]; }
   /// Neighbours lie side by side: they leave as one super-packet.
   std::byte* packet(std::uint64_t chunk) { return packets_.data() + index(chunk) * packet_bytes_; }
+  const std::byte* packet(std::uint64_t chunk) const {
+    return packets_.data() + index(chunk) * packet_bytes_;
+  }
   Flight& by_index(std::uint32_t index) { return flights_[index]; }
   const Flight& by_index(std::uint32_t index) const { return flights_[index]; }
   std::byte* packet_by_index(std::uint32_t index) { return packets_.data() + index * packet_bytes_; }

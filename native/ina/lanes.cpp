@@ -56,6 +56,22 @@ void decode_integers(const std::byte* __restrict lanes, std::size_t count, Order
   for (std::size_t i = 0; i < count; ++i) store(values, i, load_lane(lanes, i) ^ mask);
 }
 
+RAILWEAVE_SIMD
+bool within(const std::byte* values, std::size_t count, std::int32_t most) {
+  std::uint32_t beyond = 0;
+  const auto range = 2 * static_cast<std::uint32_t>(most);
+  for (std::size_t i = 0; i < count; ++i)
+    beyond |= load<std::uint32_t>(values, i) + static_cast<std::uint32_t>(most) > range ? 1u : 0u;
+  return beyond == 0;
+}
+
+RAILWEAVE_SIMD
+bool at_least(const std::byte* lanes, const std::byte* least, std::size_t count) {
+  std::uint32_t below = 0;
+  for (std::size_t i = 0; i < count; ++i) below |= load_lane(lanes, i) < load_lane(least, i) ? 1u : 0u;
+  return below == 0;
+}
+
 // A double holds the quotient to 2^-21, and one that is not an integer is at least 1/n away from the next:
 // the truncation is exact.
 RAILWEAVE_SIMD

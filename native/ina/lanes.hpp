@@ -37,6 +37,12 @@ enum class Order : std::int32_t { kMax = 0, kMin = -1 };
 void encode_integers(const std::byte* values, std::size_t count, Order order, std::byte* lanes);
 void decode_integers(const std::byte* lanes, std::size_t count, Order order, std::byte* values);
 
+/// Whether no int32 is farther from 0 than `most`.
+bool within(const std::byte* values, std::size_t count, std::int32_t most);
+
+/// Whether all of `lanes` are at least those of `least`.
+bool at_least(const std::byte* lanes, const std::byte* least, std::size_t count);
+
 /// Sums divided by `world_size`, truncated towards zero.
 void decode_integer_mean(const std::byte* lanes, std::size_t count, int world_size, std::byte* values);
 
