@@ -132,6 +132,7 @@ class Communicator(Collectives):
             on_event=_of_living(self, Communicator._handle),
             decisions=_decisions(self),
         )
+        self._agent.set_secret(members.secret)
         self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
         used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
         if not used:

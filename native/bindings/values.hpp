@@ -6,7 +6,9 @@
 #include <nanobind/stl/tuple.h>
 
 #include <cctype>
+#include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 
 namespace railweave {
@@ -22,6 +25,15 @@ inline Bytes view(const nanobind::bytes& bytes) {
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 inline nanobind::bytes to_python(Bytes bytes) { return nanobind::bytes(bytes.data(), bytes.size()); }
+
+inline Secret secret_of(const nanobind::bytes& bytes) {
+  if (bytes.size() != kSecretBytes)
+    throw std::invalid_argument("a secret of " + std::to_string(bytes.size()) + " bytes; expected " +
+                                std::to_string(kSecretBytes));
+  Secret secret;
+  std::memcpy(secret.data(), bytes.data(), secret.size());
+  return secret;
+}
 
 /// kNever is None.
 inline std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }

@@ -16,20 +16,26 @@ InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& l
 }
 
 void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
-                     int roots, const InaWorkers& workers) {
+                     int roots, const InaWorkers& workers, const std::optional<InaProof>& proof) {
   if (!places_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
   for (const InaGroup& group : groups)
     if (group.lanes != groups[0].lanes) throw std::invalid_argument("the rail's trees differ in lanes");
-  const InaTreesOptions options{.rate_bps = options_.rate_bps,
-                                .spread_rate_bps = options_.rate_bps / groups.size(),
-                                .roots = roots,
-                                .window = options_.window};
+  InaTreesOptions options{.rate_bps = options_.rate_bps,
+                          .spread_rate_bps = options_.rate_bps / groups.size(),
+                          .roots = roots,
+                          .window = options_.window};
+  if (proof) {
+    options.secret = proof->secret;
+    options.place = proof->place;
+  }
   ReadyHandler& handler = *this;
   const std::size_t parts = std::clamp<std::size_t>(workers.cpus.size(), 1, groups.size());
+  options.step = parts;
   try {
     while (sockets_.size() < parts) sockets_.push_back(sockets_[0].another());
     for (std::size_t part = 0; part < parts; ++part) {
+      options.first_tree = part;
       std::vector<InaGroup> dealt;
       for (std::size_t tree = part; tree < groups.size(); tree += parts) dealt.push_back(groups[tree]);
       if (parts == 1) {

@@ -47,9 +47,9 @@ class InaRail final : public Rail, private ReadyHandler {
   /// The UDP port to which the switch sends results.
   std::uint16_t port() const { return sockets_[0].port(); }
   /// The trees in the order that all ranks share, with the same lanes. `roots`: how many ranks multicast at
-  /// once in an allgather; 0: all.
+  /// once in an allgather; 0: all. Without `proof` packets prove nothing.
   void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
-              int roots = 0, const InaWorkers& workers = {});
+              int roots = 0, const InaWorkers& workers = {}, const std::optional<InaProof>& proof = {});
 
   /// What this rail sends lets the rest of the plane's traffic pass, unless that leaves it nothing. Before
   /// `attach`.
