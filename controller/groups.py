@@ -27,6 +27,7 @@ from railweave.controller.quotas import Quotas
 from railweave.controller.requests import JoinRequest
 from railweave.controller.resuming import Resuming
 from railweave.controller.summing import Summing
+from railweave.protocol import SECRET_BYTES
 from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ class Groups:
         if request.rank in forming.requests:
             raise AlreadyJoined(f"rank {request.rank} of job {request.job!r} has joined before")
         try:
+            requests.check_protocol(request)
             for other in forming.requests.values():
                 requests.agree(other, request)
         except InvalidRequest as error:
@@ -128,7 +130,7 @@ class Groups:
     async def _form(self, forming: Forming) -> None:
         """Place a complete group in the network; a job whose ina rails are refused runs on the others."""
         members = dict(forming.requests)
-        group = Group(forming.job, forming.size, members, token=secrets.randbits(64))
+        group = Group(forming.job, forming.size, members, secret=secrets.token_bytes(SECRET_BYTES))
         try:
             for rail in members[0].rails:
                 if rail.kind == "ina":
@@ -235,7 +237,7 @@ class Groups:
             ina=[self._placement.message(tree, rank) for tree in group.trees if rank in tree.numbers],
             rings=[self._placement.ring(group, rail) for rail in group.rings],
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
-            token=group.token,
+            secret=group.secret,
             sums=[summing.message(rail, sums) for rail, sums in group.sums.items()],
         )
 

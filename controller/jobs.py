@@ -121,7 +121,8 @@ class Group:
     job: str
     size: int
     requests: Mapping[int, JoinRequest]
-    token: int = 0  # with which the ranks authenticate each other; an earlier controller's jobs keep theirs
+    # The key of the ranks' proofs. A job that resumes keeps its own, and this controller does not know it.
+    secret: bytes = b""
     trees: list[RailTree] = field(default_factory=list)
     rings: dict[str, list[Member]] = field(default_factory=dict)  # by rail, where racks and ranks form one
     sums: dict[str, RailSums] = field(default_factory=dict)  # by netreduce rail

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from railweave.controller.errors import InvalidRequest
+from railweave.protocol import PROTOCOL
 from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Topology
 from railweave.v1 import controller_pb2 as pb
 
@@ -31,6 +32,7 @@ class JoinRequest:
     size: int
     rails: tuple[pb.RailOffer, ...]
     deadline_s: float
+    protocol: int = PROTOCOL
 
 
 def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinRequest:
@@ -40,7 +42,7 @@ def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinReques
     if not (math.isfinite(wait_s) and 0 < wait_s <= MAX_DEADLINE_S):
         raise InvalidRequest(f"deadline_s is {wait_s}; expected more than 0, up to {MAX_DEADLINE_S:g}")
     rails = rail_offers(message.rails, message.size, topology)
-    return JoinRequest(message.job, message.rank, message.size, rails, wait_s)
+    return JoinRequest(message.job, message.rank, message.size, rails, wait_s, message.protocol)
 
 
 def identity(job: str, rank: int, size: int) -> None:
@@ -120,6 +122,16 @@ def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
         if known.address == rail.address:
             return known
     raise InvalidRequest(f"rail {rail.name!r}: no NIC of plane {plane.name!r} has the address {rail.address}")
+
+
+def check_protocol(request: JoinRequest) -> None:
+    """Refuse a rank whose build says other things to its peers than this one."""
+    if request.protocol != PROTOCOL:
+        raise InvalidRequest(
+            f"job {request.job!r}: rank {request.rank} speaks version {request.protocol} of the ranks' "
+            f"protocol, this controller expects {PROTOCOL}; install the same railweave on the controller "
+            "and all hosts"
+        )
 
 
 def agree(one: JoinRequest, other: JoinRequest) -> None:

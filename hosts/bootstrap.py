@@ -41,6 +41,7 @@ from railweave.hosts.events import (
     Ring,
     Sums,
 )
+from railweave.protocol import PROTOCOL, SECRET_BYTES
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
@@ -89,12 +90,17 @@ def join(
     """
     try:
         offers = [pb.RailOffer(**asdict(rail)) for rail in rails]
-        request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers)
+        request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers, protocol=PROTOCOL)
     except (ValueError, TypeError) as error:
         raise InvalidOption(f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r}: {error}") from error
     channel = access.channel(controller, CHANNEL_OPTIONS)
     try:
         response = _join(channel, controller, access, request, deadline_s)
+        if len(response.secret) != SECRET_BYTES:
+            raise RailweaveError(
+                f"controller at {controller}: sent a secret of {len(response.secret)} bytes, expected "
+                f"{SECRET_BYTES}; install the same railweave on the controller and all hosts"
+            )
     except BaseException:
         channel.close()
         raise
@@ -159,7 +165,7 @@ class Membership:
         self.members: Mapping[int, tuple[RailOffer, ...]] = {
             member.rank: tuple(_offer(rail) for rail in member.rails) for member in response.members
         }
-        self.token = response.token
+        self.secret = response.secret
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
         self.rings: Mapping[str, Ring] = {ring.rail: _ring(ring) for ring in response.rings}
         self.sums: Mapping[str, Sums] = {sums.rail: Sums(**_fields(sums)) for sums in response.sums}

@@ -16,6 +16,7 @@ import numpy as np
 
 from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.ina import SEAL_LANES
 from railweave.hosts.arrays import DTYPES, Array
 from railweave.hosts.collectives import Collectives
 from railweave.hosts.costs_file import planner_for, save
@@ -132,6 +133,7 @@ class Communicator(Collectives):
             on_event=_of_living(self, Communicator._handle),
             decisions=_decisions(self),
         )
+        self._agent.set_secret(members.secret)
         self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
         used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
         if not used:
@@ -343,7 +345,7 @@ def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     if sums := members.sums.get(spec.name):
         return replace(made, adds=sums.window_packets > 0)
     places = members.groups.get(spec.name, ())
-    return replace(made, lanes=places[0].lanes, trees=len(places)) if places else made
+    return replace(made, lanes=places[0].lanes - SEAL_LANES, trees=len(places)) if places else made
 
 
 def _close(parts: _Parts, options: Options) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from railweave._native.collectives import Collective
+from railweave._native.ina import SEAL_LANES
 from railweave.hosts.errors import InvalidOption
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
@@ -19,8 +20,9 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mt
     match kind:
         case "ina":
             headers = INA_HEADER + UDP + IPV4
-            payload = mtu - headers if multicast else lanes * LANE_BYTES
-            return payload / (payload + headers + ETHERNET)
+            if multicast:
+                return (mtu - headers) / (mtu + ETHERNET)
+            return (lanes - SEAL_LANES) * LANE_BYTES / (lanes * LANE_BYTES + headers + ETHERNET)
         case "tcp":
             return (mtu - IPV4 - TCP_WITH_TIMESTAMPS) / (mtu + ETHERNET)
         case "rdma" | "netreduce":

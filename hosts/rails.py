@@ -26,8 +26,8 @@ class Members(Protocol):
     """What rails need of a membership."""
 
     @property
-    def token(self) -> int:
-        """64 random bits that all ranks of this job have got, and nobody else."""
+    def secret(self) -> bytes:
+        """SECRET_BYTES random bytes that all ranks of this job have got, and nobody else."""
 
     @property
     def members(self) -> Mapping[int, Sequence[RailOffer]]:
@@ -170,7 +170,7 @@ def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: floa
     offers = offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp" | "ina":
-            _connect_tcp(agent, rail, members.token, offers, timeout_s)
+            _connect_tcp(agent, rail, offers, timeout_s)
         case "rdma" | "netreduce":
             sums = members.sums.get(rail.spec.name)
             if sums and sums.window_packets:
@@ -191,7 +191,7 @@ def enable_recovery(
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S
     rates_bps = [min(one.rate_bps for one in of) for of in offers]
-    agent.enable_recovery(members.token, places, rates_bps, silence_s)
+    agent.enable_recovery(places, rates_bps, silence_s)
     for rail in rails:
         if rail.spec.name in members.refusals:
             agent.set_obstacle(rail.index, f"refused: {members.refusals[rail.spec.name]}")
@@ -204,11 +204,9 @@ def _three(numbers: Sequence[int]) -> tuple[int, int, int]:
     return out, into, alias
 
 
-def _connect_tcp(
-    agent: Agent, rail: Opening, token: int, offers: Sequence[RailOffer], timeout_s: float
-) -> None:
+def _connect_tcp(agent: Agent, rail: Opening, offers: Sequence[RailOffer], timeout_s: float) -> None:
     places = [(offer.address, offer.port) for offer in offers]
-    missing = agent.connect_tcp(rail.index, token, places, timeout_s)
+    missing = agent.connect_tcp(rail.index, places, timeout_s)
     if missing and agent.failure() is None:
         ranks = ", ".join(map(str, missing))
         raise JoinTimeout(f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s")

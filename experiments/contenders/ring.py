@@ -19,10 +19,11 @@ from railweave.experiments.problem import COLLECTIVES
 from railweave.hosts.arrays import DTYPES
 from railweave.hosts.errors import JoinTimeout
 from railweave.hosts.failures import raise_failure
+from railweave.protocol import SECRET_BYTES
 
 MEETING_PORT = 29501  # on rank 0
 PAUSE_S = 0.05  # between two attempts to reach it
-NUMBER_CHARACTERS = 20  # of 63 bits, and a blank
+NUMBER_CHARACTERS = 79  # of 256 bits, and a blank
 
 
 class Kind(Implementation):
@@ -50,9 +51,10 @@ class Ring(Endpoint):
         rate_bps = job.rates_bps.get(job.planes[0], 0)
         self._rail, mine = self._agent.add_tcp("ring", own, "", rate_bps, mptcp=mptcp)
         deadline = time.monotonic() + timeout_s
-        token, ports = meet(rank, len(addresses), (addresses[0], port), mine, deadline)
+        secret, ports = meet(rank, len(addresses), (addresses[0], port), mine, deadline)
         members = list(zip(addresses, ports, strict=True))
-        missing = self._agent.connect_tcp(self._rail, token, members, deadline - time.monotonic())
+        self._agent.set_secret(secret)
+        missing = self._agent.connect_tcp(self._rail, members, deadline - time.monotonic())
         self._agent.forgo_recovery()
         raise_failure(self._agent.failure())
         if missing:
@@ -108,8 +110,8 @@ class Ring(Endpoint):
         self._agent.close()
 
 
-def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[int, list[int]]:
-    """Exchange the ports of all ranks through rank 0 at `at`; also a token that nobody else knows.
+def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[bytes, list[int]]:
+    """Exchange the ports of all ranks through rank 0 at `at`; also a secret that nobody else knows.
 
     TimeoutError where ranks have not come by the deadline (time.monotonic), ConnectionError where what comes
     is no rank.
@@ -117,10 +119,10 @@ def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float)
     if rank:
         with reach(at, deadline) as peer, peer.makefile("rw") as lines:
             print(rank, mine, file=lines, flush=True)
-            token, *answered = _numbers(lines, 1 + ranks)
-            return token, answered
+            number, *answered = _numbers(lines, 1 + ranks)
+            return number.to_bytes(SECRET_BYTES), answered
     ports = {0: mine}
-    token = secrets.randbits(63)
+    secret = secrets.token_bytes(SECRET_BYTES)
     with socket.create_server(at, backlog=ranks) as server, contextlib.ExitStack() as stack:
         peers = []
         while len(ports) < ranks:
@@ -135,8 +137,8 @@ def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float)
             ports[other] = port
         answer = [ports[other] for other in range(ranks)]
         for lines in peers:
-            print(token, *answer, file=lines, flush=True)
-    return token, answer
+            print(int.from_bytes(secret), *answer, file=lines, flush=True)
+    return secret, answer
 
 
 def _numbers(lines: TextIO, count: int) -> list[int]:

@@ -25,6 +25,7 @@ import grpc
 from railweave.experiments.cpu import cpu_times, resident_bytes
 from railweave.experiments.errors import OptionError
 from railweave.experiments.statistics import median, p99
+from railweave.protocol import PROTOCOL
 from railweave.topologies.clos import fat_tree
 from railweave.topologies.lab.processes import Child, Event, Line
 from railweave.topologies.model import Topology
@@ -247,7 +248,12 @@ async def _join(
             name="ina", kind="ina", plane=plane.name, address=nic.address, mac=nic.mac, port=5000 + job
         )
         return pb.JoinGroupRequest(
-            job=f"job{job}", rank=rank, size=options.ranks, rails=[rail], deadline_s=JOIN_S
+            job=f"job{job}",
+            rank=rank,
+            size=options.ranks,
+            rails=[rail],
+            deadline_s=JOIN_S,
+            protocol=PROTOCOL,
         )
 
     try:

@@ -27,6 +27,16 @@ Agent::Agent(int rank, int world_size)
   on_loop([this] { loop_.add_timed(*this); });
 }
 
+void Agent::set_secret(const Secret& secret) {
+  if (secret_) throw std::logic_error("the job's secret is set once");
+  secret_ = secret;
+}
+
+const Secret& Agent::secret() const {
+  if (!secret_) throw std::logic_error("the job's secret is set before its rails are connected");
+  return *secret_;
+}
+
 Agent::~Agent() { close(0); }
 
 std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps,

@@ -20,6 +20,7 @@
 #include "agent/records.hpp"
 #include "agent/recovery_driver.hpp"
 #include "core/collective.hpp"
+#include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/shared_loop.hpp"
 #include "rails/rail.hpp"
@@ -68,6 +69,11 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
+  /// The job's. Once, before rails are connected.
+  void set_secret(const Secret& secret);
+  /// std::logic_error before it is set.
+  const Secret& secret() const;
+
   /// Makes a rail that reports to the listener.
   using RailFactory = std::function<std::unique_ptr<Rail>(EventLoop&, RailListener&)>;
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
@@ -84,7 +90,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
   /// earlier ones keep more than `most_kept` bytes for other ranks, but for one. std::logic_error if it
   /// cannot be.
-  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+  void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
   /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
   /// communicator.
@@ -193,6 +199,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   const int rank_;
   const int world_size_;
+  std::optional<Secret> secret_;
   EventLoop loop_;
   // What follows changes on the loop's thread only.
   std::deque<ChannelListener> listeners_;  // by rail; their addresses stay

@@ -19,7 +19,7 @@ std::uint16_t Agent::open_control(std::size_t rail) {
   return port;
 }
 
-void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+void Agent::enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                             std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept) {
   on_loop([&] {
     if (!recovery_ || recovery_->enabled())
@@ -47,7 +47,7 @@ void Agent::enable_recovery(std::uint64_t token, const std::vector<std::vector<S
       most_kept_ = most_kept;
       for (RailState& state : states_) state.since = now;
     }
-    recovery_->enable(std::move(rails), token, members, peer_timeout, now);
+    recovery_->enable(std::move(rails), secret(), members, peer_timeout, now);
     report_early_failures(now);
   });
 }

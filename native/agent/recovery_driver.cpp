@@ -60,13 +60,13 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
   }
 }
 
-void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
+void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
                             const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout,
                             Time now) {
   recovery_.emplace(recovery::Options{.rank = rank_,
                                       .world_size = world_size_,
                                       .rails = rails.size(),
-                                      .token = token,
+                                      .token = keyed_hash(derive_key(secret, "recovery"), {}),
                                       .peer_timeout = peer_timeout},
                     now);
   CarrierWatch::Owner& owner = *this;
@@ -74,7 +74,7 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, std::uint64_t token,
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     mains_[rail].rail = rails[rail];
     trials_.emplace_back(rank_, world_size_);
-    repairs_[rail].transport->introduce(token, rank_, members[rail]);
+    repairs_[rail].transport->introduce(derive_key(secret, "repair", rail), rank_, members[rail]);
     repairs_[rail].rail->halt(now);
     loop_.add_timed(*repairs_[rail].rail);
     sockets_[rail]->introduce(members[rail]);

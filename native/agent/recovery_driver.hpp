@@ -13,6 +13,7 @@
 #include "agent/calls.hpp"
 #include "agent/channel_listener.hpp"
 #include "agent/trial.hpp"
+#include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/carrier_watch.hpp"
 #include "rails/control_socket.hpp"
@@ -56,7 +57,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   /// port.
   std::uint16_t open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps);
   /// `rails` stay the agent's. `members`: by rail and rank.
-  void enable(std::vector<Rail*> rails, std::uint64_t token,
+  void enable(std::vector<Rail*> rails, const Secret& secret,
               const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout, Time now);
   bool enabled() const { return recovery_.has_value(); }
   /// What is wrong with a rail, as far as this rank knows.

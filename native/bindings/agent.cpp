@@ -77,11 +77,14 @@ class PythonAgent {
     return {index, transport->port()};
   }
 
+  void set_secret(const nb::bytes& secret) { agent_.set_secret(secret_of(secret)); }
+
   // Returns the ranks that are missing when the time is up.
-  std::vector<int> connect_tcp(std::size_t rail, std::uint64_t token,
-                               const std::vector<SocketAddress>& members, double timeout_s) {
+  std::vector<int> connect_tcp(std::size_t rail, const std::vector<SocketAddress>& members,
+                               double timeout_s) {
     TcpTransport& transport = *tcp_.at(rail);
-    agent_.on_loop([&] { transport.connect(token, agent_.rank(), members, EventLoop::now()); });
+    const Key key = derive_key(agent_.secret(), "tcp", rail);
+    agent_.on_loop([&] { transport.connect(key, agent_.rank(), members, EventLoop::now()); });
     wait_checking_signals(
         [&](Time latest) { return agent_.wait_until([&] { return transport.missing().empty(); }, latest); },
         deadline_after(timeout_s));
@@ -177,7 +180,8 @@ class PythonAgent {
     const Ina& ina = ina_.at(rail);
     std::vector<InaGroup> groups;
     for (const Place& place : places) groups.push_back(group_at(ina, place));
-    agent_.on_loop([&] { ina.trees->attach(groups, members, roots, workers_); });
+    const InaProof proof{.secret = agent_.secret(), .place = std::uint64_t{rail} << 16 | ina.first};
+    agent_.on_loop([&] { ina.trees->attach(groups, members, roots, workers_, proof); });
   }
 
   // Returns the ranks of this rank's member.
@@ -186,6 +190,7 @@ class PythonAgent {
     const MemberRing ring(std::move(members), agent_.rank(), agent_.world_size());
     ina.rank = ring.place();
     ina.world_size = static_cast<int>(ring.rack().size());
+    ina.first = static_cast<std::uint64_t>(ring.rack().front());
     agent_.on_loop([&] {
       tcp_.at(rail)->befriend(ring.peers());
       ina.composed->compose(ring, lanes);
@@ -204,11 +209,10 @@ class PythonAgent {
     agent_.on_loop([&] { ina.trees->resume(group, group_at(ina, place), resume_from, EventLoop::now()); });
   }
 
-  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+  void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates_bps, double peer_timeout_s,
                        std::size_t most_kept_bytes) {
-    agent_.enable_recovery(token, members, std::move(rates_bps), nanoseconds(peer_timeout_s),
-                           most_kept_bytes);
+    agent_.enable_recovery(members, std::move(rates_bps), nanoseconds(peer_timeout_s), most_kept_bytes);
   }
 
   void set_spin(double seconds) {
@@ -312,6 +316,7 @@ class PythonAgent {
     ComposedRail* composed;
     int rank = 0;
     int world_size = 0;
+    std::uint64_t first = 0;  // of the job's ranks among them
   };
 
   struct Rdma {
@@ -427,12 +432,14 @@ void bind_agent(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), "rank"_a, "world_size"_a)
+      .def("set_secret", &PythonAgent::set_secret, "secret"_a,
+           "The job's 32 bytes, by which its ranks know each other: once, before rails are attached or "
+           "connected. ValueError")
       .def("add_tcp", &PythonAgent::add_tcp, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
            "peer_timeout_s"_a = kPeerTimeoutS, "mptcp"_a = false, Release(),
            "Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for "
            "peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it")
-      .def("connect_tcp", &PythonAgent::connect_tcp, "rail"_a, "token"_a, "members"_a, "timeout_s"_a,
-           Release(),
+      .def("connect_tcp", &PythonAgent::connect_tcp, "rail"_a, "members"_a, "timeout_s"_a, Release(),
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
@@ -477,7 +484,7 @@ void bind_agent(nb::module_& m) {
       .def("open_control", of_agent(&Agent::open_control), "rail"_a, Release(),
            "Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP "
            "(repair)")
-      .def("enable_recovery", &PythonAgent::enable_recovery, "token"_a, "members"_a, "rates_bps"_a,
+      .def("enable_recovery", &PythonAgent::enable_recovery, "members"_a, "rates_bps"_a,
            "peer_timeout_s"_a = kPeerTimeoutS, "most_kept_bytes"_a = kMostKeptBytes, Release(),
            "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
            "and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. "

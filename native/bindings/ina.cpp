@@ -124,6 +124,7 @@ void bind_constants(nb::module_& m) {
   m.attr("VERSION") = ina::kVersion;
   m.attr("UDP_PORT") = ina::kUdpPort;
   m.attr("HEADER_BYTES") = ina::kHeaderBytes;
+  m.attr("SEAL_LANES") = ina::kSealLanes;
   m.attr("SLOTS") = ina::kSlots;
   m.attr("MAX_CHILDREN") = ina::kMaxChildren;
   m.attr("MAX_WORLD_SIZE") = ina::kMaxWorldSize;

@@ -10,6 +10,7 @@ void bind_composed(nanobind::module_& m);
 void bind_loop(nanobind::module_& m);
 void bind_rails(nanobind::module_& m);
 void bind_roce(nanobind::module_& m);
+void bind_secret(nanobind::module_& m);
 void bind_spread(nanobind::module_& m);
 void bind_sum_rings(nanobind::module_& m);
 void bind_ina(nanobind::module_& m);
@@ -41,6 +42,7 @@ NB_MODULE(_native, m) {
   railweave::bind_sum_rings(m);
   railweave::engine::bind_engine(m);
   railweave::bind_roce(m);
+  railweave::bind_secret(m);
   railweave::load::bind_load(m);
   railweave::ports::bind_ports(m);
   railweave::recovery::bind_recovery(m);

@@ -104,11 +104,12 @@ class RankRails final {
     hosts_.at(rank).ina->attach(groups, {}, 0, {.cpus = std::move(cpus)});
   }
 
-  void introduce(std::size_t rank, std::uint64_t token, const std::vector<SocketAddress>& members) {
-    hosts_.at(rank).tcp->introduce(token, static_cast<int>(rank), members);
+  void introduce(std::size_t rank, const nb::bytes& secret, const std::vector<SocketAddress>& members) {
+    hosts_.at(rank).tcp->introduce(derive_key(secret_of(secret), "tcp"), static_cast<int>(rank), members);
   }
-  void connect_tcp(std::size_t rank, std::uint64_t token, const std::vector<SocketAddress>& members) {
-    hosts_.at(rank).tcp->connect(token, static_cast<int>(rank), members, EventLoop::now());
+  void connect_tcp(std::size_t rank, const nb::bytes& secret, const std::vector<SocketAddress>& members) {
+    hosts_.at(rank).tcp->connect(derive_key(secret_of(secret), "tcp"), static_cast<int>(rank), members,
+                                 EventLoop::now());
   }
   void connect_rdma(std::size_t rank, const std::vector<RdmaMember>& members) {
     hosts_.at(rank).rdma->connect(members, EventLoop::now());
@@ -294,9 +295,9 @@ void bind_rails(nb::module_& m) {
            "cpus"_a = std::vector<int>{},
            "The trees of an in-network rail: (group, virtual address), and the CPUs of its workers. Children "
            "are numbered by rank")
-      .def("introduce", &RankRails::introduce, "rank"_a, "token"_a, "members"_a,
+      .def("introduce", &RankRails::introduce, "rank"_a, "secret"_a, "members"_a,
            "Say who takes part, without connections: `restart` makes them")
-      .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "token"_a, "members"_a)
+      .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "secret"_a, "members"_a)
       .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "members"_a)
       .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "op"_a = "sum",
            "part"_a = 0, "Begin an all-reduce, of which this is the slice `part`")

@@ -5,9 +5,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 
-#include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -25,14 +26,12 @@ inline Bytes view(const nanobind::bytes& bytes) {
 }
 inline nanobind::bytes to_python(Bytes bytes) { return nanobind::bytes(bytes.data(), bytes.size()); }
 
-/// ValueError for bytes of another length.
 inline Secret secret_of(const nanobind::bytes& bytes) {
+  if (bytes.size() != kSecretBytes)
+    throw std::invalid_argument("a secret of " + std::to_string(bytes.size()) + " bytes; expected " +
+                                std::to_string(kSecretBytes));
   Secret secret;
-  if (bytes.size() != secret.size())
-    throw nanobind::value_error(
-        ("a secret has " + std::to_string(secret.size()) + " bytes, not " + std::to_string(bytes.size()))
-            .c_str());
-  std::copy_n(view(bytes).begin(), secret.size(), secret.begin());
+  std::memcpy(secret.data(), bytes.data(), secret.size());
   return secret;
 }
 

@@ -16,20 +16,26 @@ InaRail::InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& l
 }
 
 void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
-                     int roots, const InaWorkers& workers) {
+                     int roots, const InaWorkers& workers, const std::optional<InaProof>& proof) {
   if (!places_.empty()) throw std::invalid_argument("the rail is attached already");
   if (groups.empty()) throw std::invalid_argument("an in-network rail has at least one tree");
   for (const InaGroup& group : groups)
     if (group.lanes != groups[0].lanes) throw std::invalid_argument("the rail's trees differ in lanes");
-  const InaTreesOptions options{.rate_bps = options_.rate_bps,
-                                .spread_rate_bps = options_.rate_bps / groups.size(),
-                                .roots = roots,
-                                .window = options_.window};
+  InaTreesOptions options{.rate_bps = options_.rate_bps,
+                          .spread_rate_bps = options_.rate_bps / groups.size(),
+                          .roots = roots,
+                          .window = options_.window};
+  if (proof) {
+    options.secret = proof->secret;
+    options.place = proof->place;
+  }
   ReadyHandler& handler = *this;
   const std::size_t parts = std::clamp<std::size_t>(workers.cpus.size(), 1, groups.size());
+  options.step = parts;
   try {
     while (sockets_.size() < parts) sockets_.push_back(sockets_[0].another());
     for (std::size_t part = 0; part < parts; ++part) {
+      options.first_tree = part;
       std::vector<InaGroup> dealt;
       for (std::size_t tree = part; tree < groups.size(); tree += parts) dealt.push_back(groups[tree]);
       if (parts == 1) {
@@ -49,7 +55,7 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
     while (sockets_.size() > 1) sockets_.pop_back();
     throw;
   }
-  lanes_ = groups[0].lanes;
+  data_lanes_ = ina::data_lanes(groups[0].lanes, proof.has_value());
 }
 
 void InaRail::run(std::size_t part, Time now, const InaWorker::Task& task) const {
@@ -96,7 +102,7 @@ void InaRail::start(const Slice& slice, Time now) {
     throw std::logic_error("an in-network rail must be attached to a group before slices start");
   if (halted_) return;
   if (slices_.empty()) busy_since_ = now;
-  const std::size_t step = ina::tree_elements(slice, lanes_, places_.size());
+  const std::size_t step = ina::tree_elements(slice, data_lanes_, places_.size());
   slices_.push_back({.slice = slice, .trees_left = (slice.count + step - 1) / step});
   for (std::size_t tree = 0, at = 0; at < slice.count; ++tree, at += step) {
     Slice part = slice;

@@ -47,9 +47,9 @@ class InaRail final : public Rail, private ReadyHandler {
   /// The UDP port to which the switch sends results.
   std::uint16_t port() const { return sockets_[0].port(); }
   /// The trees in the order that all ranks share, with the same lanes. `roots`: how many ranks multicast at
-  /// once in an allgather; 0: all.
+  /// once in an allgather; 0: all. Without `proof` packets prove nothing.
   void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
-              int roots = 0, const InaWorkers& workers = {});
+              int roots = 0, const InaWorkers& workers = {}, const std::optional<InaProof>& proof = {});
 
   /// What this rail sends lets the rest of the plane's traffic pass, unless that leaves it nothing. Before
   /// `attach`.
@@ -107,7 +107,7 @@ class InaRail final : public Rail, private ReadyHandler {
   std::unique_ptr<InaTrees> own_;       // all trees, without workers
   std::vector<std::unique_ptr<InaWorker>> workers_;
   std::vector<Place> places_;  // by tree
-  std::uint32_t lanes_ = 0;
+  std::uint32_t data_lanes_ = 0;
   bool halted_ = false;
   std::deque<Progress> slices_;
   Time busy_since_ = 0;

@@ -43,19 +43,21 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
       yields_(socket.lower_effort()) {
   std::size_t slots = 0;
   for (const InaGroup& group : groups) {
+    ina::EndpointOptions endpoint{.group = group.group,
+                                  .child = group.child,
+                                  .slots = group.slots,
+                                  .lanes = group.lanes,
+                                  .world_size = group.world_size,
+                                  .window = window_for(options, ina::packet_bytes(group.lanes))};
+    if (options.secret)
+      endpoint.seal = {.secret = *options.secret, .tree = options.number(trees_.size()), .rank = group.rank};
     trees_.emplace_back(
-        ina::EndpointOptions{.group = group.group,
-                             .child = group.child,
-                             .slots = group.slots,
-                             .lanes = group.lanes,
-                             .world_size = group.world_size,
-                             .window = window_for(options, ina::packet_bytes(group.lanes))},
-        spread::SpreaderOptions{.group = group.group,
-                                .child = group.child,
-                                .rank = group.rank,
-                                .world_size = group.world_size,
-                                .rate_bps = options.spread_rate_bps,
-                                .roots = options.roots != 0 ? options.roots : group.world_size});
+        endpoint, spread::SpreaderOptions{.group = group.group,
+                                          .child = group.child,
+                                          .rank = group.rank,
+                                          .world_size = group.world_size,
+                                          .rate_bps = options.spread_rate_bps,
+                                          .roots = options.roots != 0 ? options.roots : group.world_size});
     trees_.back().virtual_address = group.virtual_address;
     trees_.back().unsent.reserve(kBatch);
     trees_.back().unsent_spread.reserve(kBatch);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/failure.hpp"
+#include "core/secret.hpp"
 #include "ina/endpoint.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/datagram_socket.hpp"
@@ -33,11 +34,24 @@ struct InaGroup {
   int world_size;
 };
 
+/// What the ranks of these trees prove themselves with.
+struct InaProof {
+  Secret secret;
+  std::uint64_t place;  // of the trees in the job: no other rail's or rack's have this number
+};
+
 struct InaTreesOptions {
   std::uint64_t rate_bps;         // of the link; 0: unshaped
   std::uint64_t spread_rate_bps;  // a tree's part of it
   int roots;                      // ranks that multicast at once in an allgather; 0: all
   ina::WindowOptions window;
+  std::optional<Secret> secret{};  // nothing: packets prove nothing
+  std::uint64_t place = 0;
+  std::size_t first_tree = 0;  // the rail's trees that are among these: this one, and each `step` after it
+  std::size_t step = 1;
+
+  /// A tree's number in the job, the same on all ranks: the part that its keys are derived for.
+  std::uint64_t number(std::size_t tree) const { return place << 16 | (first_tree + tree * step); }
 };
 
 /// A datagram of a tree that is not among these: the kernel merges what one socket of a peer sends.

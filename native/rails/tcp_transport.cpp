@@ -33,8 +33,8 @@ TcpTransport::~TcpTransport() {
 
 // ---------------------------------------------------------------- joining
 
-void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members) {
-  hello_ = {.token = token,
+void TcpTransport::introduce(const Key& key, int rank, const std::vector<SocketAddress>& members) {
+  hello_ = {.token = load_be<std::uint64_t>(authenticate(key, {}).data()),
             .rank = static_cast<std::uint32_t>(rank),
             .world_size = static_cast<std::uint32_t>(members.size()),
             .incarnation = 0};
@@ -49,9 +49,8 @@ void TcpTransport::introduce(std::uint64_t token, int rank, const std::vector<So
   loop_.watch(listening_.get(), EPOLLIN, *this);
 }
 
-void TcpTransport::connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members,
-                           Time now) {
-  introduce(token, rank, members);
+void TcpTransport::connect(const Key& key, int rank, const std::vector<SocketAddress>& members, Time now) {
+  introduce(key, rank, members);
   join(0, now);
 }
 

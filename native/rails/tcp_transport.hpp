@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/transport.hpp"
+#include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/socket.hpp"
 #include "rails/tcp_connection.hpp"
@@ -43,9 +44,9 @@ class TcpTransport final : public Transport,
   std::uint16_t port() const { return port_; }
   /// Who takes part; `members` are the listening sockets of all ranks, in order; own place is ignored. Dials
   /// nobody: that is for `restart`, with incarnations from 1. Once.
-  void introduce(std::uint64_t token, int rank, const std::vector<SocketAddress>& members);
+  void introduce(const Key& key, int rank, const std::vector<SocketAddress>& members);
   /// The same, and joins them as incarnation 0. A dial that fails: std::system_error.
-  void connect(std::uint64_t token, int rank, const std::vector<SocketAddress>& members, Time now);
+  void connect(const Key& key, int rank, const std::vector<SocketAddress>& members, Time now);
   /// Ranks that become peers besides the neighbours. Before it is known who takes part.
   void befriend(std::vector<int> ranks) { friends_ = std::move(ranks); }
   std::vector<int> missing() const;  // peers to which there is no connection yet

@@ -13,6 +13,7 @@ from railweave._native import (
     rails as rails,
     recovery as recovery,
     roce as roce,
+    secret as secret,
     spread as spread,
     sum_rings as sum_rings
 )

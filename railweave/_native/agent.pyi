@@ -298,12 +298,17 @@ class Agent:
 
     def __init__(self, rank: int, world_size: int) -> None: ...
 
+    def set_secret(self, secret: bytes) -> None:
+        """
+        The job's 32 bytes, by which its ranks know each other: once, before rails are attached or connected. ValueError
+        """
+
     def add_tcp(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, mptcp: bool = False) -> tuple[int, int]:
         """
         Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it
         """
 
-    def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
+    def connect_tcp(self, rail: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
         """
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
@@ -369,7 +374,7 @@ class Agent:
         Open what recovery needs on a rail, rail by rail; the port to offer, of UDP (control) and TCP (repair)
         """
 
-    def enable_recovery(self, token: int, members: Sequence[Sequence[tuple[str, int]]], rates_bps: Sequence[int], peer_timeout_s: float = 5.0, most_kept_bytes: int = 268435456) -> None:
+    def enable_recovery(self, members: Sequence[Sequence[tuple[str, int]]], rates_bps: Sequence[int], peer_timeout_s: float = 5.0, most_kept_bytes: int = 268435456) -> None:
         """
         From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks
         """

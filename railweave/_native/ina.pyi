@@ -13,6 +13,8 @@ UDP_PORT: int = 5257
 
 HEADER_BYTES: int = 16
 
+SEAL_LANES: int = 4
+
 SLOTS: int = 16384
 
 MAX_CHILDREN: int = 31
@@ -128,7 +130,7 @@ def decode_ordered(arg0: bytes, arg1: str, /) -> bytes: ...
 def decode_integer_mean(arg0: bytes, arg1: int, /) -> bytes: ...
 
 class Endpoint:
-    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, stall_after: int = 300000000) -> None: ...
+    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, stall_after: int = 300000000, secret: bytes | None = None, rank: int = 0) -> None: ...
 
     def start(self, op_index: int, op: str, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], count: int | None = None) -> None: ...
 
@@ -187,5 +189,5 @@ def spreads(collective: railweave._native.collectives.Collective, dtype: railwea
     Whether so many elements (of a shard, where there are shards) are multicast on such trees.
     """
 
-def measure_endpoint(dtype: str, op: str, lanes: int, slots: int, count: int, rounds: int) -> dict:
+def measure_endpoint(dtype: str, op: str, lanes: int, slots: int, count: int, rounds: int, sealed: bool = False) -> dict:
     """CPU time of an endpoint alone, in nanoseconds over all chunks."""

@@ -27,10 +27,10 @@ class Rails:
         The trees of an in-network rail: (group, virtual address), and the CPUs of its workers. Children are numbered by rank
         """
 
-    def introduce(self, rank: int, token: int, members: Sequence[tuple[str, int]]) -> None:
+    def introduce(self, rank: int, secret: bytes, members: Sequence[tuple[str, int]]) -> None:
         """Say who takes part, without connections: `restart` makes them"""
 
-    def connect_tcp(self, rank: int, token: int, members: Sequence[tuple[str, int]]) -> None: ...
+    def connect_tcp(self, rank: int, secret: bytes, members: Sequence[tuple[str, int]]) -> None: ...
 
     def connect_rdma(self, rank: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None: ...
 

@@ -17,6 +17,7 @@ from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.interfaces import interface
 from railweave.hosts.membership import Join
 from railweave.hosts.options import RailSpec
+from railweave.protocol import PROTOCOL, SECRET_BYTES
 
 NO_CONTROLLER = "aggregation trees need a controller: set RAILWEAVE_CONTROLLER"
 SPIN_US = 50.0
@@ -82,18 +83,18 @@ class Meeting:
         JoinTimeout names those that are missing, InvalidOption how the rails of one differ from this one's.
         """
         if rank == 0:
-            store.set("token", str(secrets.randbits(64)))
-        store.set(f"rails/{rank}", json.dumps([asdict(rail) for rail in rails]))
-        keys = ["token", *(f"rails/{other}" for other in range(size))]
+            store.set("secret", secrets.token_hex(SECRET_BYTES))  # before its rails, for which all wait
+        said = {"protocol": PROTOCOL, "rails": [asdict(rail) for rail in rails]}
+        store.set(f"rails/{rank}", json.dumps(said))
         try:
-            store.wait(keys, timedelta(seconds=deadline_s))
+            store.wait([f"rails/{other}" for other in range(size)], timedelta(seconds=deadline_s))
         except RuntimeError:  # of one kind or another, by the kind of store
             missing = [str(other) for other in range(size) if not store.check([f"rails/{other}"])]
             raise JoinTimeout(
                 f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}"
             ) from None
-        self.token = int(store.get("token"))
         self.members = {other: _offers(other, store.get(f"rails/{other}")) for other in range(size)}
+        self.secret = bytes.fromhex(store.get("secret").decode())
         self.refusals = {rail.name: NO_CONTROLLER for rail in rails if rail.kind == "ina"}
         for other, offers in self.members.items():
             theirs, mine = (
@@ -114,9 +115,13 @@ class Meeting:
 
 def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:
     try:
-        rails = json.loads(text)
+        message = json.loads(text)
+        if message["protocol"] != PROTOCOL:
+            raise ValueError(f"version {message['protocol']} of the protocol; this rank's is {PROTOCOL}")
         lists = ("queue_pairs", "sum_queue_pairs")
-        return tuple(RailOffer(**{**rail, **{name: tuple(rail[name]) for name in lists}}) for rail in rails)
+        return tuple(
+            RailOffer(**{**rail, **{name: tuple(rail[name]) for name in lists}}) for rail in message["rails"]
+        )
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"rank {rank} describes its rails as {text[:200]!r} ({error}): "

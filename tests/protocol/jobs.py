@@ -27,7 +27,7 @@ from railweave.hosts.events import (
 from railweave.hosts.options import Options, parse_rails
 
 DEADLINE_S = 30.0
-TOKEN = 0x70_6B_65_6E  # what a controller would draw anew for every job
+SECRET = b"a secret of the ranks of one job"  # a controller draws one for every job
 
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ class StaticMembership:
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     rings: dict[str, Ring] = field(default_factory=dict)
     sums: dict[str, Sums] = field(default_factory=dict)
-    token: int = TOKEN
+    secret: bytes = SECRET
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)
     stalls: Queue[tuple[int, bool, bool]] = field(default_factory=Queue)

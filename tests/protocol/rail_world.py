@@ -15,7 +15,7 @@ from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 
 DEADLINE_S = 30.0
-TOKEN = 0x1122334455667788
+SECRET = b"what the ranks of one rail share"
 SPOILT = -77  # what a caller writes into memory that is its own again
 
 Integers = NDArray[np.int32]
@@ -130,7 +130,7 @@ def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True) -> World:
     members = [("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):
         join = world.rails.connect_tcp if connected else world.rails.introduce
-        join(rank, TOKEN, members)
+        join(rank, SECRET, members)
     if connected:
         world.run(world.all_ready)
     return world

@@ -16,7 +16,7 @@ from railweave._native.agent import Agent, Call
 from railweave._native.collectives import Collective, DType, ReduceOp
 
 DEADLINE_S = 30.0
-TOKEN = 0x5EED
+SECRET = b"what all ranks of one job share."
 
 Result = TypeVar("Result")
 Parts = list[tuple[int, int, int]]
@@ -30,6 +30,7 @@ class Rank:
         self.size = size
         self.rails = rails
         self.agent = Agent(rank, size)
+        self.agent.set_secret(SECRET)
         self.ports: list[int] = []
         self.control: list[int] = []
         for rail in range(rails):
@@ -95,11 +96,11 @@ class Job:
         self.ranks = [Rank(rank, size, rails, peer_timeout_s) for rank in range(size)]
         for rail in range(rails):
             places = [("127.0.0.1", rank.ports[rail]) for rank in self.ranks]
-            missing = self.run(lambda rank: rank.agent.connect_tcp(rail, TOKEN, places, DEADLINE_S))  # noqa: B023
+            missing = self.run(lambda rank: rank.agent.connect_tcp(rail, places, DEADLINE_S))  # noqa: B023
             assert missing == [[]] * size
         members = [[("127.0.0.1", rank.control[rail]) for rank in self.ranks] for rail in range(rails)]
         for rank in self.ranks:
-            rank.agent.enable_recovery(TOKEN, members, [0] * rails, peer_timeout_s, most_kept_bytes)
+            rank.agent.enable_recovery(members, [0] * rails, peer_timeout_s, most_kept_bytes)
         self._meeting = threading.Barrier(size)
 
     def run(self, work: Callable[[Rank], Result]) -> list[Result]:

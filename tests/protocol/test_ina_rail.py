@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch, own_address
 from protocol.oracle import Array, expected
-from protocol.rail_world import DEADLINE_S, TOKEN, World
+from protocol.rail_world import DEADLINE_S, SECRET, World
 from protocol.switch_model import CONTRIBUTE
 
 from railweave._native.rails import Rails
@@ -37,7 +37,7 @@ def attached_rails(hosts: int, rate_bps: int = 0, *, yields: bool = False) -> Ra
     ]
     for host in range(hosts):
         rails.attach(host, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
-        rails.connect_tcp(host, TOKEN, members)
+        rails.connect_tcp(host, SECRET, members)
     return rails
 
 

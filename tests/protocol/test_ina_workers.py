@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
-from protocol.rail_world import TOKEN, World
+from protocol.rail_world import SECRET, World
 from protocol.test_progress_cpus import allowed
 from protocol.test_rail_restarts import halted_and_restarted
 
@@ -292,7 +292,7 @@ def worker_rails(switch: LoopbackSwitch, seed: int = 0) -> World:
     for rank in range(RANKS):
         trees = [(group, ADDRESS) for group in GROUPS]
         world.rails.attach(rank, trees, slots=SLOTS, lanes=LANES, cpus=list(CPUS))
-        world.rails.connect_tcp(rank, TOKEN, members)
+        world.rails.connect_tcp(rank, SECRET, members)
     world.run(world.all_ready)
     return world
 

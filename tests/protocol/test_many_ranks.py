@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from protocol.jobs import StaticJob, StaticMembership
 from protocol.loopback_switch import ADDRESS, PLACE, LoopbackSwitch
-from protocol.test_tcp_peer import DEADLINE_S, TOKEN, hello
+from protocol.test_tcp_peer import DEADLINE_S, SECRET, hello
 
 from railweave._native.agent import Agent, FailureKind
 from railweave.hosts.communicator import Communicator
@@ -74,6 +74,7 @@ def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(LAST) as pool:
         for agent in agents:
             stack.callback(agent.close, 0)
+            agent.set_secret(SECRET)
         with contextlib.ExitStack() as process:
             for rail, kind in enumerate(kinds):
                 ports = [
@@ -83,14 +84,14 @@ def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
                 if len(kinds) > 1:
                     ports = [agent.open_control(rail) for agent in agents]
                     control.append([("127.0.0.1", port) for port in [*ports, NOBODY]])
-                joined = [pool.submit(agent.connect_tcp, rail, TOKEN, places, DEADLINE_S) for agent in agents]
+                joined = [pool.submit(agent.connect_tcp, rail, places, DEADLINE_S) for agent in agents]
                 for rank in CONNECTED:
                     connection = process.enter_context(socket.create_connection(places[rank], DEADLINE_S))
-                    connection.sendall(hello(LAST, size=RANKS))
-                    assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS)
+                    connection.sendall(hello(LAST, size=RANKS, rail=rail))
+                    assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS, rail=rail)
                 assert [missing.result(DEADLINE_S) for missing in joined] == [[]] * LAST
         for agent in agents if control else []:
-            agent.enable_recovery(TOKEN, control, [0] * len(kinds), 5.0, 1 << 20)
+            agent.enable_recovery(control, [0] * len(kinds), 5.0, 1 << 20)
         for agent in agents:
             agent.wait_change(0, DEADLINE_S)
             failure = agent.failure()

@@ -13,16 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
-from protocol.rail_world import DEADLINE_S, SPOILT, TOKEN, World, tcp_world
+from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
 
 from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
+from railweave._native.secret import authenticate, derive_key
 
 MAGIC, VERSION, HELLO = 0x52575450, 2, 32
 
 
 def hello(rank: int, incarnation: int) -> bytes:
-    return struct.pack("!IIQIIII", MAGIC, VERSION, TOKEN, rank, 2, incarnation, 0)
+    token = authenticate(derive_key(SECRET, "tcp"), b"")[:8]
+    return struct.pack("!II", MAGIC, VERSION) + token + struct.pack("!IIII", rank, 2, incarnation, 0)
 
 
 # ---------------------------------------------------------------- at any time
@@ -60,7 +62,7 @@ def ina_world(seed: int = 0, ranks: int = 3) -> World:
     members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):
         world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
-        world.rails.connect_tcp(rank, TOKEN, members)
+        world.rails.connect_tcp(rank, SECRET, members)
     world.run(world.all_ready)
     return world
 
@@ -233,7 +235,7 @@ class Channel:
         self.port = self.rails.open_tcp(rank, "127.0.0.1")
         members = [("127.0.0.1", peer_port)] * 2
         members[rank] = ("127.0.0.1", self.port)
-        self.rails.introduce(rank, TOKEN, members)
+        self.rails.introduce(rank, SECRET, members)
 
     def dial(self, incarnation: int) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)

@@ -165,18 +165,19 @@ def test_a_call_that_others_have_submitted_keeps_its_plan_although_the_rails_hav
 
 def test_recovery_is_refused_where_it_cannot_be() -> None:
     agent = Agent(0, 2)
+    agent.set_secret(bytes(32))
     agent.add_tcp("tcp", "127.0.0.1", "lo")
     with pytest.raises(RuntimeError, match="after its ports"):
-        agent.enable_recovery(1, [], [])
+        agent.enable_recovery([], [])
     port = agent.open_control(0)
     with pytest.raises(RuntimeError, match="rail by rail"):
         agent.open_control(0)
     with pytest.raises(RuntimeError, match="two rails and two ranks"):
-        agent.enable_recovery(1, [[("127.0.0.1", port)] * 2], [0])
+        agent.enable_recovery([[("127.0.0.1", port)] * 2], [0])
     agent.add_tcp("other", "127.0.0.1", "lo")
     agent.open_control(1)
     with pytest.raises(ValueError, match="members of 1 rails instead of 2"):
-        agent.enable_recovery(1, [[("127.0.0.1", port)] * 2], [0])
+        agent.enable_recovery([[("127.0.0.1", port)] * 2], [0])
     agent.close(0)
 
 

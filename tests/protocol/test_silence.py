@@ -55,6 +55,7 @@ from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
 tcp_port, *numbers = map(int, sys.argv[1:])
 agent = Agent(1, 2)
+agent.set_secret(bytes(32))
 rails = []
 if tcp_port:
     tcp, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
@@ -64,7 +65,7 @@ if numbers:
     rails.append(rdma)
 print(port if tcp_port else 0, *(own if numbers else ()), flush=True)
 if tcp_port:
-    assert agent.connect_tcp(tcp, 7, [("127.0.0.1", tcp_port), ("127.0.0.1", port)], 30) == []
+    assert agent.connect_tcp(tcp, [("127.0.0.1", tcp_port), ("127.0.0.1", port)], 30) == []
 if numbers:
     mac = "00:00:00:00:00:00"
     agent.connect_rdma(rdma, [("127.0.0.1", mac, numbers), ("127.0.0.1", mac, own)])
@@ -82,6 +83,7 @@ class Pair:
 
     def __init__(self, *, tcp: bool, rdma: bool) -> None:
         self.agent = Agent(0, 2)
+        self.agent.set_secret(bytes(32))
         port, numbers = 0, []
         if tcp:
             index, port = self.agent.add_tcp("tcp", "127.0.0.1", "lo", 0, TIMEOUT_S)
@@ -94,7 +96,7 @@ class Pair:
         peer_port, *theirs = map(int, self.peer.stdout.readline().split())
         if tcp:
             places = [("127.0.0.1", port), ("127.0.0.1", peer_port)]
-            assert self.agent.connect_tcp(0, 7, places, DEADLINE_S) == []
+            assert self.agent.connect_tcp(0, places, DEADLINE_S) == []
         if rdma:
             mac = "00:00:00:00:00:00"
             members = [("127.0.0.1", mac, numbers), ("127.0.0.1", mac, theirs)]

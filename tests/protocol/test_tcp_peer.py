@@ -19,16 +19,25 @@ from hypothesis import strategies as st
 
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.secret import authenticate, derive_key
 
 DEADLINE_S = 30.0
-TOKEN = 0x1122334455667788
+SECRET = b"what rank 0 and the test have in"
 MAGIC, VERSION = 0x52575450, 2
 DATA, ABORT, GOODBYE = 1, 2, 3
 COUNT = 100  # elements of the call that the peer disturbs
 
 
-def hello(rank: int, token: int = TOKEN, size: int = 2, magic: int = MAGIC, version: int = VERSION) -> bytes:
-    return struct.pack("!IIQIIQ", magic, version, token, rank, size, 0)
+def hello(
+    rank: int,
+    secret: bytes = SECRET,
+    size: int = 2,
+    magic: int = MAGIC,
+    version: int = VERSION,
+    rail: int = 0,
+) -> bytes:
+    token = authenticate(derive_key(secret, "tcp", rail), b"")[:8]
+    return struct.pack("!II", magic, version) + token + struct.pack("!IIQ", rank, size, 0)
 
 
 def label(op_index: int = 0, dtype: int = 0, op: int = 0, count: int = COUNT) -> bytes:
@@ -44,6 +53,7 @@ class Host:
 
     def __init__(self) -> None:
         self.agent = Agent(0, 2)
+        self.agent.set_secret(SECRET)
         self.rail, self.port = self.agent.add_tcp("tcp", "127.0.0.1", "lo")
 
     def dial(self, greeting: bytes) -> socket.socket:
@@ -54,7 +64,7 @@ class Host:
     def connect(self) -> socket.socket:
         with ThreadPoolExecutor(1) as pool:
             places = [("127.0.0.1", self.port), ("127.0.0.1", 1)]
-            missing = pool.submit(self.agent.connect_tcp, self.rail, TOKEN, places, DEADLINE_S)
+            missing = pool.submit(self.agent.connect_tcp, self.rail, places, DEADLINE_S)
             peer = self.dial(hello(1))
             assert peer.recv(32, socket.MSG_WAITALL) == hello(0)
             assert missing.result(DEADLINE_S) == []
@@ -92,7 +102,7 @@ def test_a_peer_that_behaves(host: Host) -> None:
     "greeting",
     [
         b"GET / HTTP/1.1\r\nHost: rail\r\n\r\n....",
-        hello(1, token=TOKEN + 1),
+        hello(1, secret=SECRET[::-1]),
         hello(1, magic=MAGIC + 1),
         hello(1, version=VERSION + 1),
         hello(1, size=3),
@@ -111,7 +121,7 @@ def test_strangers_are_closed_and_counted_and_the_peer_still_gets_in(host: Host,
 def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -> None:
     places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
     with ThreadPoolExecutor(1) as pool:
-        missing = pool.submit(host.agent.connect_tcp, host.rail, TOKEN, places, DEADLINE_S)
+        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
         for _ in range(100):
             host.agent.stats()
             assert not missing.done(), missing.result()
@@ -211,10 +221,11 @@ import numpy as np
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
 agent = Agent(1, 2)
+agent.set_secret(bytes.fromhex(sys.argv[1]))
 rail, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
 print(port, flush=True)
 places = [("127.0.0.1", int(sys.argv[2])), ("127.0.0.1", port)]
-assert agent.connect_tcp(rail, int(sys.argv[1]), places, 30) == []
+assert agent.connect_tcp(rail, places, 30) == []
 x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
 while True:
     point = op, _ = agent.plan_point()
@@ -225,14 +236,12 @@ while True:
 
 
 def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> None:
-    arguments = [sys.executable, "-P", "-c", PEER, str(TOKEN), str(host.port)]
+    arguments = [sys.executable, "-P", "-c", PEER, SECRET.hex(), str(host.port)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdout is not None
         port = int(peer.stdout.readline())
-        assert (
-            host.agent.connect_tcp(host.rail, TOKEN, [("127.0.0.1", host.port), ("127.0.0.1", port)], 30)
-            == []
-        )
+        places = [("127.0.0.1", host.port), ("127.0.0.1", port)]
+        assert host.agent.connect_tcp(host.rail, places, 30) == []
         x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
         killed = 0.0
         for number in range(10_000):

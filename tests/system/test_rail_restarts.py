@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
-from protocol.rail_world import TOKEN, World
+from protocol.rail_world import SECRET, World
 from system.namespaces import inside, ip
 from system.rdma_hosts import NIC, Hosts, bridged
 
@@ -62,7 +62,7 @@ def tcp_world(hosts: Hosts, seed: int = 0) -> World:
         (hosts.address(rank), world.rails.open_tcp(rank, hosts.address(rank))) for rank in range(RANKS)
     ]
     for rank in range(RANKS):
-        world.rails.connect_tcp(rank, TOKEN, members)
+        world.rails.connect_tcp(rank, SECRET, members)
     world.run(world.all_ready)
     return world
 

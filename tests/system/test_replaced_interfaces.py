@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
-from protocol.rail_world import TOKEN, World
+from protocol.rail_world import SECRET, World
 from system.namespaces import inside, ip, namespace, path_of
 from system.plane_network import PlaneNetwork, plane_network
 from system.steady_calls import steady_calls
@@ -158,7 +158,7 @@ def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> N
         ]
         for rank in range(2):
             world.rails.attach(rank, [(group, SWITCH_ADDRESS) for group in groups], SLOTS, LANES, cpus)
-            world.rails.connect_tcp(rank, TOKEN, members)
+            world.rails.connect_tcp(rank, SECRET, members)
         world.run(world.all_ready)
         slices = world.new_slices()
         for rank in range(2):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from protocol.rail_world import TOKEN
+from protocol.rail_world import SECRET
 
 from railweave._native.rails import Datagrams, Rails
 
@@ -51,7 +51,7 @@ def test_a_listener_without_descriptors_waits_and_then_goes_on() -> None:
     """Before, the listening socket stayed readable and the loop turned without a pause."""
     rails = Rails(2)
     port = rails.open_tcp(0, "127.0.0.1")
-    rails.introduce(0, TOKEN, [("127.0.0.1", port)] * 2)
+    rails.introduce(0, SECRET, [("127.0.0.1", port)] * 2)
     with socket.socket() as peer:
         peer.setblocking(False)
         with no_descriptor_left():

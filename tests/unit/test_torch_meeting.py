@@ -40,8 +40,8 @@ def meet(offers: list[list[RailOffer]], size: int, deadline_s: float = DEADLINE_
 def test_all_know_what_the_others_offer() -> None:
     first, second = meet([[TCP, RDMA]] * 2, 2)
     assert first.members == second.members == {0: (TCP, RDMA), 1: (TCP, RDMA)}
-    assert first.token == second.token
-    assert 0 < first.token < 1 << 64
+    assert first.secret == second.secret
+    assert len(first.secret) == 32
     assert not first.groups
     assert not first.refusals
 

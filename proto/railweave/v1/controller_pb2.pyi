@@ -33,18 +33,20 @@ class RailOffer(_message.Message):
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., plane: _Optional[str] = ..., address: _Optional[str] = ..., mac: _Optional[str] = ..., port: _Optional[int] = ..., queue_pairs: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[int] = ..., control_port: _Optional[int] = ..., sum_queue_pairs: _Optional[_Iterable[int]] = ..., device: _Optional[bool] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
-    __slots__ = ("job", "rank", "size", "rails", "deadline_s")
+    __slots__ = ("job", "rank", "size", "rails", "deadline_s", "protocol")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     RAILS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     job: str
     rank: int
     size: int
     rails: _containers.RepeatedCompositeFieldContainer[RailOffer]
     deadline_s: float
-    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., deadline_s: _Optional[float] = ...) -> None: ...
+    protocol: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., size: _Optional[int] = ..., rails: _Optional[_Iterable[_Union[RailOffer, _Mapping]]] = ..., deadline_s: _Optional[float] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("rank", "rails")
@@ -113,24 +115,24 @@ class Sums(_message.Message):
     def __init__(self, rail: _Optional[str] = ..., window_packets: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "token", "rings", "sums")
+    __slots__ = ("lease", "lease_s", "members", "ina", "refusals", "rings", "sums", "secret")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     INA_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
-    TOKEN_FIELD_NUMBER: _ClassVar[int]
     RINGS_FIELD_NUMBER: _ClassVar[int]
     SUMS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
     lease: int
     lease_s: float
     members: _containers.RepeatedCompositeFieldContainer[Member]
     ina: _containers.RepeatedCompositeFieldContainer[InaGroup]
     refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
-    token: int
     rings: _containers.RepeatedCompositeFieldContainer[Ring]
     sums: _containers.RepeatedCompositeFieldContainer[Sums]
-    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., token: _Optional[int] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ..., sums: _Optional[_Iterable[_Union[Sums, _Mapping]]] = ...) -> None: ...
+    secret: bytes
+    def __init__(self, lease: _Optional[int] = ..., lease_s: _Optional[float] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., ina: _Optional[_Iterable[_Union[InaGroup, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ..., rings: _Optional[_Iterable[_Union[Ring, _Mapping]]] = ..., sums: _Optional[_Iterable[_Union[Sums, _Mapping]]] = ..., secret: _Optional[bytes] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
     __slots__ = ("lease",)

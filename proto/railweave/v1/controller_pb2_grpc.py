@@ -81,7 +81,7 @@ class ControllerServicer:
 
     def JoinGroup(self, request, context):
         """Blocks until all `size` ranks of `job` have called, or the deadline has passed.
-        INVALID_ARGUMENT: ranks disagree (world size, rails); the message names both sides.
+        INVALID_ARGUMENT: ranks disagree (world size, rails), or a build differs; the message names both sides.
         ALREADY_EXISTS: the rank has joined before. DEADLINE_EXCEEDED: the message names the missing ranks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -15,6 +15,7 @@ from fake_switch import FakeSwitch
 
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.server import ControllerOptions, RunningController, serve
+from railweave.protocol import PROTOCOL
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
@@ -45,6 +46,7 @@ class World:
         host = min(rank + 1, len(self.topology.hosts))
         rails = [self.offer(host), self.offer(host, "tcp")]
         values = {"job": job, "rank": rank, "size": size, "rails": rails, "deadline_s": DEADLINE_S}
+        values["protocol"] = PROTOCOL
         return pb.JoinGroupRequest(**{**values, **changes})
 
     async def join(self, size: int, job: str = "job") -> list[pb.JoinGroupResponse]:

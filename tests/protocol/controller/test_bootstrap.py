@@ -64,11 +64,20 @@ async def test_join_tells_members_groups_and_refusals() -> None:
         assert first.members[1] == tuple(offers(1))
         (place,) = second.groups["ina"]
         assert (place.child, place.lanes, place.tree) == (1, 64, 0)
-        assert first.token == second.token == third.token != 0
+        assert first.secret == second.secret == third.secret
         assert not first.refusals
         await leave_all(memberships)
         await leave_all(memberships)  # harmless
         await world.settled(lambda: set(world.switch.multicasts()) == {1})
+
+
+async def test_a_controller_that_gives_no_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with new_world(hosts=1) as world:
+        monkeypatch.setattr("railweave.controller.groups.secrets.token_bytes", lambda size: b"")
+        with pytest.raises(
+            errors.RailweaveError, match="a secret of 0 bytes, expected 32; install the same railweave"
+        ):
+            await join_all(world, 1, queue.Queue())
 
 
 async def test_a_rank_that_has_decided_thousands_of_things_is_not_lost() -> None:

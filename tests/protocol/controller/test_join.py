@@ -9,6 +9,7 @@ import grpc
 import pytest
 from controller_world import World, new_world
 
+from railweave.protocol import PROTOCOL
 from railweave.v1 import controller_pb2 as pb
 
 Status = grpc.StatusCode
@@ -54,15 +55,26 @@ async def test_a_group_gets_its_entries_and_leaves_none_behind() -> None:
         assert len(world.switch.table("virtual_addresses")) == 1
 
 
-async def test_the_ranks_of_a_formation_share_a_token_that_nobody_else_can_know(world: World) -> None:
-    tokens = []
+async def test_the_ranks_of_a_formation_share_a_secret_that_nobody_else_can_know(world: World) -> None:
+    secrets = []
     for _ in range(5):  # the same job, ranks, addresses and ports
         answers = await world.join(2)
-        (token,) = {answer.token for answer in answers}
-        tokens.append(token)
+        (secret,) = {answer.secret for answer in answers}
+        secrets.append(secret)
         await leave(world, answers)
-    assert len(set(tokens)) == 5
-    assert max(tokens) >= 2**32
+    assert len(set(secrets)) == 5
+    assert all(len(secret) == 32 for secret in secrets)
+
+
+@pytest.mark.parametrize("protocol", [0, PROTOCOL + 1])
+async def test_a_rank_of_another_build_is_refused_and_those_who_wait_for_it_learn_why(
+    world: World, protocol: int
+) -> None:
+    waiting = asyncio.ensure_future(world.stub.JoinGroup(world.request(0, 2)))
+    await world.waits("job", 0)
+    expected = f"rank 1 speaks version {protocol} of the ranks' protocol, this controller expects {PROTOCOL}"
+    for call in (world.stub.JoinGroup(world.request(1, 2, protocol=protocol)), waiting):
+        await refused(call, grpc.StatusCode.INVALID_ARGUMENT, expected)
 
 
 async def test_the_same_job_can_be_formed_again_at_once_with_another_number() -> None:

@@ -27,6 +27,7 @@ from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src import tofino_program
 from railweave.p4src.artifacts import artifact
 from railweave.p4src.tofino import PROFILES, Profile
+from railweave.protocol import PROTOCOL
 from railweave.topologies.cluster import load
 from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 from railweave.v1 import controller_pb2 as pb
@@ -84,7 +85,9 @@ async def controlled(tofino: StratumSwitch, topology: Topology) -> AsyncIterator
 async def join(world: World, size: int, planes: Sequence[str] = ("ina",)) -> list[pb.JoinGroupResponse]:
     def request(rank: int) -> pb.JoinGroupRequest:
         rails = [world.offer(rank + 1, plane) for plane in planes]
-        return pb.JoinGroupRequest(job="job", rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S)
+        return pb.JoinGroupRequest(
+            job="job", rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S, protocol=PROTOCOL
+        )
 
     return list(await asyncio.gather(*(world.stub.JoinGroup(request(rank)) for rank in range(size))))
 

@@ -18,6 +18,7 @@ from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Ring
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.rings import RingSwitch
+from railweave.protocol import PROTOCOL
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
@@ -31,7 +32,9 @@ def request(world: World, rank: int, job: str = "job", size: int = 3, **changes:
     numbers = [1000 + 10 * rank, 1001 + 10 * rank, 1002 + 10 * rank]  # out, into, alias
     sums = world.offer(rank + 1, "netreduce", sum_queue_pairs=numbers, **changes)
     rails = [sums, world.offer(rank + 1, "tcp")]
-    return pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S)
+    return pb.JoinGroupRequest(
+        job=job, rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S, protocol=PROTOCOL
+    )
 
 
 def resume(world: World, rank: int) -> pb.Resume:

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// railweave._native.secret: the keys and codes of a job, for tests that stand where a rank stands.
+#include "core/secret.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+
+#include "bindings/values.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace railweave {
+
+void bind_secret(nb::module_& m) {
+  nb::module_ sub = m.def_submodule("secret", "Keys and message authentication codes of a job");
+  sub.def(
+      "derive_key",
+      [](const nb::bytes& secret, std::string_view purpose, std::uint64_t part) {
+        return to_python(derive_key(secret_of(secret), purpose, part));
+      },
+      "secret"_a, "purpose"_a, "part"_a = 0);
+  sub.def(
+      "authenticate",
+      [](const nb::bytes& key, const nb::bytes& message) {
+        Key of;
+        if (key.size() != of.size()) throw std::invalid_argument("a key has 16 bytes");
+        std::ranges::copy(view(key), of.begin());
+        return to_python(authenticate(of, view(message)));
+      },
+      "key"_a, "message"_a);
+}
+
+}  // namespace railweave
