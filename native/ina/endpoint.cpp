@@ -176,9 +176,9 @@ void Endpoint::seal(Flight& flight, Header& header, std::byte* lanes) {
   const Call& from = call(flight.call);
   const std::uint64_t identity = seal_->identity(label_of(from.slice()), flight.item);
   header.mark = seal_->mark(next_built_, identity);
+  flight.bound = seal_->bind(identity, from.made_from(flight.item));
   if (header.op != static_cast<std::uint8_t>(WireOp::kSum) || (header.flags & flag::kOwner))
     return fill_lanes(lanes, data_lanes_, options_.lanes, kMaxIdentity);
-  flight.bound = seal_->bind(identity, from.made_from(flight.item));
   seal_->close(lanes, from.counts(flight.item, header.flags), next_built_, flight.bound);
 }
 

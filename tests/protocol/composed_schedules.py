@@ -65,7 +65,7 @@ class Call:
     def expected(self, lanes: int) -> Array:
         """The right result."""
         if self._expected is None:
-            self._expected = expected(self._given, self.op, lanes, wide=False)
+            self._expected = expected(self._given, self.op, lanes, wide=False, sealed=False)
         return self._expected
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 GROUP = 7
+SECRET = bytes(range(32))
 
 
 @dataclass(frozen=True)
@@ -331,12 +332,13 @@ def build(
     seed: int = 0,
     start: int = 1,
     engine: bool = False,
+    sealed: bool = True,
     **options: int,
 ) -> Network:
     """A network of one job on all hosts: on one switch, or in racks below others (`Shape.of`)."""
     root = tree_of(Shape.of(hosts), lanes, engine)
     return Network(
-        join(root, range(len(root_hosts(root))), slots, lanes, start=start, **options),
+        join(root, range(len(root_hosts(root))), slots, lanes, start=start, sealed=sealed, **options),
         root,
         link or Link(),
         seed,
@@ -357,6 +359,7 @@ def join(
     group: int = GROUP,
     start: int = 1,
     base: int = 0,
+    sealed: bool = True,
     **options: int,
 ) -> list[ina.Endpoint]:
     """Place a group in the tree; its endpoints, by host."""
@@ -368,7 +371,9 @@ def join(
             slots=slots,
             lanes=lanes,
             world_size=len(hosts),
+            secret=SECRET if sealed else None,
+            rank=rank,
             **options,
         )
-        for host in hosts
+        for rank, host in enumerate(hosts)
     ]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (np.dtype(np.float16), BFLOAT16)
+SEAL_LANES = 4  # of a sealed packet
 
 FloatArray = NDArray[Any]  # float32, float16 or bfloat16
 Array = NDArray[Any]  # these, or int32
@@ -176,7 +177,7 @@ def in_units(values: FloatArray, world_size: int) -> list[int] | None:
 
 def is_wide(inputs: Sequence[FloatArray], lanes: int) -> bool:
     """Whether wide lanes hold the sums of one chunk."""
-    if len(inputs[0]) > lanes or is_exact(inputs, lanes):
+    if len(inputs[0]) > lanes:
         return False
     return all(in_units(values, len(inputs)) is not None for values in inputs)
 
@@ -189,35 +190,38 @@ def wide_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
     return np.array([nearest(total / len(inputs) if mean else total, dtype) for total in totals], dtype)
 
 
-def expected(inputs: Sequence[Array], op: str, lanes: int, wide: bool = True) -> Array:
+def expected(inputs: Sequence[Array], op: str, lanes: int, wide: bool = True, sealed: bool = True) -> Array:
     """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet.
 
-    `wide`: whether sums of one chunk begin with wide lanes; those of an allreduce that one tree carries do.
+    `wide`: whether sums of up to `lanes` values begin with wide lanes; those of an allreduce that one tree
+    carries do. `sealed`: whether some of the lanes are a seal.
     """
+    data_lanes = lanes - SEAL_LANES if sealed else lanes
     if inputs[0].dtype == np.int32:
         return integer_reduce(inputs, op)
     if op in ("max", "min"):
         return ordered_extreme(inputs, minimum=op == "min")
-    if is_exact(inputs, lanes):
+    if is_exact(inputs, data_lanes):
         return exact_sum(inputs, mean=op == "avg")
     if wide and is_wide(inputs, lanes):
         return wide_sum(inputs, mean=op == "avg")
-    return fixed_point_sum(inputs, lanes, mean=op == "avg")
+    return fixed_point_sum(inputs, data_lanes, mean=op == "avg")
 
 
-def error_bound(inputs: Sequence[FloatArray], lanes: int) -> NDArray[np.float64]:
+def error_bound(inputs: Sequence[FloatArray], lanes: int, sealed: bool = True) -> NDArray[np.float64]:
     """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type.
 
     0 where few floats are summed exactly; n units where wide lanes are summed, which is no more.
     """
     world_size = len(inputs)
-    if is_exact(inputs, lanes):
+    chunk = lanes - SEAL_LANES if sealed else lanes
+    if is_exact(inputs, chunk):
         return np.zeros(len(inputs[0]))
     if is_wide(inputs, lanes):
         return np.full(len(inputs[0]), float(world_size * wide_unit(world_size)))
     bound = np.empty(len(inputs[0]))
-    for start in range(0, len(bound), lanes):
-        exponent = chunk_exponent([values[start : start + lanes] for values in inputs])
+    for start in range(0, len(bound), chunk):
+        exponent = chunk_exponent([values[start : start + chunk] for values in inputs])
         unit = np.ldexp(1.0, exponent + headroom_bits(world_size) - 30)
-        bound[start : start + lanes] = world_size / 2 * unit
+        bound[start : start + chunk] = world_size / 2 * unit
     return bound
