@@ -258,6 +258,8 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   const Header own = decode(packet);
   if (!flight.held && (header.flags & flag::kMismatch)) {
     if (seal_ && !seal_->by_member(chunk, header.mark)) return refuse(Refusal::kMark);
+    // With this rank's own mark it may be one bit that was damaged on the way here: then not twice.
+    if (seal_ && header.mark == own.mark && flight.refused == 0) return refuse_lanes(chunk);
     return fail_mismatch(call(flight.call));
   }
   if (header.mark != own.mark) return refuse(Refusal::kMark);

@@ -36,13 +36,12 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
   const auto own =
       other_side_unknown && !ended_ ? pending_label({failure.op_index.value(), 0}) : std::nullopt;
   if (!own) return failed(failure, now);
-  if (show_until_ == kNever) show_label(*own, failure, now);
+  if (show_until_ == kNever) show_label(*own, now);
 }
 
 // One byte to and from each peer, under this rank's label: the transport finds labels that differ. If all are
 // like this rank's, others have found it, and it comes round.
-void GuardedRail::show_label(const MessageLabel& own, const Failure& failure, Time now) {
-  mismatch_ = failure;
+void GuardedRail::show_label(const MessageLabel& own, Time now) {
   show_until_ = now + timing::kShowTime;
   rail_->halt(now);
   control_->begin(own, now);
@@ -89,7 +88,7 @@ Time GuardedRail::deadline() const {
 void GuardedRail::expire(Time now) {
   if (rail_->deadline() <= now) rail_->expire(now);
   if (control_->deadline() <= now) control_->expire(now);
-  if (show_until_ <= now) failed(mismatch_, now);  // all alike after all: the rail's word stands
+  if (show_until_ <= now) doubt(now);
   if (grace_until_ <= now && rail_->progress() != progress_) {
     grace_until_ = kNever;  // the peer still answers, or others do
     begin_grace(now);
@@ -98,6 +97,15 @@ void GuardedRail::expire(Time now) {
     const std::string message = "rank " + std::to_string(left_) + " has closed its communicator";
     failed({.kind = FailureKind::kPeerLost, .rank = left_, .message = message}, now);
   }
+}
+
+/// All labels are alike: what the switch has said is wrong.
+void GuardedRail::doubt(Time now) {
+  failed({.kind = FailureKind::kSilent,
+          .rank = -1,
+          .message = "a switch has said that ranks call different things, but they do not: packets are "
+                     "damaged on the way, or forged"},
+         now);
 }
 
 void GuardedRail::abort() {

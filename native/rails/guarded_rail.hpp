@@ -57,17 +57,17 @@ class GuardedRail final : public Rail, private RailListener, private TransportLi
   void left(int peer, Time now) override;
   void begin_grace(Time now);
   void failed(const Failure& failure, Time now) override;
-  void show_label(const MessageLabel& own, const Failure& failure, Time now);
+  void show_label(const MessageLabel& own, Time now);
+  void doubt(Time now);
   void stop();
 
   RailListener& listener_;
   std::unique_ptr<Rail> rail_;
   std::unique_ptr<Transport> control_;
   TransportListener* user_ = nullptr;
-  std::size_t slices_ = 0;  // in progress
-  Failure mismatch_{};      // what the rail has found, while the ranks show their labels
-  Time show_until_ = kNever;
-  int left_ = -1;  // the first peer that has said goodbye
+  std::size_t slices_ = 0;    // in progress
+  Time show_until_ = kNever;  // the ranks show their labels: the rail has found a mismatch
+  int left_ = -1;             // the first peer that has said goodbye
   Time grace_until_ = kNever;
   std::uint64_t progress_ = 0;  // of the rail, when the grace began
   std::array<std::byte, 1> out_{};
