@@ -81,6 +81,13 @@ struct Counts {
   std::uint32_t agreeing = 0;     // whose own exponent is the agreed one
   std::uint32_t nonfinite = 0;    // that have NaN or Inf
   std::uint32_t overflowing = 0;  // that have values which the lanes do not hold
+
+  Counts& operator+=(const Counts& others) {
+    agreeing += others.agreeing;
+    nonfinite += others.nonfinite;
+    overflowing += others.overflowing;
+    return *this;
+  }
 };
 
 class Call {

@@ -282,7 +282,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   Counts counts{};
   if (seal_ && sums && !lanes.empty()) {
     counts = seal_->counts(values);
-    if (own.flags & flag::kOwner) counts.agreeing += owner.counts(flight.item, 0).agreeing;
+    if (own.flags & flag::kOwner) counts += owner.counts(flight.item, own.flags);
     flags = (counts.nonfinite > 0 ? flag::kNonfinite : 0) | (counts.overflowing > 0 ? flag::kOverflow : 0);
   } else if (seal_ && !sums) {
     owner.note_maxima(flight.item, packet + kHeaderBytes, values, seal_->digest(flight.item.index, values));

@@ -21,6 +21,7 @@ from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, Loopba
 from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
 
 from railweave._native.agent import Failure, FailureKind
+from railweave._native.ina import SEAL_LANES
 from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
@@ -57,7 +58,7 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
 
 LARGE = 40_000  # bytes: chunks enough to be multicast
 HUGE = 1 << 20  # bytes: chunks enough also if packets are as large as loopback takes them
-CHUNK = 4 * LANES
+CHUNK = 4 * (LANES - SEAL_LANES)
 
 
 def gathered(number: int, count: int) -> np.ndarray:
@@ -78,7 +79,7 @@ def test_each_rank_sends_its_shard_once_and_the_switch_copies_it(job: StaticJob)
         rail = comm.stats().rails[0]
         (tree,) = rail.groups
         assert (tree.multicasts, tree.multicast_bytes) == (10, rail.multicast_bytes)
-        assert rail.sent.payload - before == rail.multicast_bytes + 10 * CHUNK  # READY
+        assert rail.sent.payload - before == rail.multicast_bytes + 10 * 4 * LANES  # READY
         return rail.multicast_bytes
 
     roots = [sum(call % RANKS == rank for call in range(5)) for rank in range(RANKS)]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from protocol.network import MICROSECOND, MILLISECOND, SECOND, Link, Network, build
-from protocol.oracle import BFLOAT16, Array, expected
+from protocol.oracle import BFLOAT16, SEAL_LANES, Array, expected
 
 OPS = ("sum", "max", "min", "avg")
 DTYPES = ("float32", "float16", "bfloat16", "int32")
@@ -112,8 +112,8 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
     inputs = [np.ones(640, np.float32) for _ in range(2)]
     inputs[0][100] = np.nan
     inputs[1][500] = np.inf
-    network = build(2)
-    check(network, "sum", inputs)
+    network = build(2, lanes=8 + SEAL_LANES)
+    check(network, "sum", inputs, lanes=8 + SEAL_LANES)
     segments, chunks, spoilt = 10, 80, 2
     assert [e.stats()["nonfinite_chunks"] for e in network.endpoints] == [spoilt, spoilt]
     assert [e.stats()["contributions"] for e in network.endpoints] == [segments + chunks + spoilt] * 2
@@ -123,15 +123,18 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
     ("dtype", "op", "count", "scale", "trips", "packets"),
     [
         ("float32", "sum", 257, 1, 2, 3),
-        ("float32", "sum", 256, 1, 1, 2),  # wide
-        ("float32", "sum", 128, 1e-5, 1, 1),
+        ("float32", "sum", 256, 1, 1, 3),  # wide
+        ("float32", "sum", 252, 1, 1, 2),
+        ("float32", "sum", 126, 1e-5, 1, 1),
         ("float16", "avg", 24, 1, 1, 1),
-        ("float32", "sum", 128, 1e-9, 3, 3),  # too small for wide lanes
-        ("bfloat16", "sum", 256, 1e9, 3, 4),
-        ("float32", "sum", 23, 1e30, 1, 1),  # exact
-        ("float16", "avg", 23, 1, 1, 1),
-        ("float32", "max", 256, 1, 1, 1),
-        ("int32", "sum", 256, 1, 1, 1),
+        ("float32", "sum", 126, 1e-9, 3, 3),  # too small for wide lanes
+        ("bfloat16", "sum", 252, 1e9, 3, 4),
+        ("float32", "sum", 22, 1e30, 1, 1),  # exact
+        ("float16", "avg", 22, 1, 1, 1),
+        ("float32", "max", 252, 1, 2, 2),  # and a witness
+        ("float32", "max", 253, 1, 2, 3),
+        ("int32", "sum", 252, 1e6, 1, 1),
+        ("int32", "sum", 252, 1e9, 2, 3),  # may wrap: as halves, too
     ],
 )
 def test_small_messages_take_the_least_round_trips_and_no_timer(
@@ -186,7 +189,7 @@ def run_schedule(data: st.DataObject, network: Network, lanes: int) -> None:
 def test_any_schedule_gives_the_oracles_bits(
     data: st.DataObject, tree: int | tuple[int, ...], link: Link, start: int, seed: int
 ) -> None:
-    lanes = data.draw(st.sampled_from([1, 4, 8]), "lanes")
+    lanes = SEAL_LANES + data.draw(st.sampled_from([1, 4, 8]), "lanes")
     slots = data.draw(st.sampled_from([1, 2, 8, 32]), "slots")
     run_schedule(data, build(tree, slots=slots, lanes=lanes, link=link, seed=seed, start=start), lanes)
 

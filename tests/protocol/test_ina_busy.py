@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from protocol.network import GROUP, MILLISECOND, SECOND, Link, Network, Node, Port, Shape, join, tree_of
-from protocol.test_ina_recovery import LANES, PACKET_TIME, run_sum, total
+from protocol.network import GROUP, MILLISECOND, SECOND, Link, Network, Node, Port, Shape, tree_of
+from protocol.test_ina_recovery import LANES, PACKET_TIME, join, run_sum, total
 
 SHARE = 0.3  # of its time that a processor is away
 CHUNKS = 4000  # 0.35 s on the link

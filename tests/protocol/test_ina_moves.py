@@ -116,7 +116,7 @@ def test_what_cannot_be_resumed_is_refused_and_stays_paused() -> None:
 
 def test_contributions_are_kept_for_two_windows() -> None:
     """A rank that is S ahead of another's gap, and has sent S past its own, can go back to that gap."""
-    network = build(1, slots=4, lanes=LANES)
+    network = build(1, slots=4, lanes=LANES, sealed=False)
     start_all(network, 0, "sum", [np.ones(20 * LANES, np.int32)])
     network.run(lambda: all_have(network, 0), within=BOUND)
     [endpoint] = network.endpoints

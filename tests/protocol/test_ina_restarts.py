@@ -188,7 +188,7 @@ def test_sums_after_restarts_have_the_oracles_bits(seed: int, moving: bool) -> N
 
 def test_packets_from_before_a_halt_are_stale() -> None:
     """Results that come late are those of void chunks, also for slots that are in use again."""
-    network = build(1, slots=4, lanes=LANES)
+    network = build(1, slots=4, lanes=LANES, sealed=False)
     [endpoint] = network.endpoints
     old, new = np.ones(4 * LANES, np.int32), np.full(8 * LANES, 5, np.int32)
     endpoint.start(0, "sum", old, old)

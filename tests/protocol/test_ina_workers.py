@@ -25,6 +25,7 @@ from protocol.test_rail_restarts import halted_and_restarted
 
 from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import DType, ReduceOp
+from railweave._native.ina import SEAL_LANES
 from railweave._native.rails import Rails
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailweaveError
@@ -34,7 +35,7 @@ CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
 RANKS, TREES = 3, 2
 GROUPS = [GROUP + tree for tree in range(TREES)]
 MOVES = 4
-SMALL = LANES  # elements: one chunk, which the first tree carries
+SMALL = LANES - SEAL_LANES  # elements: one chunk, which the first tree carries
 LARGE = 40_000  # bytes of a shard: chunks enough in each tree to be multicast
 
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one worker per CPU, and there is only one CPU")
@@ -95,7 +96,7 @@ def test_each_tree_has_a_thread_on_its_cpu(job: StaticJob) -> None:
     calls = 20
 
     def work(comm: Communicator) -> list[dict[str, int]]:
-        comm.all_reduce(np.ones(3 * LANES, np.int32))
+        comm.all_reduce(np.ones(3 * SMALL, np.int32))
         job.meet()
         assert sorted(map(allowed, workers())) == sorted(RANKS * list(map(str, CPUS)))
         slept = [sleeps(workers())]
