@@ -20,11 +20,13 @@ class OutputError(ValueError):
 
 @contextlib.contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """Make the folder of a new run, `out`/1, `out`/2 and so on; remove it at the end if it is empty.
+    """Make the folder of a new run, `out`/1, `out`/2 and so on.
 
-    The link `out`/latest leads to the newest one. Everything else in `out` stays as it is.
+    The link `out`/latest leads to the newest one. At the end, the folders that this call has made are removed
+    if they are empty. Everything else in `out` stays as it is.
     Raises OutputError if the folder cannot be made.
     """
+    missing = [each for each in (out, *out.parents) if not each.exists()]
     folder = new_folder(out)
     try:
         yield folder
@@ -32,6 +34,8 @@ def run_folder(out: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             folder.rmdir()
             _link_latest(out)
+            for each in missing:
+                each.rmdir()
 
 
 def new_folder(out: Path) -> Path:

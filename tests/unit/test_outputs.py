@@ -150,6 +150,12 @@ def test_folders_are_numbered_and_the_newest_has_a_link(tmp_path: Path) -> None:
         assert (tmp_path / "latest").resolve() == empty
     assert not empty.exists()
     assert (tmp_path / "latest").resolve() == tmp_path / "9"
+    (tmp_path / "mine").mkdir()
+    for out in (tmp_path / "a" / "b", tmp_path / "mine"):
+        with run_folder(out):
+            pass
+    assert not (tmp_path / "a").exists()
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to("elsewhere")])
