@@ -59,8 +59,11 @@ test-torch: ## run PyTorch's own distributed tests, those that Gloo can run, on 
 	@./bootstrap baseline
 	.venv/bin/python tests/torch_suite.py $(TESTS)
 
-clean: ## remove what was built and installed in this folder
-	rm -rf .venv build out
+clean: ## remove what was built and installed in this folder; results in out/ stay
+	rm -rf $(addprefix build/,native native.log programs fuzz stubs sanitize sanitized) build/cp3*
+	@rmdir build 2>/dev/null || true
+	@if [ -e .venv/stamps/made ]; then rm -rf .venv; else rm -f .venv/stamps/programs; fi
+	@if [ -e .venv ]; then echo ".venv stays: ./bootstrap has not made it"; fi
 
 # Network namespaces need root; an ordinary user's commands go through sudo.
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)

@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +36,11 @@ def versions() -> dict[str, str]:
     """Return the versions of what every measurement depends on."""
     installed = {name: metadata.version(name) for name in ("railweave", "numpy")}
     return {**installed, "python": platform.python_version(), "linux": platform.release()}
+
+
+def source(commit_: str, versions_: Mapping[str, str]) -> str:
+    """Return what a measurement was made with: the commit, or the version of a package without one."""
+    return f"commit {commit_}" if commit_ else f"railweave {versions_.get('railweave', 'of unknown version')}"
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import run_by
 from railweave.experiments.measures import Measured, NotMeasured, Runs, measure
-from railweave.experiments.records import Record
+from railweave.experiments.records import Record, failures
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario, Workload
 from railweave.experiments.switch_speed import run as switch_speed
@@ -81,16 +81,20 @@ def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
         raise OptionError(f"{path}: {error}") from None
 
 
-async def run(out: Path, on_phase: Callable[[str], None]) -> list[Found]:
-    """Measure all; raises OptionError and LabError. What `out` has recorded before counts as well."""
+async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Found], list[str]]:
+    """Measure all; return the ratios, and a line for each run that failed.
+
+    Raises OptionError and LabError.
+    """
+    ratios = load()
     records = await Runner(SCENARIO, out, on_phase=on_phase).run()
-    return compared(load(), [*records, *await _switch(out, on_phase)])
+    return compared(ratios, [*records, *await _switch(out, on_phase)]), failures(records)
 
 
 async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
     """Return the two switches' ratio as a run; one that could not be had is skipped."""
     options = {"lanes": SWITCH.lanes, "workers": SWITCH.workers}
-    found = await switch_speed.run(SWITCH, on_phase)
+    found = await switch_speed.run(replace(SWITCH, out=out / "switch"), on_phase)
     if found.ratio is None:
         return [run_by("switch", options, 0, contender="bmv2", status="skipped", error=found.missing)]
     return [run_by("switch", options, 0, contender="embedded", extra={"ratio": found.ratio})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -19,6 +19,7 @@ from railweave.topologies.values import build, plain
 T = TypeVar("T")
 
 VERSION = 1
+HEAD = b'{"version": '  # of every line
 BLOCK_BYTES = 1 << 16
 OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
 LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
@@ -152,9 +153,17 @@ class Records:
         except FileNotFoundError:
             return []
 
+    def ours(self) -> bool:
+        """Whether there is a file of records, or the beginning of one."""
+        try:
+            with self.path.open("rb") as file:
+                return HEAD.startswith(file.read(len(HEAD)))
+        except FileNotFoundError:
+            return False
+
     def of(self, key: str) -> list[Record]:
-        """Return the records of a scenario, without its control runs."""
-        return [record for record in self.read(key) if record.scenario == key and not record.control]
+        """Return the records of a scenario that count, without its control runs."""
+        return [record for record in counted(self.read(key)) if record.scenario == key and not record.control]
 
     def append(self, record: Record) -> None:
         """Add a record, whole or not at all; OptionError if the disk has no room."""
@@ -170,6 +179,26 @@ class Records:
                 raise OptionError(
                     f"{self.path}: {error.strerror}; earlier runs are kept, and the same command goes on"
                 ) from error
+
+
+def counted(records: Sequence[Record]) -> list[Record]:
+    """Return the records without those of failed runs that were run again."""
+    last = {_run_of(record): record for record in records}
+    return [record for record in records if record.status == OK or last[_run_of(record)] is record]
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """Return a line for each run that failed or hung and was not run again with success."""
+    return [
+        f"{record.name}: {record.contender}, round {record.round + 1}{', control run' * record.control} "
+        f"{record.status}: {record.error}"
+        for record in counted(records)
+        if record.status in {FAILED, HUNG}
+    ]
+
+
+def _run_of(record: Record) -> tuple[str, str, int, float]:
+    return record.scenario, record.contender, record.round, record.rate_factor
 
 
 def _whole(file: BinaryIO) -> int:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railweave.experiments import claims
+from railweave.experiments import claims, provenance
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Experiment, Figure, drawing, figures
 from railweave.experiments.measures import NotMeasured, Runs, limits_bps
-from railweave.experiments.records import OK, Records
+from railweave.experiments.records import OK, Record, Records, counted, failures
 from railweave.experiments.report.page import Entry, page
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
@@ -61,13 +62,25 @@ def check(options: Options) -> None:
         for step in options.plan(figure):
             if isinstance(step, Scenario):
                 step.check()
-    probe = options.out / ".writable"
+    _claim(options.out)
+
+
+def _claim(out: Path) -> None:
+    """Make the folder for results, or go on in one that this command has made; OptionError for any other."""
+    records = Records(out / "records.jsonl")
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not records.ours():
+            raise OptionError(
+                f"--out {out}: there are files of something else; expected a new folder, or one with the "
+                "records.jsonl of earlier figures: name another one"
+            )
+        records.path.open("ab").close()
     except OSError as error:
-        raise OptionError(f"--out {options.out}: {error.strerror}") from None
+        raise OptionError(
+            f"--out {out}: {error.strerror}; expected a folder that can be written to: name another one"
+        ) from None
+    records.read()
 
 
 def seconds(step: Step) -> float:
@@ -91,11 +104,14 @@ def seconds(step: Step) -> float:
 
 
 async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Run what has not been run yet, write the report after each figure; return what failed.
+    """Run what has not succeeded yet, write the report after each figure; return what failed.
 
-    Raises OptionError. What is recorded is kept, so that the same command goes on where this one ended.
+    Raises OptionError. What is recorded is kept, so that the same command goes on where this one ended, and
+    runs again what failed.
     """
     records = Records(options.out / "records.jsonl")
+    if others := other_sources(records.read()):
+        on_phase(f"{records.path}: {others}")
     todo = {step.key: step for figure in options.figures for step in options.plan(figure)}
     left_s = {key: seconds(step) for key, step in todo.items()}
     failed: list[str] = []
@@ -114,14 +130,30 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
             write(options, records)
         except OSError as error:
             raise OptionError(f"--out {options.out}: {error.strerror}; what was run is recorded") from error
-    return failed
+    return failed + failures([record for record in records.read() if record.scenario in todo])
+
+
+def other_sources(records: Sequence[Record]) -> str:
+    """Return which records other versions of railweave have made, and what to do; nothing if none."""
+    now = provenance.source(provenance.commit(), provenance.versions())
+    sources = Counter(provenance.source(record.commit, record.versions) for record in records)
+    others = {source: count for source, count in sources.items() if source != now}
+    if not others:
+        return ""
+    named = ", ".join(f"{count} of {source}" for source, count in others.items())
+    return (
+        f"{sum(others.values())} of {len(records)} records are not of this version ({now}): {named}. "
+        "Give --out a new folder to measure all of it with this version"
+    )
 
 
 async def _run(step: Step, records: Records, out: Path, on_phase: Callable[[str], None]) -> None:
     folder = out / "logs" / step.key
     if isinstance(step, Scenario):
         await Runner(step, out, on_phase=on_phase).run()
-    elif not any(record.status == OK for record in records.of(step.key)):
+        return
+    known = records.of(step.key)
+    if failures(known) or not any(record.status == OK for record in known):
         for record in await step.run(folder, on_phase):
             records.append(record)
 
@@ -134,12 +166,13 @@ def write(options: Options, records: Records) -> Path:
             (options.out / f"{entry.name}.svg").write_text(entry.svg)
     path = options.out / "report.html"
     command = f"railweave reproduce{options.command}"
-    path.write_text(page(entries, command, machine(), quick=options.quick))
+    warning = other_sources(records.read())
+    path.write_text(page(entries, command, machine(), quick=options.quick, warning=warning))
     return path
 
 
 def _entries(options: Options, records: Records) -> Iterator[Entry]:
-    every = records.read()
+    every = counted(records.read())
     for figure in {each.name: each for each in (*figures(), *options.figures)}.values():
         plan = options.plan(figure)
         keys, names = {step.key for step in plan}, {step.name for step in plan}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a scenario: rounds in which every contender runs once, in one lab; one record per run.
 
-What is recorded is not run again, so that an interrupted measurement goes on where it was.
+Runs that have succeeded are not run again, so that an interrupted measurement goes on where it was. Failed
+runs get another try.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Runner:
         self._durations: dict[str, float] = {}  # of the last run, by contender
 
     async def run(self) -> list[Record]:
-        """Run what is not recorded yet; return the scenario's records, without its control runs.
+        """Run what has not succeeded yet; return the scenario's records, without its control runs.
 
         Raises OptionError, TopologyError and LabError. Runs that fail or hang are records, too.
         """
@@ -102,7 +103,7 @@ class Runner:
         key = self._scenario.key
         known = [record for record in self.records.read(key) if record.scenario == key]
         self._controls = {r.contender: r for r in known if r.control and r.status == OK}
-        done = {(r.contender, r.round, r.rate_factor) for r in known if r.status != SKIPPED}
+        done = {(r.contender, r.round, r.rate_factor) for r in known if r.status == OK}
         skipped = {(r.contender, r.error) for r in known if r.status == SKIPPED}
         able = []
         for contender in self._scenario.contenders:

@@ -30,17 +30,21 @@ def this_host(cluster: Cluster) -> str:
 def rails(cluster: Cluster) -> dict[str, RailSpec]:
     """Return this machine's rails, one per plane."""
     host = this_host(cluster)
-    here = addresses()
-    found = {}
-    for plane in cluster.planes:
-        nic = cluster.hosts[host].get(plane)
-        if nic is None:
-            continue
-        interface = nic.interface or here.get(nic.address)
-        if interface is None:
-            raise InvalidOption(
-                f"host {host!r}, plane {plane!r}: no interface has the address {nic.address}; "
-                f"this machine has {', '.join(here)}: give the interface this address, or correct the file"
-            )
-        found[plane] = RailSpec(plane, cluster.kind(plane), interface, cluster.rate_bps(plane))
-    return found
+    return {
+        plane: RailSpec(
+            plane, cluster.kind(plane), interface_of(cluster, host, plane), cluster.rate_bps(plane)
+        )
+        for plane in cluster.planes
+        if plane in cluster.hosts[host]
+    }
+
+
+def interface_of(cluster: Cluster, host: str, plane: str) -> str:
+    """Return the name of this machine's interface on a plane; InvalidOption if none has the address."""
+    nic, here = cluster.hosts[host][plane], addresses()
+    if name := nic.interface or here.get(nic.address):
+        return name
+    raise InvalidOption(
+        f"host {host!r}, plane {plane!r}: no interface has the address {nic.address} as its first; "
+        f"this machine has {', '.join(here)}: give the interface this address, or correct the file"
+    )

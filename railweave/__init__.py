@@ -133,19 +133,24 @@ def lab(
     """Return a lab for `with`: hosts, switches and controller on this machine, as `railweave run` makes them.
 
     The arguments are those of `railweave run`, rates and loss also as numbers of bit/s and as probabilities;
-    `experiments.program.testbed` has an example. Needs root. Raises TopologyError, OptionError (both
-    ValueError), and LabError where the network cannot be made.
+    `experiments.program.testbed` has an example. Each lab makes a folder in `out`, for logs. Needs root.
+    Raises TopologyError, OptionError, OutputError (all ValueError), and LabError where the network cannot be
+    made, and in a rank of a job.
     """
     from pathlib import Path  # noqa: PLC0415
 
+    from railweave import outputs  # noqa: PLC0415
     from railweave.commands import common  # noqa: PLC0415
-    from railweave.experiments.program.testbed import Testbed  # noqa: PLC0415
+    from railweave.experiments.program.testbed import Testbed, refuse_in_rank  # noqa: PLC0415
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
 
+    refuse_in_rank()
     chosen = common.topology_of(topology, hosts, rails, None if rate is None else str(rate), switch, mtu)
     target = common.check_target(switch, chosen)
-    options = LabOptions(Path(out), target, common.loss_of(str(loss), chosen), impair=impair, seed=seed)
-    return Testbed(chosen, options)
+    losses = common.loss_of(str(loss), chosen)
+    return Testbed(
+        chosen, LabOptions(outputs.new_folder(Path(out)), target, losses, impair=impair, seed=seed)
+    )
 
 
 def __getattr__(name: str) -> Any:

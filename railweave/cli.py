@@ -45,7 +45,14 @@ Examples:
 def main() -> None:
     """Run the command line."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report its errors in one line
-    build(_wanted(sys.argv, os.environ))()
+    try:
+        build(_wanted(sys.argv, os.environ))()
+    except ImportError:
+        from railweave import native_module  # noqa: PLC0415
+
+        if problem := native_module.problem():
+            sys.exit(f"railweave: {problem}; {native_module.REMEDY}")
+        raise
 
 
 def _wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> str:

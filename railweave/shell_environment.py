@@ -43,7 +43,7 @@ def ensure(say: Callable[[str], None]) -> Path:
         if made := python():  # another process was faster
             return made
         say(f"making the environment of p4runtime-shell in {FOLDER} (once; it wants a protobuf of its own) …")
-        shutil.rmtree(FOLDER, ignore_errors=True)
+        _empty_folder()
         _run(
             [sys.executable, "-m", "venv", str(FOLDER)],
             "python -m venv failed; Debian: apt install python3-venv",
@@ -54,6 +54,20 @@ def ensure(say: Callable[[str], None]) -> Path:
         _run([str(interpreter), "-c", "import p4runtime_sh.shell"], "p4runtime-shell does not run here")
         (FOLDER / _STAMP).write_text(_fingerprint())
         return interpreter
+
+
+def _empty_folder() -> None:
+    """Make FOLDER, or empty it if an earlier call has made it, which the stamp says."""
+    stamp = FOLDER / _STAMP
+    try:
+        if FOLDER.exists() and not stamp.exists() and any(FOLDER.iterdir()):
+            raise EnvironmentFailed(f"{FOLDER} holds something that railweave has not made: move it away")
+        if stamp.exists():
+            shutil.rmtree(FOLDER)
+        FOLDER.mkdir(exist_ok=True)
+        stamp.write_text("")  # of an environment that is not complete yet
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot write to {FOLDER}: {error.strerror}") from None
 
 
 def _fingerprint() -> str:

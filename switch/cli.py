@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from railweave.outputs import OutputError, check_new_file
 from railweave.switch.errors import SwitchError
-from railweave.switch.impairment import parse_impairments
+from railweave.switch.impairment import DIRECTIONS, parse_impairments
 from railweave.switch.inspect.commands import COMMANDS
 from railweave.switch.options import (
     DROP_PORT,
@@ -120,9 +121,12 @@ def switch(
             impairments=parse_impairments(impair or [], interfaces),
             pcap=parse_pcap(pcap or [], interfaces),
         )
+        for port, folder in options.pcap.items():
+            for direction in DIRECTIONS:
+                check_new_file("--pcap", folder / f"{interfaces[port]}_{direction}.pcap")
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")
         asyncio.run(module.run(options, lambda line: print(line, flush=True)))
-    except SwitchError as error:
+    except (SwitchError, OutputError) as error:
         typer.echo(f"railweave switch: {error}", err=True)
         raise typer.Exit(1) from None

@@ -144,9 +144,9 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
 ) -> Sweep:
-    """Measure all contenders anew; raises OptionError, LabError and TopologyError.
+    """Measure all contenders into `out`, a folder without records; their rows come with the last round.
 
-    Their rows come with the last round.
+    Raises OptionError, LabError and TopologyError.
     """
     measured: dict[str, list[Record]] = {contender.name: [] for contender in scenario.contenders}
 
@@ -160,9 +160,7 @@ async def run(
         for row in rows_of(records, scenario) if len(records) == scenario.repetitions else []:
             on_row(row)
 
-    runner = Runner(scenario, out, on_phase=on_phase, on_record=take)
-    runner.records.path.unlink(missing_ok=True)
-    return Sweep(scenario, await runner.run())
+    return Sweep(scenario, await Runner(scenario, out, on_phase=on_phase, on_record=take).run())
 
 
 def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:

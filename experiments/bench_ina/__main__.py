@@ -13,6 +13,7 @@ import json
 import sys
 from pathlib import Path
 
+from railweave import outputs
 from railweave._native import ina
 from railweave.experiments import statistics
 
@@ -48,6 +49,10 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    try:
+        outputs.check_new_file("--json", args.json)
+    except outputs.OutputError as error:
+        parser.error(str(error))
     rows = [measure(dtype, op, lanes, args) for lanes in args.lanes for dtype, op in CASES]
     print(f"{'lanes':>6} {'dtype':>8} {'op':>4} {'transmit ns':>12} {'receive ns':>11} {'Gbit/s':>7}")
     for row in rows:
@@ -56,7 +61,7 @@ def main() -> int:
             f"{row['transmit_ns']:>12} {row['receive_ns']:>11} {row['core_gbps']:>7}"
         )
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+        outputs.write_new_file("--json", args.json, json.dumps(rows, indent=1))
     return 0
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab from ordinary Python, for notebooks, pytest and experiments of one's own.
 
-    with railweave.lab(hosts=4, rails="ina,tcp") as lab:
-        job = lab.run(worker)                       # def worker(comm): ... returns a value, on every host
-        with lab.fault("host link down h1 ina"):
-            ...
-        print(job.wait().values, lab.counters().interfaces["tcp"]["h1"].bytes_sent)
+    if __name__ == "__main__":  # not needed in notebooks: every host imports the file of `worker`
+        with railweave.lab(hosts=4, rails="ina,tcp") as lab:
+            job = lab.run(worker)                   # def worker(comm): ... returns a value, on every host
+            with lab.fault("host link down h1 ina"):
+                ...
+            print(job.wait().values, lab.counters().interfaces["tcp"]["h1"].bytes_sent)
 
 The lab lives in an event loop in a thread of its own; nothing here is to be called from several threads.
 """
@@ -13,6 +14,7 @@ The lab lives in an event loop in a thread of its own; nothing here is to be cal
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -35,6 +37,16 @@ from railweave.topologies.model import Topology
 
 T = TypeVar("T")
 Worker = Callable[..., Any] | Sequence[str]
+CONTROLLERS = ("RAILWEAVE_CONTROLLER", "RAILWEAVE_CLUSTER")  # every rank has one of them, and a number
+
+
+def refuse_in_rank(environment: Mapping[str, str] = os.environ) -> None:
+    """Raise LabError in a rank of a job: its lab would have ranks that make labs, and so on without end."""
+    if environment.get("RANK") and any(environment.get(name) for name in CONTROLLERS):
+        raise LabError(
+            f"railweave.lab was called in rank {environment['RANK']} of a job, expected outside of jobs: "
+            'in a file whose functions run on the hosts, call it below `if __name__ == "__main__":`'
+        )
 
 
 @dataclass(frozen=True)

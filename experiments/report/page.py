@@ -46,8 +46,10 @@ class Entry:
         return Counter(verdict.verdict for verdict in self.verdicts)
 
 
-def page(entries: Sequence[Entry], command: str, machine: Mapping[str, str], *, quick: bool) -> str:
-    """Return the whole page."""
+def page(
+    entries: Sequence[Entry], command: str, machine: Mapping[str, str], *, quick: bool, warning: str = ""
+) -> str:
+    """Return the whole page; `warning` is its first line."""
     contents = "".join(
         f'<a href="#{entry.name}"><b>{entry.name} · {escape(entry.title)}</b>'
         f"<span>{_tally(entry.counts)}</span></a>"
@@ -55,6 +57,7 @@ def page(entries: Sequence[Entry], command: str, machine: Mapping[str, str], *, 
     )
     return _filled(
         "page.html",
+        warning=f'<p class="warn">{escape(warning)}</p>' if warning else "",
         style=FOLDER.joinpath("page.css").read_text() + _colours(),
         quick=" A quick run: fewer sizes, rounds and networks than the full one." if quick else "",
         total=_tally(sum((entry.counts for entry in entries), Counter[str]())),

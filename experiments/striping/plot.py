@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 NOTE = "emulated hosts and links on one machine"
 
 
+def file_of(path: Path, part: str) -> Path:
+    """Return the file of one part of the experiment."""
+    return path.with_name(f"{path.stem}-{part}{path.suffix}")
+
+
 def draw(found: Sequence[Found], path: Path) -> list[Path]:
     """Write one file per part of the experiment, named as `path` with the part; PNG, SVG or PDF."""
     written = []
     for part, panels in (("sizes", _sizes), ("thresholds", _thresholds), ("convergence", _convergence)):
         of_part = [each for each in found if each.case.part == part]
         if of_part:
-            written.append(path.with_name(f"{path.stem}-{part}{path.suffix}"))
+            written.append(file_of(path, part))
             figure, note = panels(of_part)
             drawing.save(figure, f"{note}; {NOTE}", written[-1])
     return written

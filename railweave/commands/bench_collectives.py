@@ -137,7 +137,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 
 
 def _sweep(collective: str, given: Sweep) -> None:
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(given.out) as folder:
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
@@ -165,10 +165,11 @@ def _sweep(collective: str, given: Sweep) -> None:
         sweep = common.run(
             run.run(
                 scenario,
-                given.out,
+                folder,
                 on_phase=common.phase,
                 on_row=lambda row: tell(report.line(row)),
-            )
+            ),
+            folder,
         )
         for text in (*report.comparisons(sweep), *report.bottlenecks(sweep)):
             tell(f"# {text}")

@@ -33,7 +33,7 @@ def controller(
     controller's memory; and, when a switch between leaves and cores dies, the time until the first rank
     pauses and until every tree that went over it is placed anew, for which it waits a minute. Needs no root.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.control_plane import run  # noqa: PLC0415
         from railweave.topologies.errors import TopologyError  # noqa: PLC0415
@@ -42,7 +42,8 @@ def controller(
         found = []
         for ports in common.counts("--k", k):
             try:
-                found.append(common.run(run.run(run.Options(ports, jobs, ranks, out), common.phase)))
+                options = run.Options(ports, jobs, ranks, folder / f"k={ports}")
+                found.append(common.run(run.run(options, common.phase), folder))
             except TopologyError as error:
                 raise OptionError(f"--k: {error}") from error
         for titles, row in ((NETWORK, _network), (ADMIT, _admit), (MOVE, _move)):

@@ -57,12 +57,11 @@ def failover(
     Every rank reduces, or gathers, continuously and checks every element. A fault hits one rail at a random
     instant and is repaired after a while; the next fault follows when the rail is in use again.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.failover import report, run  # noqa: PLC0415
         from railweave.experiments.failover.values import FailoverOptions  # noqa: PLC0415
         from railweave.experiments.failover.worker import COLLECTIVES  # noqa: PLC0415
 
-        common.check_plot(plot)
         sizes = units.parse_sizes(size)
         if len(sizes) != 1 or min(trials, restarts) < 1 or deadline <= 0:
             raise OptionError(
@@ -76,7 +75,7 @@ def failover(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = FailoverOptions(
             topology=chosen,
-            lab=common.lab_of(chosen, out, switch),
+            lab=common.lab_of(chosen, folder, switch),
             trials=trials,
             seed=seed,
             faults=common.names(only),
@@ -93,7 +92,8 @@ def failover(
                 options,
                 on_phase=common.phase,
                 on_trial=lambda trial: typer.echo(f"  {report.line(trial)}", err=True),
-            )
+            ),
+            folder,
         )
         console = common.console(json_file)
         console.print(report.table(result))

@@ -38,20 +38,20 @@ def jobs(
     json_file: common.JsonFile = None,
 ) -> None:
     """Run several jobs at once on the same links: throughput and share of each job, and refused rails."""
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.jobs import report, run  # noqa: PLC0415
 
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = run.JobsOptions(
             topology=chosen,
             lab=common.lab_of(
-                chosen, out, switch, loss, controller=["--slots", str(slots)] if slots is not None else []
+                chosen, folder, switch, loss, controller=["--slots", str(slots)] if slots is not None else []
             ),
             jobs=count,
             bytes=units.parse_size(size),
             seconds=seconds,
         )
-        result = common.run(run.run(options, on_phase=common.phase))
+        result = common.run(run.run(options, on_phase=common.phase), folder)
         console = common.console(json_file)
         console.print(report.table(result))
         for text in report.utilisations(result):

@@ -43,11 +43,10 @@ def loss(
     json_file: common.JsonFile = None,
 ) -> None:
     """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
-        common.check_plot(plot)
         work = curve.workload(chunks, units.parse_size(size))
         chosen = [
             common.scenario_of("", work, text, hosts, "ina", rate, "embedded")
@@ -62,10 +61,11 @@ def loss(
         points = common.run(
             curve.run(
                 scenarios,
-                out,
+                folder,
                 on_phase=common.phase,
                 on_point=lambda point: tell(_line(point)),
-            )
+            ),
+            folder,
         )
         if plot is not None:
             note = (

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -25,12 +25,13 @@ def ratios(
 
     Ratios, since times depend on the machine. Ends with an error if one has become worse than its tolerance.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import ratios as work  # noqa: PLC0415
         from railweave.experiments import tables  # noqa: PLC0415
 
-        shutil.rmtree(out, ignore_errors=True)  # of another commit
-        found = common.run(work.run(out, common.phase))
+        if update and not os.access(work.BASELINE, os.W_OK):
+            raise OptionError(f"--update: {work.BASELINE} cannot be written; run it as the file's owner")
+        found, failed = common.run(work.run(folder, common.phase), folder)
         rows = []
         for each in found:
             now = each.measured
@@ -42,6 +43,10 @@ def ratios(
         console.print(tables.table(("ratio", "baseline", "now", "interval", "moved"), rows))
         for missing in dict.fromkeys(each.missing for each in found if each.missing):
             console.print(f"not measured: {missing}", soft_wrap=True)
+        for line in failed:
+            typer.echo(f"railweave: {line}", err=True)
+        if failed:
+            raise OptionError(f"runs failed, so the ratios do not count: see {folder}")
         if update:
             work.BASELINE.write_text(work.updated(work.BASELINE.read_text(), found))
         elif any(each.verdict == work.WORSE for each in found):

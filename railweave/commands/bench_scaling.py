@@ -37,13 +37,12 @@ def scaling(
     Time, and a rank's processor time and memory; a small allreduce unless --sizes says otherwise. Hosts that
     are too many for one switch are in racks of equal size below a spine.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.scaling import run as curve  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
-        common.check_plot(plot)
         work = Workload(tuple(units.parse_sizes(sizes)), dtype=dtype, warmup=warmup, iterations=iters)
         scenarios = [
             run.with_contenders(
@@ -57,10 +56,11 @@ def scaling(
         sweeps = common.run(
             curve.run(
                 scenarios,
-                out,
+                folder,
                 on_phase=common.phase,
                 on_row=lambda row: tell(curve.line(row)),
-            )
+            ),
+            folder,
         )
         if plot is not None:
             rates = report.rates_text(scenarios[0])

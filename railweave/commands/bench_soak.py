@@ -13,7 +13,7 @@ from railweave.experiments.errors import OptionError
 
 EPILOG = (
     "Examples: railweave bench soak --minutes 60 --seed 7 · "
-    "nice -n 19 railweave bench soak --hosts 3 --rate 20M & tail -f out/soak/soak.jsonl"
+    "nice -n 19 railweave bench soak --hosts 3 --rate 20M & tail -F out/soak/latest/soak.jsonl"
 )
 
 
@@ -28,9 +28,9 @@ def soak(
     deadline: Annotated[float, typer.Option(help="Time limit of a call, in seconds.")] = 60.0,
     faults: Annotated[bool, typer.Option(help="Inject faults into the rails.")] = True,
     switch: common.SwitchTarget = "embedded",
-    out: Annotated[Path, typer.Option(help="Folder for logs, and for the record soak.jsonl.")] = Path(
-        "out/soak"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Each run makes a folder in it, for logs and the record soak.jsonl.")
+    ] = Path("out/soak"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Run random collectives for a long time while rails fail and recover.
@@ -39,7 +39,7 @@ def soak(
     more than 3 times its time on the rails that are up, plus 200 ms for each fault. The record has one line
     per event; Ctrl-C ends the run with a summary.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.soak import report  # noqa: PLC0415
         from railweave.experiments.soak.run import SoakOptions, run  # noqa: PLC0415
         from railweave.experiments.soak.tally import Tally  # noqa: PLC0415
@@ -52,7 +52,7 @@ def soak(
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = SoakOptions(
             topology=chosen,
-            lab=common.lab_of(chosen, out, switch),
+            lab=common.lab_of(chosen, folder, switch),
             minutes=minutes,
             seed=seed,
             largest=largest,
@@ -61,10 +61,10 @@ def soak(
         )
         tally = Tally()
         try:
-            common.run(run(options, tally, on_phase=common.phase))
+            common.run(run(options, tally, on_phase=common.phase), folder)
         finally:
             if tally.ranks:
                 common.console(json_file).print(report.table(tally))
                 common.write_result(tally.summary(), json_file, seed=seed)
         if failed := tally.failed():
-            raise OptionError(f"{failed}: see {out}")
+            raise OptionError(f"{failed}: see {folder}")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from railweave import outputs
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
@@ -41,12 +42,14 @@ def striping(
     one. regret: what learning costs, in virtual time, without a network. --plot writes one file per part,
     but for regret.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
         from railweave.experiments.striping import regret, report, run  # noqa: PLC0415
 
-        common.check_plot(plot)
         chosen = common.names(parts)
+        if plot is not None:
+            for part in chosen:
+                outputs.check_new_file("--plot", drawing.file_of(plot, part))
         cases = run.cases(
             chosen,
             hosts,
@@ -57,7 +60,8 @@ def striping(
         )
         tell = common.teller(json_file)
         found = common.run(
-            run.run(cases, out, common.phase, lambda found: tell("\n".join(report.lines(found))))
+            run.run(cases, folder, common.phase, lambda found: tell("\n".join(report.lines(found)))),
+            folder,
         )
         regrets = []
         for each in regret.run() if "regret" in chosen else ():

@@ -46,14 +46,14 @@ def switch(
     `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
     Exits with 1 if any sum is wrong. End to end needs root.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.switch_speed import run  # noqa: PLC0415
         from railweave.experiments.switch_speed.alone import WrongResult  # noqa: PLC0415
 
         console = common.console(json_file)
-        options = run.Options(lanes, workers, seconds, versus, engine_only, out)
+        options = run.Options(lanes, workers, seconds, versus, engine_only, folder)
         try:
-            result = common.run(run.run(options, common.phase))
+            result = common.run(run.run(options, common.phase), folder)
         except WrongResult as wrong:
             raise OptionError(str(wrong)) from None
         _show(console, result)

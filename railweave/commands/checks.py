@@ -7,9 +7,18 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import import_module, metadata
+
+from railweave import native_module
+from railweave.topologies.errors import LabError
 
 TIMEOUT_S = 20
+DEMO_MODULES = (  # of the command and of its ranks
+    "railweave.commands.demo",
+    "railweave.experiments.training.report",
+    "railweave.experiments.training.run",
+    "railweave.experiments.training.worker",
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Finding:
 
 def run_checks() -> list[Finding]:
     """Return all findings, required parts first."""
-    findings = [_root(), _native(), _artifacts()]
+    findings = [_root(), _native(), _artifacts(), _modules(), _lab()]
     findings += [_tool(*entry) for entry in TOOLS]
     findings += [_package(*entry) for entry in PACKAGES]
     findings += [_kernel(*entry) for entry in KERNEL]
@@ -77,8 +86,30 @@ def _root() -> Finding:
 
 
 def _native() -> Finding:
-    present = util.find_spec("railweave._native") is not None
-    return Finding("native module", present, True, "railweave._native" if present else "", "pip install -e .")
+    problem = native_module.problem()
+    return Finding("native module", not problem, True, problem or "railweave._native", native_module.REMEDY)
+
+
+def _lab() -> Finding:
+    """Ask what every lab asks before it is made."""
+    from railweave.topologies.lab.namespaces import require_tools  # noqa: PLC0415
+
+    try:
+        require_tools()
+    except LabError as error:
+        detail, _, remedy = str(error).rpartition("; ")
+        return Finding("network namespaces", False, True, detail, remedy)
+    return Finding("network namespaces", True, True, "can be made", "run with sudo")
+
+
+def _modules() -> Finding:
+    """Import what the demo imports."""
+    try:
+        for name in DEMO_MODULES:
+            import_module(name)
+    except ImportError as error:
+        return Finding("the demo's modules", False, True, str(error), "pip install railweave")
+    return Finding("the demo's modules", True, True, "can be imported", "pip install railweave")
 
 
 def _artifacts() -> Finding:

@@ -28,10 +28,10 @@ from railweave.controller import programs
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
 from railweave.hosts import bootstrap
-from railweave.hosts.cluster import this_host
+from railweave.hosts.cluster import interface_of, this_host
 from railweave.hosts.errors import InvalidOption, RailweaveError
 from railweave.hosts.events import InaGroup, RailOffer
-from railweave.hosts.interfaces import addresses
+from railweave.hosts.interfaces import interface
 from railweave.topologies.cluster import Cluster, ClusterNic, TlsFiles
 from railweave.topologies.model import P4_KINDS, Plane, Switch
 from railweave.v1 import controller_pb2 as pb
@@ -58,17 +58,44 @@ def run_checks(cluster: Cluster) -> list[Finding]:
     answers = all(finding.present for finding in findings[:1])
     if not answers:
         findings += asyncio.run(ask_switches(cluster))
+    findings.append(check_host(cluster))
     try:
         host = this_host(cluster)
-    except InvalidOption as error:
-        return [*findings, _fine("host", f"none, so no plane is checked: {error}")]
-    findings.append(_fine("host", f"{host} of {', '.join(cluster.hosts)}"))
+    except InvalidOption:
+        return findings
     for plane, nic in cluster.hosts[host].items():
         of_plane = list(_plane(cluster, host, plane, nic))
         findings += of_plane
         if cluster.kind(plane) == "ina" and answers and all(finding.present for finding in of_plane):
             findings.append(_reduced_packet(cluster, access, host, plane, nic))
     return findings
+
+
+def check_host(cluster: Cluster) -> Finding:
+    """Say which host this machine is; one that is none may only have the controller or a switch."""
+    try:
+        return _fine("host", f"{this_host(cluster)} of {', '.join(cluster.hosts)}")
+    except InvalidOption as error:
+        why = str(error)
+    switches = [switch for plane in cluster.planes.values() for switch in plane.switches.values()]
+    if any(_is_here(place) for place in (cluster.controller, *(each.p4runtime for each in switches))):
+        return _fine("host", "none: this machine has the controller or a switch, and no rank can run here")
+    detail, _, remedy = why.rpartition("; ")
+    return _bad("host", detail, remedy)
+
+
+def _is_here(place: str) -> bool:
+    """Whether this machine has the address of HOST:PORT; an empty text has none."""
+    host = place.rpartition(":")[0].strip("[]")
+    if not host:
+        return False
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def _fine(name: str, detail: str) -> Finding:
@@ -188,9 +215,12 @@ def _plane(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator
 def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator[Finding]:
     where = f"hosts.{host}.{plane}"
     links = {link["ifname"]: link for link in json.loads(_output("ip", "-json", "address"))}
-    name = nic.interface or addresses().get(nic.address, "")
+    try:
+        name = interface_of(cluster, host, plane)
+    except InvalidOption:
+        name = ""
     if name not in links:
-        missing = f"no interface {name}" if name else f"no interface has {nic.address}"
+        missing = f"no interface {name}" if name else f"no interface has {nic.address} as its first address"
         remedy = f"give one the address, or correct {where}; there are {', '.join(links)}"
         yield _bad(f"{plane}: interface", missing, remedy)
         return
@@ -220,16 +250,21 @@ def _link(plane: str, link: dict[str, Any], least_mtu: int) -> Finding:
 
 def _address(plane: str, where: str, cluster: Cluster, nic: ClusterNic, link: dict[str, Any]) -> Finding:
     network = IPv4Network(cluster.planes[plane].network)
-    own = [one["local"] for one in link["addr_info"] if one["family"] == "inet"]
-    right = [one for one in own if IPv4Address(one) in network and nic.address in ("", one)]
-    if right:
-        return _fine(f"{plane}: address", right[0])
-    wanted, name = nic.address or "one", link["ifname"]
+    name = link["ifname"]
+    try:
+        own = interface(name).address  # the one that a rank uses
+    except InvalidOption:
+        own = ""
+    if own and IPv4Address(own) in network and nic.address in ("", own):
+        return _fine(f"{plane}: address", own)
+    others = [one["local"] for one in link["addr_info"] if one["family"] == "inet" and one["local"] != own]
     place = f"{nic.address or 'ADDRESS'}/{network.prefixlen}"
+    remedy = f"ip address add {place} dev {name}, or correct {where}"
+    if others:
+        remedy = f"a rank uses the first address: ip address del {own} dev {name}, or correct {where}"
+    found = ", then ".join(filter(None, [own, *others])) or "none"
     return _bad(
-        f"{plane}: address",
-        f"{name} has {', '.join(own) or 'none'}, expected {wanted} of {network}",
-        f"ip address add {place} dev {name}, or correct {where}",
+        f"{plane}: address", f"{name} has {found}, expected {nic.address or 'one'} of {network}", remedy
     )
 
 

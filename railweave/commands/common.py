@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 import typer.core
 
+from railweave import native_module, outputs
 from railweave.experiments import provenance, units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
+from railweave.outputs import OutputError
 from railweave.p4src.artifacts import JUMBO_LANES, JUMBO_MTU
 from railweave.topologies import model
 from railweave.topologies.errors import LabError, TopologyError
@@ -82,7 +84,7 @@ Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Baseline = Annotated[
     str, typer.Option(help="Others to measure on the same hosts: gloo, ring, mptcp, openmpi.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder for logs.")]
+Out = Annotated[Path, typer.Option(help="Each run makes a folder in it, for logs.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
 ]
@@ -107,8 +109,35 @@ ClusterFile = Annotated[
     Path | None,
     typer.Option("--cluster", envvar="RAILWEAVE_CLUSTER", help="Cluster file (YAML): see docs/cluster.md."),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result as JSON.", dir_okay=False)]
-Plot = Annotated[Path | None, typer.Option(help="Draw the curve: PNG, SVG or PDF.", dir_okay=False)]
+
+
+def _new_json(context: typer.Context, path: Path | None) -> Path | None:
+    if not context.resilient_parsing:
+        with one_line_errors():
+            outputs.check_new_file("--json", path)
+    return path
+
+
+def _new_plot(context: typer.Context, path: Path | None) -> Path | None:
+    if not context.resilient_parsing:
+        with one_line_errors():
+            if path is not None and path.suffix not in PLOT_FORMATS:
+                raise OptionError(f"--plot {path}: expected a name that ends in {', '.join(PLOT_FORMATS)}")
+            outputs.check_new_file("--plot", path)
+    return path
+
+
+# Both are checked before a command begins, so that no measurement is lost at its end.
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", help="Write the result as JSON, to a new file.", dir_okay=False, callback=_new_json
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(help="Draw the curve to a new file: PNG, SVG or PDF.", dir_okay=False, callback=_new_plot),
+]
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
 # Measured: the demo with 4 hosts on one ina rail of 256 lanes, 2 processors, load average 21. Of 31,000
@@ -116,6 +145,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 110  # of tables in files and pipes
 WRONG = "wrong elements: see the column #wrong"
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 INTERRUPTED, TERMINATED = 130, 143  # what shells report
 
 
@@ -146,8 +176,13 @@ def one_line_errors() -> Iterator[None]:
     """Turn errors that users can correct into one line on stderr and exit status 1."""
     try:
         yield
-    except (OptionError, TopologyError, LabError, RailweaveError) as error:
+    except (OptionError, OutputError, TopologyError, LabError, RailweaveError) as error:
         typer.echo(f"railweave: {error}", err=True)
+        raise typer.Exit(1) from error
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        typer.echo(f"railweave: {error.filename or 'a result'}: {error.strerror}", err=True)
         raise typer.Exit(1) from error
 
 
@@ -169,11 +204,28 @@ def counts(option: str, text: str) -> list[int]:
         raise OptionError(f"{option} {text!r}: expected numbers of hosts, such as 2,4,8") from None
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+@contextlib.contextmanager
+def run_folder(out: Path) -> Iterator[Path]:
+    """Make the folder of this run in `out`; at the end say where it is, or remove it if it is empty.
+
+    OutputError if it cannot be made.
+    """
+    with outputs.run_folder(out) as folder:
+        try:
+            yield folder
+        finally:
+            if any(folder.iterdir()):
+                phase(f"folder of this run: {folder}")
+
+
+def run(work: Coroutine[Any, Any, T], out: Path) -> T:
     """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command.
 
-    OptionError names what a full disk has no room for.
+    OptionError names what a full disk has no room for: the file, or else the folder `out`.
     """
+    if problem := native_module.problem():  # else the ranks would be the first to miss it
+        work.close()
+        raise OptionError(f"{problem}; {native_module.REMEDY}")
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING)
     terminated = False
 
@@ -202,7 +254,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise OptionError(f"{error.filename}: {error.strerror}; what is written there is kept") from error
+        full = error.filename or out  # a failed write does not name its file
+        raise OptionError(
+            f"{full}: {error.strerror}; what is written is kept. Make room, and run the command again"
+        ) from error
 
 
 def rates_of(rate: str | None, rails: Sequence[str], target: str) -> list[int]:
@@ -303,18 +358,6 @@ def teller(json_file: Path | None) -> Callable[[str], None]:
     return partial(typer.echo, err=str(json_file) == "-")
 
 
-def check_plot(path: Path | None) -> None:
-    """Raise OptionError if the plot could not be written to that file; makes its folder."""
-    if path is None:
-        return
-    if path.suffix not in PLOT_FORMATS:
-        raise OptionError(f"--plot {path}: expected a name that ends in {', '.join(PLOT_FORMATS)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(f"--plot {path}: {error.strerror}") from error
-
-
 def write_result(
     value: Mapping[str, Any],
     path: Path | None,
@@ -343,8 +386,4 @@ def write_json(value: Mapping[str, Any], path: Path | None) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise OptionError(f"--json {path}: {error.strerror}") from error
+    outputs.write_new_file("--json", path, text)

@@ -31,7 +31,9 @@ def demo(
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
     seed: Annotated[int, typer.Option(help="Seed of the initial model and the order of images.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for logs, timeline and trace.")] = Path("out/demo"),
+    out: Annotated[
+        Path, typer.Option(help="Each run makes a folder in it, for logs, timeline and trace.")
+    ] = Path("out/demo"),
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
@@ -41,7 +43,7 @@ def demo(
     is summed by a P4 program in the switch. At the end the result is compared with the same training in one
     process, and the agents' byte counts with those of the kernel and the switch.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.training import report, run  # noqa: PLC0415
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
         from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
@@ -51,13 +53,13 @@ def demo(
         options = run.DemoOptions(
             topology=chosen,
             training=TrainingOptions(steps=steps, seed=seed),
-            lab=common.lab_of(chosen, out, switch, loss),
+            lab=common.lab_of(chosen, folder, switch, loss),
             shares=units.parse_shares(shares, names),
             live=live,
         )
         console = common.console(json_file)
         with TrainingProgress(console, steps, names) as progress:
-            result = common.run(run.run(options, progress.phase, progress.step, console.print))
+            result = common.run(run.run(options, progress.phase, progress.step, console.print), folder)
         report.print_report(result, console)
         for what, path in report.write_files(result).items():
             console.print(f"{what}: {path}", soft_wrap=True)

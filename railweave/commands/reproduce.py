@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
+from railweave.experiments.errors import OptionError
 
 app = typer.Typer()
 
@@ -42,7 +43,8 @@ def reproduce(
 ) -> None:
     """Measure the papers' figures again: plots, and each claim with its verdict, in one report.html.
 
-    Runs that are recorded in the folder are not run again: the same command goes on where it was interrupted.
+    Runs that have succeeded are not run again: the same command goes on where it was interrupted, and tries
+    failed runs again. Exits with 1 if runs failed. The folder must be new, empty, or of this command.
     """
     with common.one_line_errors():
         from railweave.experiments import reproduce as work  # noqa: PLC0415
@@ -55,9 +57,9 @@ def reproduce(
                 typer.echo(f"{figure.name}  {figure.claims.title}, about {minutes:.0f} min")
             return
         work.check(options)
-        failed = common.run(work.reproduce(options, common.phase))
+        failed = common.run(work.reproduce(options, common.phase), out)
         typer.echo(f"report: {out / 'report.html'}")
         for line in failed:
             typer.echo(f"railweave: {line}", err=True)
         if failed:
-            raise typer.Exit(1)
+            raise OptionError("runs have failed, as above; the same command tries them again")

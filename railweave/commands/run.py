@@ -49,9 +49,9 @@ def run(
     shell: Annotated[bool, typer.Option(help="Open Mininet's prompt; leaving it ends the run.")] = False,
     switch: common.SwitchTarget = "embedded",
     seed: common.Seed = 1,
-    out: Annotated[Path, typer.Option(help="Folder for logs, reports, timeline and trace.")] = Path(
-        "out/run"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Each run makes a folder in it, for logs, reports, timeline and trace.")
+    ] = Path("out/run"),
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
@@ -66,7 +66,7 @@ def run(
     (each HOST PLANE), switch killed, switch frozen (SWITCH), link cut (NODE NODE), rate (RATE PLANE [HOST])
     and controller killed.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.program import report  # noqa: PLC0415
         from railweave.experiments.program.fault_script import parse  # noqa: PLC0415
         from railweave.experiments.program.run import ProgramOptions  # noqa: PLC0415
@@ -78,7 +78,7 @@ def run(
         options = ProgramOptions(
             topology=chosen,
             command=command or [],
-            lab=common.lab_of(chosen, out, switch, loss, impair=impair, seed=seed),
+            lab=common.lab_of(chosen, folder, switch, loss, impair=impair, seed=seed),
             shares=units.parse_shares(shares, [plane.name for plane in chosen.planes]),
             faults=parse(fault, chosen),
             join_s=join,
@@ -88,7 +88,8 @@ def run(
         console = common.console(json_file)
         try:
             result = common.run(
-                run_program(options, common.phase, lambda rank, line: typer.echo(f"[rank {rank}] {line}"))
+                run_program(options, common.phase, lambda rank, line: typer.echo(f"[rank {rank}] {line}")),
+                folder,
             )
         except WorkerFailed as error:
             typer.echo(f"railweave: {error}", err=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from railweave import outputs
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.topologies.errors import TopologyError
@@ -19,7 +20,8 @@ app = typer.Typer(no_args_is_help=True)
 YAML = (".yaml", ".yml")
 
 Out = Annotated[
-    Path | None, typer.Option(help="Draw to FILE.png, .svg or .pdf, or write the topology to FILE.yaml.")
+    Path | None,
+    typer.Option(help="Draw to a new FILE.png, .svg or .pdf, or write the topology to a new FILE.yaml."),
 ]
 
 
@@ -144,12 +146,13 @@ def _show(topology: Topology, out: Path | None) -> None:
         raise TopologyError(
             f"cannot draw to {str(out)!r}; expected a name that ends in {', '.join(draw.SUFFIXES)}"
         )
+    outputs.check_new_file("--out", out)
     console = common.console(None)
     console.print(draw.tree(topology))
     if out is None:
         return
     if out.suffix in YAML:
-        out.write_text(to_yaml(topology))
+        outputs.write_new_file("--out", out, to_yaml(topology))
     else:
         draw.picture(topology, out)
     console.print(f"written: {out}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from railweave import outputs
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import Tls
 
@@ -47,10 +48,15 @@ def _switch(
     # Imported only now: gRPC is slow to import, and --help needs none.
     from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
 
+    with _one_line_errors(), SwitchClient(grpc, device_id, tls_ca, Tls.of(tls_cert, tls_key, None)) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
     try:
-        with SwitchClient(grpc, device_id, tls_ca, Tls.of(tls_cert, tls_key, None)) as client:
-            yield client
-    except SwitchError as error:
+        yield
+    except (SwitchError, outputs.OutputError) as error:
         typer.echo(f"railweave switch: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -70,6 +76,8 @@ def _command(example: str, without: str = "") -> Callable[[Callable[..., None]],
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
+            with _one_line_errors():
+                outputs.check_new_file("--json", given.get("json_file"))
             with _switch(**{option.name: given.pop(option.name) for option in connection}) as client:
                 command(client, **given)
 
@@ -260,7 +268,4 @@ def _write(result: dict[str, Any], path: Path | None) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise SwitchError(f"--json {path}: {error.strerror}") from None
+    outputs.write_new_file("--json", path, text)

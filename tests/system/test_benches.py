@@ -135,7 +135,7 @@ def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Start, tmp_path: P
     assert (result["wrong"], result["errors"]) == (0, 0)
     assert result["calls"] > 0
     assert result["faults"] > 0
-    record = [json.loads(line) for line in (tmp_path / "out" / "soak.jsonl").read_text().splitlines()]
+    record = [json.loads(line) for line in (tmp_path / "out" / "1" / "soak.jsonl").read_text().splitlines()]
     assert record[-1]["event"] == "summary"
     assert sum(line["event"] == "fault" for line in record) == result["faults"]
 
@@ -150,7 +150,7 @@ def test_ctrl_c_tells_what_has_come_so_far(start: Start, tmp_path: Path) -> None
     assert "calls of each rank" in command.until("calls of each rank")
     assert command.end()[0] == 130
     assert not command.records
-    last = (tmp_path / "out" / "soak.jsonl").read_text().splitlines()[-1]
+    last = (tmp_path / "out" / "1" / "soak.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["event"] == "summary"
 
 

@@ -100,7 +100,7 @@ def test_a_link_is_cut_and_mended_from_the_page_and_the_rail_dies_and_returns(
     result = json.loads(file.read_text())
     assert result["ok"]
     assert all(row["failures"] for row in result["rows"])
-    assert not list((tmp_path / "out").glob("rank-*.now"))
+    assert not list((tmp_path / "out" / "1").glob("rank-*.now"))
 
 
 def test_a_port_in_use_ends_the_run_before_a_network_is_made(start: Start) -> None:

@@ -53,8 +53,8 @@ def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path) -> None:
     assert ina["failures"] > 0
     assert ina["agent_bytes"] > 0
     assert tcp["agent_bytes"] > 0
-    assert (tmp_path / "out" / "timeline.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
+    assert (tmp_path / "out" / "1" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "out" / "1" / "trace.json").read_text())["traceEvents"]
 
 
 def test_the_first_failure_ends_all_and_is_named(start: Start, tmp_path: Path) -> None:

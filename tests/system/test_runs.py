@@ -34,9 +34,9 @@ def test_demo_over_three_rails(start: Start, tmp_path: Path) -> None:
         assert rail["agent_bytes"] == pytest.approx(rail["interface_bytes"], rel=0.01)
     # 43 % of a million float32 in chunks of 256, three times, with their exponents, and the rendezvous
     assert 4000 < result["switch_results"] < 6000
-    trace = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
+    trace = json.loads((tmp_path / "out" / "1" / "trace.json").read_text())["traceEvents"]
     assert {event["cat"] for event in trace if event["ph"] == "X"} == {"compute", "ina", "tcp", "rdma"}
-    assert (tmp_path / "out" / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "1" / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_demo_on_bmv2(start: Start, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from railweave.commands import cluster_checks
 from railweave.hosts import cluster as clusters
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.options import RailSpec, options_from
@@ -55,6 +57,24 @@ def test_an_address_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
     path = file(tmp_path, socket.gethostname(), "second: lo", "second: 10.2.0.1")
     with pytest.raises(InvalidOption, match=r"plane 'second': no interface has the address 10\.2\.0\.1"):
         clusters.rails(load(path))
+
+
+def test_doctor_refuses_the_host_that_init_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "other")
+    text = {"old": "127.0.0.1", "new": "127.0.0.3"}
+    cluster = load(file(tmp_path, "one", **text))
+    cluster = replace(
+        cluster, hosts={"one": cluster.hosts["one"], "other.example.org": cluster.hosts["other"]}
+    )
+    with pytest.raises(InvalidOption, match=r"none of the cluster's hosts: one, other\.example\.org"):
+        clusters.rails(cluster)
+    finding = cluster_checks.check_host(replace(cluster, controller="192.0.2.1:9600"))
+    assert (finding.name, finding.present, finding.needed) == ("host", False, True)
+    assert "'other'" in finding.detail
+    assert finding.remedy == "call one of them by this name, or give its NICs' addresses"
+    here = cluster_checks.check_host(replace(cluster, controller="127.0.0.1:9600"))
+    assert here.present
+    assert "no rank can run here" in here.detail
 
 
 def test_options_come_from_the_file_where_nothing_else_says_them(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import railweave
 from railweave.experiments.errors import OptionError
+from railweave.topologies.errors import LabError
 
 
 def test_every_public_name_is_there() -> None:
@@ -22,6 +23,14 @@ def test_every_public_name_is_there() -> None:
 def test_a_lab_takes_numbers_as_text(given: dict[str, Any], refused: str) -> None:
     with pytest.raises(OptionError, match=refused):
         railweave.lab(rails="tcp", **given)
+
+
+@pytest.mark.parametrize("variable", ["RAILWEAVE_CONTROLLER", "RAILWEAVE_CLUSTER"])
+def test_a_rank_makes_no_lab(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv(variable, "set")
+    with pytest.raises(LabError, match=r"in rank 3 of a job.*below `if __name__ == \"__main__\":`"):
+        railweave.lab()
 
 
 def test_importing_railweave_is_cheap() -> None:

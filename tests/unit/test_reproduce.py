@@ -156,10 +156,7 @@ def run_of(name):
 
 def test_what_is_recorded_is_not_run_again_and_what_fails_is_named(tmp_path: Path) -> None:
     folder, out = tmp_path / "mine", tmp_path / "out"
-    folder.mkdir()
-    for file in FILES:
-        (folder / file).write_text((FOLDER / "N1" / file).read_text())
-    (folder / "scenario.py").write_text(COUNTED)
+    figure_of(folder, COUNTED)
     options = reproduce.Options(figures([str(folder)]), out)
     reproduce.check(options)
     for _ in range(2):
@@ -168,6 +165,76 @@ def test_what_is_recorded_is_not_run_again_and_what_fails_is_named(tmp_path: Pat
     assert (out / "breaks").read_text() == "runrun"
     assert [record.name for record in Records(out / "records.jsonl").read()] == ["counted"]
     assert "railweave reproduce " + str(folder) in (out / "report.html").read_text()
+
+
+FAILING = """
+from railweave.experiments.figures import Experiment, key_of, run_by
+
+
+def plan(quick):
+    return [Experiment("once", key_of("once", {}), 1.0, run)]
+
+
+async def run(out, on_phase):
+    again = (out.parents[1] / "tried").exists()
+    (out.parents[1] / "tried").touch()
+    failed = {} if again else {"status": "failed", "error": "a switch was slow"}
+    extra = {"number": 1.0}
+    return [run_by("once", {}, 0, contender="x", extra=extra), run_by("once", {}, 1, contender="x", **failed)]
+"""
+
+
+def figure_of(folder: Path, scenario: str) -> Figure:
+    folder.mkdir()
+    for file in FILES:
+        (folder / file).write_text((FOLDER / "N1" / file).read_text())
+    (folder / "scenario.py").write_text(scenario)
+    return Figure(folder)
+
+
+def test_failed_runs_are_named_and_the_same_command_tries_them_again(tmp_path: Path) -> None:
+    figure_of(tmp_path / "mine", FAILING)
+    command = ["reproduce", str(tmp_path / "mine"), "--out", str(tmp_path / "out")]
+    first, second, third = (CliRunner().invoke(build("reproduce"), command) for _ in range(3))
+    assert (first.exit_code, second.exit_code, third.exit_code) == (1, 0, 0)
+    assert "railweave: once: x, round 2 failed: a switch was slow" in first.output.splitlines()
+    assert first.output.splitlines()[-1].endswith("the same command tries them again")
+    assert "a switch was slow" not in second.output
+    assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 4  # the third ran nothing
+    assert "a switch was slow" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_records_of_another_commit_are_named_first(tmp_path: Path) -> None:
+    options = reproduce.Options([figure_of(tmp_path / "mine", FAILING)], tmp_path / "out")
+    reproduce.check(options)
+    asyncio.run(reproduce.reproduce(options))
+    records = Records(options.out / "records.jsonl")
+    assert not reproduce.other_sources(records.read())
+    old, *others = records.read()
+    records.path.write_text("".join(r.line() for r in (replace(old, commit="0123456789ab"), *others)))
+    told: list[str] = []
+    asyncio.run(reproduce.reproduce(options, told.append))
+    assert "1 of 2 records are not of this version" in told[0]
+    assert ": 1 of commit 0123456789ab. Give --out a new folder" in told[0]
+    _, _, body = (options.out / "report.html").read_text().partition("<body>\n")
+    assert "1 of commit 0123456789ab" in body.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["report.html", "records.jsonl"])
+@pytest.mark.parametrize("text", ["", "mine", '{"x": 1}'])
+def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    if (name, text) == ("records.jsonl", ""):
+        return  # as this command leaves it where it is interrupted
+    result = CliRunner().invoke(build("reproduce"), ["reproduce", "A1", "--out", str(tmp_path)])
+    (line,) = result.output.splitlines()
+    assert f"--out {tmp_path}: there are files of something else" in line
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, text)]
+
+
+def test_an_interrupted_first_record_is_of_this_command(tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text('{"vers')
+    reproduce.check(reproduce.Options(figures(["A1"]), tmp_path))
 
 
 def test_the_example_is_a_figure(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from railweave.experiments.contenders import Contender, Endpoint, Implementation
 from railweave.experiments.cpu import CpuTimes, cpu_times, runnable
 from railweave.experiments.errors import OptionError
 from railweave.experiments.joining import Outcome, bottleneck, joined
-from railweave.experiments.records import Cpu, RankResult, Record, Sample
+from railweave.experiments.records import Cpu, RankResult, Record, Sample, failures
 from railweave.experiments.runner import Run, Runner, require_room
 from railweave.experiments.scenario import Scenario, Workload
 from railweave.topologies.lab.counters import InterfaceCounters
@@ -85,6 +85,20 @@ def test_what_a_failed_run_has_counted_is_recorded(tmp_path: Path, monkeypatch: 
     record, whole = asyncio.run(Runner(SCENARIO, tmp_path)._run_one(lab, Run(GLOO, 0), SCENARIO))
     assert (record.status, record.error, record.extra) == ("failed", "a path was not used", {"subflows": 1})
     assert whole
+
+
+def test_runs_that_failed_are_left_to_do_and_those_that_succeeded_are_not(tmp_path: Path) -> None:
+    scenario = replace(SCENARIO, contenders=(Contender("ring", "ring", ("tcp",)),), repetitions=4)
+    runner = Runner(scenario, tmp_path)
+    for number, status in enumerate(("ok", "failed", "hung")):
+        runner._keep(runner._record(Run(scenario.contenders[0], number), status, "an error"))
+    assert [run.round for run in runner._todo()] == [1, 2, 3]
+    assert failures(runner.records.read()) == [
+        f"small: ring, round {number + 1} {status}: an error"
+        for number, status in ((1, "failed"), (2, "hung"))
+    ]
+    runner._keep(runner._record(Run(scenario.contenders[0], 1), "ok", ""))
+    assert [record.status for record in runner.records.of(scenario.key)] == ["ok", "hung", "ok"]
 
 
 def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:

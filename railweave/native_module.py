@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the native module, which is built from C++, is there."""
+
+from __future__ import annotations
+
+import sys
+
+REMEDY = "build it with `./bootstrap run` in railweave's folder, or install railweave with pip"
+
+
+def problem() -> str:
+    """Return why the native module cannot be imported; nothing if it can be."""
+    try:
+        # Without the built file, Python takes the folder of its type stubs for an empty package.
+        from railweave._native import ina  # noqa: F401, PLC0415
+    except ImportError as error:
+        if error.path is None:
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            return f"the native module is not built for this Python ({version}, {sys.executable})"
+        return f"the native module cannot be loaded: {error}"
+    return ""

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where commands write: a new folder for each run, and files that hold nothing yet."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+LATEST = "latest"  # a link beside the numbered folders
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class OutputError(ValueError):
+    """A file or folder that cannot be written to; the message names it and says what to do."""
+
+
+@contextlib.contextmanager
+def run_folder(out: Path) -> Iterator[Path]:
+    """Make the folder of a new run, `out`/1, `out`/2 and so on.
+
+    The link `out`/latest leads to the newest one. At the end, the folders that this call has made are removed
+    if they are empty. Everything else in `out` stays as it is.
+    Raises OutputError if the folder cannot be made.
+    """
+    missing = [each for each in (out, *out.parents) if not each.exists()]
+    folder = new_folder(out)
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            _link_latest(out)
+            for each in missing:
+                each.rmdir()
+
+
+def new_folder(out: Path) -> Path:
+    """Make the folder of a new run as `run_folder` does, and return it."""
+    try:
+        _make(out)
+        number = max(_numbers(out), default=0) + 1
+        while not _made(out / str(number)):
+            number += 1  # another run has just taken it
+        _link_latest(out)
+    except OSError as error:
+        raise OutputError(
+            f"--out {out}: {error.strerror}; expected a folder that can be written to: name another one"
+        ) from error
+    return out / str(number)
+
+
+def _numbers(out: Path) -> list[int]:
+    return [int(each.name) for each in out.iterdir() if _NUMBER.fullmatch(each.name)]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+
+
+def _made(folder: Path) -> bool:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _link_latest(out: Path) -> None:
+    """Point the link to the newest folder; leave anything else that has the link's name."""
+    latest, numbers = out / LATEST, _numbers(out)
+    # Another run may do the same at this time.
+    with contextlib.suppress(FileNotFoundError):
+        if latest.is_symlink() and _NUMBER.fullmatch(str(latest.readlink())):
+            latest.unlink()
+    with contextlib.suppress(FileExistsError):
+        if numbers:
+            latest.symlink_to(str(max(numbers)))
+
+
+def check_new_file(option: str, path: Path | None) -> None:
+    """Raise OutputError unless a result can be written to a file without losing another; `-` is stdout.
+
+    Makes the file's folder. Files that hold something are refused; devices and pipes are not.
+    """
+    if path is None or str(path) == "-":
+        return
+    try:
+        _make(path.parent)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.is_file() and path.stat().st_size:
+            raise OutputError(
+                f"{option} {path}: the file holds something already; remove it, or name another one"
+            )
+        if path.exists():
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        else:
+            path.open("xb").close()
+            path.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"{option} {path}: {error.strerror}; expected a file that can be written to: name another one"
+        ) from error
+
+
+def write_new_file(option: str, path: Path, text: str) -> None:
+    """Write a result to a file; raises OutputError as `check_new_file` does."""
+    check_new_file(option, path)
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise OutputError(f"{option} {path}: {error.strerror}; the result is not complete there") from error

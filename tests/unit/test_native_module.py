@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Without the native module every command ends in one line that says what to do, and doctor says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railweave import native_module
+
+# As Python finds it where only the type stubs are: a package without a file.
+NOT_BUILT = """
+import sys
+from importlib.machinery import ModuleSpec
+
+class Stubs:
+    def find_spec(self, name, path=None, target=None):
+        if name != "railweave._native":
+            return None
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = ["/nowhere"]
+        return spec
+
+sys.meta_path.insert(0, Stubs())
+"""
+NOT_LOADED = """
+import sys
+
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "railweave._native":
+            raise ImportError("libibverbs.so.1: cannot open shared object file", name=name, path="_native.so")
+
+sys.meta_path.insert(0, Broken())
+"""
+MAIN = "sys.argv[0] = 'railweave'\nfrom railweave.cli import main\nmain()"
+
+
+def railweave(broken: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", broken + MAIN, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "demo",
+        "run -- true",
+        "bench all-reduce",
+        "bench controller",
+        "bench failover",
+        "bench jobs",
+        "bench loss",
+        "bench ratios",
+        "bench receive",
+        "bench scaling",
+        "bench soak",
+        "bench striping",
+        "bench switch",
+        "reproduce N1",
+        "plan 4M",
+        "switch -i 1@lo",
+        "doctor --cluster cluster.yaml",
+    ],
+)
+def test_a_command_that_needs_it_says_so_in_one_line(tmp_path: Path, command: str) -> None:
+    done = railweave(NOT_BUILT, tmp_path, *command.split())
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("railweave: the native module is not built for this Python (")
+    assert line.endswith(native_module.REMEDY)
+
+
+def test_doctor_knows_that_the_demo_cannot_run(tmp_path: Path) -> None:
+    done = railweave(NOT_BUILT, tmp_path, "doctor", "--json", "-")
+    found = json.loads(done.stdout)
+    checks = {check["name"]: check for check in found["checks"]}
+    assert (done.returncode, found["ok"]) == (1, False)
+    assert "this machine cannot run the demo: see what to do" in done.stderr
+    assert "is not built for this Python" in checks["native module"]["detail"]
+    assert "./bootstrap run" in checks["native module"]["remedy"]
+    assert not checks["the demo's modules"]["present"]
+
+
+def test_a_library_that_it_misses_is_named(tmp_path: Path) -> None:
+    done = railweave(NOT_LOADED, tmp_path, "plan", "4M")
+    (line,) = done.stderr.splitlines()
+    assert "libibverbs.so.1" in line
+
+
+def test_it_is_there() -> None:
+    assert native_module.problem() == ""

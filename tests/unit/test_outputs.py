@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands change no file that they have not made, and say before they begin where they cannot write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from railweave import outputs
+from railweave.cli import COMMANDS, build
+from railweave.commands import common
+from railweave.experiments import ratios
+from railweave.experiments.allreduce import run as sweep
+from railweave.experiments.errors import OptionError
+from railweave.experiments.scenario import Scenario
+from railweave.outputs import OutputError, check_new_file, new_folder, run_folder, write_new_file
+
+ARGUMENTS = {  # that commands need
+    "run": ("--", "true"),
+    "plan": ("4M",),
+    "topo file": ("absent.yaml",),
+    "why": ("--controller", "127.0.0.1:1"),
+}
+KEPT = "kept"
+
+
+def options() -> Iterator[tuple[str, str]]:
+    """Return every command that writes, with the option that says where."""
+    for name, _ in COMMANDS:
+        yield from _options(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
+
+
+def _options(path: str, command: Any) -> Iterator[tuple[str, str]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _options(f"{path} {name}", inner)
+    for parameter in command.params:
+        if {"--out", "--json", "--plot", "--pcap"} & set(parameter.opts):
+            yield path, parameter.opts[0]
+
+
+WRITING = sorted(set(options()))
+
+
+def invoke(path: str, *given: str) -> tuple[int, list[str]]:
+    """Run a command in this process; return the exit status and the lines that it printed."""
+    before, _, after = " ".join(ARGUMENTS.get(path, ())).partition("--")
+    words = [*path.split(), *before.split(), *given, *(["--", *after.split()] if after else [])]
+    done = CliRunner().invoke(build(words[0]), words)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output.strip().splitlines()
+
+
+def test_all_commands_are_looked_at() -> None:
+    found = {path for path, _ in WRITING}
+    assert {"demo", "run", "doctor", "why", "plan", "reproduce", "switch", "switch tables"} < found
+    assert {"bench all-reduce", "bench ratios", "bench soak", "topo planes", "topo file"} < found
+
+
+@pytest.mark.parametrize(("path", "option"), [one for one in WRITING if one[1] != "--pcap"])
+def test_a_place_that_cannot_be_written_to_is_one_line_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(KEPT).write_text("data")
+    if path == "topo file":
+        assert invoke("topo planes", "--out", "absent.yaml")[0] == 0
+    code, lines = invoke(path, option, f"{KEPT}/below.svg")  # a file is no folder, also for root
+    assert code == 1
+    (line,) = lines
+    assert f"{option} {KEPT}/below.svg: " in line
+    assert "name another one" in line
+    assert Path(KEPT).read_text() == "data"
+
+
+@pytest.mark.parametrize(("path", "option"), [one for one in WRITING if one[1] in {"--json", "--plot"}])
+def test_a_file_that_holds_something_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("kept.svg")
+    file.write_text("data")
+    code, (line,) = invoke(path, option, str(file))
+    assert (code, file.read_text()) == (1, "data")
+    assert f"{option} kept.svg: the file holds something already; remove it, or name another one" in line
+
+
+def test_a_capture_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "lo_out.pcap").write_text("data")
+    code, (line,) = invoke("switch", "-i", "1@lo", "--pcap", str(tmp_path))
+    assert code == 1
+    assert "lo_out.pcap: the file holds something already" in line
+    assert (tmp_path / "lo_out.pcap").read_text() == "data"
+    assert [file.name for file in tmp_path.iterdir()] == ["lo_out.pcap"]
+
+
+def test_ratios_leave_the_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    async def run(out: Path, on_phase: object) -> tuple[list[ratios.Found], list[str]]:
+        (out / "records.jsonl").write_text("new")
+        asked.append(out)
+        return [], []
+
+    monkeypatch.setattr(ratios, "run", run)
+    monkeypatch.chdir(tmp_path)
+    Path("records.jsonl").write_text("data")
+    for out in (".", ".", str(tmp_path)):
+        assert invoke("bench ratios", "--out", out)[0] == 0
+    assert asked == [Path("1"), Path("2"), tmp_path / "3"]
+    assert Path("records.jsonl").read_text() == "data"
+    assert Path("latest/records.jsonl").read_text() == "new"
+
+
+def test_a_second_sweep_leaves_the_records_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Runner:
+        def __init__(self, scenario: Scenario, out: Path, **_: Any) -> None:
+            self._file = out / "records.jsonl"
+
+        async def run(self) -> list[Any]:
+            self._file.write_text(str(self._file))
+            return []
+
+    monkeypatch.setattr(sweep, "Runner", Runner)
+    monkeypatch.setattr("railweave.experiments.allreduce.report.comparisons", lambda _: [])
+    monkeypatch.setattr("railweave.experiments.allreduce.report.as_json", lambda _: {"ok": True})
+    monkeypatch.chdir(tmp_path)
+    for name in ("all-reduce", "all-gather", "all-reduce"):
+        code, lines = invoke(f"bench {name}", "--rails", "tcp", "--hosts", "2")
+        assert (code, lines[-1]) == (0, f"# folder of this run: {max(Path('out/bench').glob('[0-9]'))}")
+    files = sorted(Path("out/bench").glob("[0-9]/records.jsonl"))
+    assert [file.read_text() for file in files] == [f"out/bench/{n}/records.jsonl" for n in (1, 2, 3)]
+
+
+def test_folders_are_numbered_and_the_newest_has_a_link(tmp_path: Path) -> None:
+    (tmp_path / "7").write_text("a file")
+    (tmp_path / "notes").mkdir()
+    assert [new_folder(tmp_path).name for _ in range(2)] == ["8", "9"]
+    assert (tmp_path / "latest").resolve() == tmp_path / "9"
+    with run_folder(tmp_path) as empty:
+        assert (tmp_path / "latest").resolve() == empty
+    assert not empty.exists()
+    assert (tmp_path / "latest").resolve() == tmp_path / "9"
+    (tmp_path / "mine").mkdir()
+    for out in (tmp_path / "a" / "b", tmp_path / "mine"):
+        with run_folder(out):
+            pass
+    assert not (tmp_path / "a").exists()
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda path: path.symlink_to("elsewhere")])
+def test_another_thing_called_latest_stays(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "latest")
+    before = os.lstat(tmp_path / "latest")
+    new_folder(tmp_path)
+    assert os.lstat(tmp_path / "latest").st_ino == before.st_ino
+
+
+def test_what_holds_nothing_can_be_written_to(tmp_path: Path) -> None:
+    empty, pipe, dangling = tmp_path / "empty", tmp_path / "pipe", tmp_path / "dangling"
+    empty.touch()
+    os.mkfifo(pipe)
+    dangling.symlink_to("nowhere")
+    for path in (None, Path("-"), Path("/dev/null"), empty, pipe, tmp_path / "a" / "b.json"):
+        check_new_file("--json", path)
+    assert not list((tmp_path / "a").iterdir())
+    write_new_file("--json", empty, "text")
+    assert empty.read_text() == "text"
+    for path in (empty, tmp_path, dangling, Path("/dev/null/x")):
+        with pytest.raises(OutputError, match=rf"--json {path}: .* name another one"):
+            check_new_file("--json", path)
+
+
+def test_a_full_disk_is_named_though_a_failed_write_names_no_file(tmp_path: Path) -> None:
+    async def write() -> None:
+        with Path("/dev/full").open("w", buffering=1) as file:
+            file.write("a line\n")
+
+    with pytest.raises(OptionError, match=rf"^{tmp_path}: No space left on device; .* Make room"):
+        common.run(write(), tmp_path)
+
+
+def test_a_result_that_finds_no_room_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), common.one_line_errors(), Path("/dev/full").open("w") as file:
+        file.write("text")
+    assert capsys.readouterr().err == "railweave: a result: No space left on device\n"
+
+
+def test_a_number_that_another_run_has_just_taken_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # as seen before the other one began
+    new_folder(tmp_path)
+    assert new_folder(tmp_path).name == "2"
+
+
+def test_runs_that_start_together_have_folders_of_their_own(tmp_path: Path) -> None:
+    async def many() -> list[Path]:
+        return await asyncio.gather(*(asyncio.to_thread(new_folder, tmp_path) for _ in range(20)))
+
+    assert len(set(asyncio.run(many()))) == 20
