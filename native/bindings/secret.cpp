@@ -5,8 +5,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string_view.h>
 
-#include <algorithm>
-
 #include "bindings/values.hpp"
 
 namespace nb = nanobind;
@@ -25,10 +23,7 @@ void bind_secret(nb::module_& m) {
   sub.def(
       "authenticate",
       [](const nb::bytes& key, const nb::bytes& message) {
-        Key of;
-        if (key.size() != of.size()) throw std::invalid_argument("a key has 16 bytes");
-        std::ranges::copy(view(key), of.begin());
-        return to_python(authenticate(of, view(message)));
+        return to_python(authenticate(key_from(key), view(message)));
       },
       "key"_a, "message"_a);
 }
