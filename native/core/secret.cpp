@@ -33,10 +33,16 @@ Mac authenticate(const Key& key, Bytes message) {
   return mac;
 }
 
-bool verify(const Key& key, Bytes message, Bytes mac) {
-  if (mac.size() != sizeof(Mac)) return false;
-  const Mac right = authenticate(key, message);
-  return sodium_memcmp(right.data(), mac.data(), right.size()) == 0;
+bool equal(const Mac& right, Bytes mac) {
+  return mac.size() == right.size() && sodium_memcmp(right.data(), mac.data(), right.size()) == 0;
+}
+
+bool verify(const Key& key, Bytes message, Bytes mac) { return equal(authenticate(key, message), mac); }
+
+std::uint64_t random_number() {
+  std::uint64_t number;
+  randombytes_buf(&number, sizeof number);
+  return number;
 }
 
 std::uint64_t keyed_hash(const Key& key, Bytes message) {

@@ -25,7 +25,11 @@ Key derive_key(const Secret& secret, std::string_view purpose, std::uint64_t par
 /// Return the code of a message.
 Mac authenticate(const Key& key, Bytes message);
 /// Compare in constant time.
+bool equal(const Mac& right, Bytes mac);
+/// Whether this is the message's code.
 bool verify(const Key& key, Bytes message, Bytes mac);
+/// Return 64 bits that nobody can guess.
+std::uint64_t random_number();
 /// Return 64 bits that look random to anyone without the key.
 std::uint64_t keyed_hash(const Key& key, Bytes message);
 
