@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from railweave._native.collectives import Collective
+from railweave._native.spread import CODE_BYTES
 from railweave.hosts.errors import InvalidOption
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
@@ -18,7 +19,7 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mt
     """Return the part of the bytes of full packets, Ethernet header included, that is the tensor's."""
     match kind:
         case "ina":
-            headers = INA_HEADER + UDP + IPV4
+            headers = INA_HEADER + UDP + IPV4 + CODE_BYTES * multicast
             payload = mtu - headers if multicast else lanes * LANE_BYTES
             return payload / (payload + headers + ETHERNET)
         case "tcp":

@@ -26,6 +26,12 @@ void bind_secret(nb::module_& m) {
         return to_python(authenticate(key_from(key), view(message)));
       },
       "key"_a, "message"_a);
+  sub.def(
+      "authenticate_named",
+      [](const nb::bytes& key, const nb::bytes& name, const nb::bytes& message) {
+        return to_python(authenticate_named(key_from(key), view(name), view(message)));
+      },
+      "key"_a, "name"_a, "message"_a);
 }
 
 }  // namespace railweave

@@ -3,6 +3,8 @@
 
 #include <sodium.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace railweave {
@@ -14,6 +16,8 @@ static_assert(sizeof(Mac) == crypto_shorthash_siphashx24_BYTES);
 
 const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+
+const int kStarted = sodium_init();  // chooses what this CPU does fastest
 
 }  // namespace
 
@@ -30,6 +34,22 @@ Key derive_key(const Secret& secret, std::string_view purpose, std::uint64_t par
 Mac authenticate(const Key& key, Bytes message) {
   Mac mac;
   crypto_shorthash_siphashx24(raw(mac.data()), raw(message.data()), message.size(), raw(key.data()));
+  return mac;
+}
+
+Mac authenticate_named(const Key& key, Bytes name, Bytes message) {
+  std::array<Mac, 2> once;
+  static_assert(sizeof once == crypto_onetimeauth_poly1305_KEYBYTES &&
+                sizeof(Mac) == crypto_onetimeauth_poly1305_BYTES);
+  std::array<std::byte, kMostName + 1> half;
+  if (name.size() > kMostName) throw std::length_error("a name has up to 31 bytes");
+  std::ranges::copy(name, half.begin());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    half[name.size()] = std::byte{static_cast<unsigned char>(i)};
+    once[i] = authenticate(key, Bytes(half).first(name.size() + 1));
+  }
+  Mac mac;
+  crypto_onetimeauth_poly1305(raw(mac.data()), raw(message.data()), message.size(), raw(once[0].data()));
   return mac;
 }
 
