@@ -7,7 +7,7 @@ local ina = Proto("ina", "railweave in-network aggregation")
 local kinds = { [0] = "CONTRIBUTE", [1] = "RESULT", [2] = "PROBE", [3] = "SPREAD", [4] = "FETCH" }
 local ops = { [0] = "SUM", [1] = "MAX" }
 local SPREAD, FETCH = 3, 4
-local HEADER_BYTES = 16
+local HEADER_BYTES, CODE_BYTES, FETCH_BYTES = 16, 16, 30
 local UDP_PORT = 5257
 
 local f = ina.fields
@@ -35,6 +35,9 @@ f.task = ProtoField.uint32("ina.task", "Task")
 f.payload = ProtoField.bytes("ina.payload", "Payload")
 f.origin = ProtoField.uint16("ina.origin", "Origin rank")
 f.chunks = ProtoField.uint16("ina.chunks", "Chunks")
+f.sender = ProtoField.uint16("ina.sender", "Sender's rank")
+f.number = ProtoField.uint64("ina.number", "Number")
+f.code = ProtoField.bytes("ina.code", "Code")
 
 -- What follows child and flags in a packet for a slot; returns the rest of the summary.
 local function chunk(buffer, root)
@@ -59,14 +62,21 @@ local function shard(buffer, root, number)
   root:add(f.task, buffer(12, 4))
   local bytes = buffer:len() - HEADER_BYTES
   local about = string.format("of rank %d chunk %d", buffer(6, 2):uint(), buffer(8, 4):uint())
-  if number == FETCH and bytes >= 4 then
+  if number == FETCH and bytes >= FETCH_BYTES then
     root:add(f.origin, buffer(HEADER_BYTES, 2))
     root:add(f.chunks, buffer(HEADER_BYTES + 2, 2))
+    root:add(f.sender, buffer(HEADER_BYTES + 4, 2))
+    root:add(f.number, buffer(HEADER_BYTES + 6, 8))
+    root:add(f.code, buffer(HEADER_BYTES + 14, CODE_BYTES))
     return about .. string.format(", %d chunks for rank %d", buffer(HEADER_BYTES + 2, 2):uint(),
       buffer(HEADER_BYTES, 2):uint())
   end
-  if bytes > 0 then root:add(f.payload, buffer(HEADER_BYTES, bytes)) end
-  return about .. string.format(", %d bytes", bytes)
+  local payload = math.max(bytes - CODE_BYTES, 0)
+  if payload > 0 then
+    root:add(f.payload, buffer(HEADER_BYTES, payload))
+    root:add(f.code, buffer(HEADER_BYTES + payload, CODE_BYTES))
+  end
+  return about .. string.format(", %d bytes", payload)
 end
 
 function ina.dissector(buffer, packet, tree)

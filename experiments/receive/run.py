@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from railweave._native import ina, load
+from railweave._native import ina, load, spread
 from railweave.experiments import statistics
 from railweave.experiments.errors import OptionError
 from railweave.experiments.receive import own_network
@@ -61,7 +61,7 @@ class Row:
     @property
     def gbps(self) -> float:
         """What of a link one core takes, all headers and gaps included."""
-        return 8 * (self.payload + ina.HEADER_BYTES + IP_UDP + ON_THE_WIRE) / self.ns
+        return 8 * (self.payload + beside(self.kind) + IP_UDP + ON_THE_WIRE) / self.ns
 
     def cores(self, link_gbps: int) -> int:
         """Such cores that a link needs, if all are as fast together as one is alone."""
@@ -146,8 +146,13 @@ def _pair(way: str, kind: str, mtu: int, seconds: float, cpus: Sequence[int]) ->
 
 def payload_of(kind: str, mtu: int) -> int:
     """Return the most bytes that a packet of this kind brings in a frame of this MTU."""
-    room = mtu - IP_UDP - ina.HEADER_BYTES
+    room = mtu - IP_UDP - beside(kind)
     return room if kind == "spread" else min(room // 4, MOST_LANES) * 4
+
+
+def beside(kind: str) -> int:
+    """Return the bytes of such a datagram that are no payload: its header, and the code of a SPREAD."""
+    return ina.HEADER_BYTES + (spread.CODE_BYTES if kind == "spread" else 0)
 
 
 def _measure(way: str, kind: str, mtus: Sequence[int], read: Callable[[int], Reading]) -> list[Row]:

@@ -66,7 +66,7 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
   recovery_.emplace(recovery::Options{.rank = rank_,
                                       .world_size = world_size_,
                                       .rails = rails.size(),
-                                      .token = keyed_hash(derive_key(secret, "recovery"), {}),
+                                      .secret = secret,
                                       .peer_timeout = peer_timeout},
                     now);
   CarrierWatch::Owner& owner = *this;
@@ -87,8 +87,11 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
 // ---------------------------------------------------------------- what the agent reports
 
 void RecoveryDriver::received(std::size_t rail, int rank, Bytes datagram, Time now) {
-  recovery_->receive(rail, rank, datagram, now);
   changed_ = true;
+  const auto refusal = recovery_->receive(rail, rank, datagram, now);
+  if (!refusal) return;
+  Main& main = mains_[rail];
+  ++(*refusal == recovery::Refusal::kReplayed ? main.replayed : main.refused);
 }
 
 void RecoveryDriver::unreachable(std::size_t rail, int rank, Time now) {
@@ -376,6 +379,8 @@ void RecoveryDriver::add_counts(std::size_t rail, RailStats& stats) {
   stats.packets_sent += repair.packets_sent + main.agreement_packets;
   stats.bytes_received += repair.bytes_received;
   stats.packets_received += repair.packets_received;
+  stats.malformed += main.refused + sockets_[rail]->strangers() + repair.malformed;
+  stats.duplicates += main.replayed;
 }
 
 void RecoveryDriver::halt_repairs(Time now) {

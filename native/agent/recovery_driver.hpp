@@ -117,6 +117,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
     SentBytes trials{};                     // sent in trials, by what the rail took it for
     SentBytes agreement{};                  // datagrams of the control socket
     std::uint64_t agreement_packets = 0;
+    std::uint64_t refused = 0;  // datagrams
+    std::uint64_t replayed = 0;
   };
   struct Broken {
     std::string reason{};

@@ -45,15 +45,16 @@ void bind_options(nb::module_& m) {
   nb::class_<Options>(m, "Options", "Times in nanoseconds.")
       .def(
           "__init__",
-          [](Options* self, int rank, int world_size, std::size_t rails, std::uint64_t token,
-             Duration peer_timeout) {
+          [](Options* self, int rank, int world_size, std::size_t rails,
+             const std::optional<nb::bytes>& secret, Duration peer_timeout) {
             new (self) Options{.rank = rank,
                                .world_size = world_size,
                                .rails = rails,
-                               .token = token,
+                               .secret = secret ? secret_of(*secret) : Secret{},
                                .peer_timeout = peer_timeout};
           },
-          nb::kw_only(), "rank"_a, "world_size"_a, "rails"_a, "token"_a = 0, "peer_timeout"_a = 5 * kSecond)
+          nb::kw_only(), "rank"_a, "world_size"_a, "rails"_a, "secret"_a = nb::none(),
+          "peer_timeout"_a = 5 * kSecond)
       .def(RAILWEAVE_RW(Options, heartbeat, least_silence, most_silence, most_leeway, memory, settling, hold,
                         most_hold, health, trial, peer_timeout));
 }
@@ -115,26 +116,25 @@ void bind_datagrams(nb::module_& m) {
   nb::class_<Goodbye>(m, "Goodbye").def(nb::init<>()).def(RAILWEAVE_RW(Goodbye, rank, dead, reason));
   nb::class_<Datagram>(m, "Datagram")
       .def(nb::init<>())
-      .def(RAILWEAVE_RW(Datagram, sender, rail, body))
+      .def(RAILWEAVE_RW(Datagram, sequence, sender, rail, body))
       .def(nb::self == nb::self);
-  RAILWEAVE_ENUM(m, Refusal, kStranger, kMalformed);
+  RAILWEAVE_ENUM(m, Refusal, kStranger, kMalformed, kReplayed);
   m.attr("MAX_DATAGRAM") = kMaxDatagram;
   m.attr("MAX_REASON") = kMaxReason;
   m.def(
       "encode",
-      [](const Datagram& datagram, std::uint64_t token, int world_size, std::size_t rails) {
+      [](const Datagram& datagram, const nb::bytes& key, int world_size, std::size_t rails) {
         std::vector<std::byte> bytes;
-        encode(datagram, {.token = token, .world_size = world_size, .rails = rails}, bytes);
+        encode(datagram, {.world_size = world_size, .rails = rails}, key_from(key), bytes);
         return to_python(bytes);
       },
-      "datagram"_a, "token"_a, "world_size"_a, "rails"_a,
-      "Lists must be as long as world size and rails say.");
+      "datagram"_a, "key"_a, "world_size"_a, "rails"_a, "Lists must be as long as world size and rails say.");
   m.def(
       "decode",
-      [](const nb::bytes& bytes, std::uint64_t token, int world_size, std::size_t rails) {
-        return decode(view(bytes), {.token = token, .world_size = world_size, .rails = rails});
+      [](const nb::bytes& bytes, const nb::bytes& key, int world_size, std::size_t rails) {
+        return decode(view(bytes), {.world_size = world_size, .rails = rails}, key_from(key));
       },
-      "bytes"_a, "token"_a, "world_size"_a, "rails"_a, "The datagram, or why it is refused.");
+      "bytes"_a, "key"_a, "world_size"_a, "rails"_a, "The datagram, or why it is refused.");
 }
 
 void bind_parts(nb::module_& m) {
@@ -182,7 +182,7 @@ std::optional<Sent> transmit(Recovery& recovery, Time now) {
 }
 
 nb::dict counts(const Recovery& recovery) {
-  return RAILWEAVE_DICT(recovery.stats(), sent, received, strangers, malformed, suspicions, rounds,
+  return RAILWEAVE_DICT(recovery.stats(), sent, received, strangers, malformed, replayed, suspicions, rounds,
                         violations);
 }
 
@@ -192,9 +192,9 @@ void bind_machine(nb::module_& m) {
       .def(
           "receive",
           [](Recovery& self, std::size_t rail, int rank, const nb::bytes& datagram, Time now) {
-            self.receive(rail, rank, view(datagram), now);
+            return self.receive(rail, rank, view(datagram), now);
           },
-          "rail"_a, "rank"_a, "datagram"_a, "now"_a)
+          "rail"_a, "rank"_a, "datagram"_a, "now"_a, "Why it is refused; None: it is not.")
       .def("unreachable", &Recovery::unreachable, "rail"_a, "rank"_a, "now"_a)
       .def("suspect", &Recovery::suspect, "rail"_a, "reason"_a, "now"_a)
       .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)

@@ -5,8 +5,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string_view.h>
 
-#include <algorithm>
-
 #include "bindings/values.hpp"
 
 namespace nb = nanobind;
@@ -25,12 +23,15 @@ void bind_secret(nb::module_& m) {
   sub.def(
       "authenticate",
       [](const nb::bytes& key, const nb::bytes& message) {
-        Key of;
-        if (key.size() != of.size()) throw std::invalid_argument("a key has 16 bytes");
-        std::ranges::copy(view(key), of.begin());
-        return to_python(authenticate(of, view(message)));
+        return to_python(authenticate(key_from(key), view(message)));
       },
       "key"_a, "message"_a);
+  sub.def(
+      "authenticate_named",
+      [](const nb::bytes& key, const nb::bytes& name, const nb::bytes& message) {
+        return to_python(authenticate_named(key_from(key), view(name), view(message)));
+      },
+      "key"_a, "name"_a, "message"_a);
 }
 
 }  // namespace railweave

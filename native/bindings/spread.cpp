@@ -46,7 +46,9 @@ class PySpreader : public spread::Spreader {
     held_.insert_or_assign(slice_id, std::pair(input, output));
   }
 
-  void receive(const nb::bytes& datagram, Time now) { Spreader::receive(view(datagram), now); }
+  void receive(const nb::bytes& datagram, Time now, std::uint64_t near) {
+    Spreader::receive(view(datagram), now, near);
+  }
 
   std::optional<std::tuple<nb::bytes, int>> transmit(Time now) {
     const spread::Packet packet = Spreader::transmit(now);
@@ -68,8 +70,8 @@ class PySpreader : public spread::Spreader {
   }
 
   nb::dict stats() const {
-    static constexpr const char* kRefused[] = {"short",  "version", "group",  "kind",
-                                               "source", "chunk",   "length", "origin"};
+    static constexpr const char* kRefused[] = {"short", "version", "group",  "kind", "source",
+                                               "chunk", "length",  "origin", "code", "replay"};
     static_assert(std::size(kRefused) == spread::kRefusals);
     const spread::SpreaderStats& stats = Spreader::stats();
     nb::dict refused;
@@ -92,7 +94,7 @@ class PySpreader : public spread::Spreader {
 void bind_spread(nb::module_& m) {
   nb::module_ spread = m.def_submodule("spread", "Multicast broadcast and allgather: a rank's side.");
   spread.attr("TREE") = spread::Packet::kTree;
-  spread.attr("FETCH_BYTES") = spread::kFetchBytes;
+  spread.attr("CODE_BYTES") = spread::kCodeBytes;
   spread.attr("MOST_CHUNK_BYTES") = spread::kMostChunkBytes;
   spread.attr("LEAST_CHUNKS") = ina::kLeastSpread;
   spread.attr("MOST_FETCHED") = spread::kMostFetched;
@@ -102,18 +104,21 @@ void bind_spread(nb::module_& m) {
       .def(
           "__init__",
           [](PySpreader* self, std::uint16_t group, std::uint8_t child, int rank, int world_size,
-             std::uint64_t rate_bps, int roots) {
-            new (self) PySpreader({.group = group,
-                                   .child = child,
-                                   .rank = rank,
-                                   .world_size = world_size,
-                                   .rate_bps = rate_bps,
-                                   .roots = roots});
+             std::uint64_t rate_bps, int roots, const std::optional<nb::bytes>& secret) {
+            new (self) PySpreader(
+                {.group = group,
+                 .child = child,
+                 .rank = rank,
+                 .world_size = world_size,
+                 .rate_bps = rate_bps,
+                 .roots = roots,
+                 .keys = secret ? std::optional(spread::Keys::of(secret_of(*secret), 0)) : std::nullopt});
           },
-          nb::kw_only(), "group"_a, "child"_a, "rank"_a, "world_size"_a, "rate_bps"_a = 0, "roots"_a = 65535)
+          nb::kw_only(), "group"_a, "child"_a, "rank"_a, "world_size"_a, "rate_bps"_a = 0, "roots"_a = 65535,
+          "secret"_a = nb::none(), "Without a secret packets have no codes.")
       .def("start", &PySpreader::start, nb::kw_only(), "task"_a, "slice_id"_a, "collective"_a, "root"_a = 0,
            "input"_a, "output"_a, "count"_a, "stride"_a = 0, "chunk_bytes"_a, "unfinished"_a, "now"_a)
-      .def("receive", &PySpreader::receive, "datagram"_a, "now"_a)
+      .def("receive", &PySpreader::receive, "datagram"_a, "now"_a, "near"_a = 0)
       .def("transmit", &PySpreader::transmit, "now"_a,
            "The next datagram to send now and the rank that it goes to (TREE: all of them), or None.")
       .def(

@@ -35,6 +35,13 @@ inline Secret secret_of(const nanobind::bytes& bytes) {
   return secret;
 }
 
+inline Key key_from(const nanobind::bytes& bytes) {
+  Key key;
+  if (bytes.size() != key.size()) throw std::invalid_argument("a key has 16 bytes");
+  std::memcpy(key.data(), bytes.data(), key.size());
+  return key;
+}
+
 /// kNever is None.
 inline std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }
 

@@ -3,6 +3,8 @@
 
 #include <sodium.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace railweave {
@@ -14,6 +16,8 @@ static_assert(sizeof(Mac) == crypto_shorthash_siphashx24_BYTES);
 
 const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+
+const int kStarted = sodium_init();  // chooses what this CPU does fastest
 
 }  // namespace
 
@@ -33,10 +37,32 @@ Mac authenticate(const Key& key, Bytes message) {
   return mac;
 }
 
-bool verify(const Key& key, Bytes message, Bytes mac) {
-  if (mac.size() != sizeof(Mac)) return false;
-  const Mac right = authenticate(key, message);
-  return sodium_memcmp(right.data(), mac.data(), right.size()) == 0;
+Mac authenticate_named(const Key& key, Bytes name, Bytes message) {
+  std::array<Mac, 2> once;
+  static_assert(sizeof once == crypto_onetimeauth_poly1305_KEYBYTES &&
+                sizeof(Mac) == crypto_onetimeauth_poly1305_BYTES);
+  std::array<std::byte, kMostName + 1> half;
+  if (name.size() > kMostName) throw std::length_error("a name has up to 31 bytes");
+  std::ranges::copy(name, half.begin());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    half[name.size()] = std::byte{static_cast<unsigned char>(i)};
+    once[i] = authenticate(key, Bytes(half).first(name.size() + 1));
+  }
+  Mac mac;
+  crypto_onetimeauth_poly1305(raw(mac.data()), raw(message.data()), message.size(), raw(once[0].data()));
+  return mac;
+}
+
+bool equal(const Mac& right, Bytes mac) {
+  return mac.size() == right.size() && sodium_memcmp(right.data(), mac.data(), right.size()) == 0;
+}
+
+bool verify(const Key& key, Bytes message, Bytes mac) { return equal(authenticate(key, message), mac); }
+
+std::uint64_t random_number() {
+  std::uint64_t number;
+  randombytes_buf(&number, sizeof number);
+  return number;
 }
 
 std::uint64_t keyed_hash(const Key& key, Bytes message) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's secret, the keys that follow from it, and hashes that only its ranks can compute. The algorithms
-// are libsodium's: BLAKE2b (RFC 7693) derives keys, SipHash-2-4 (Aumasson and Bernstein, 2012) hashes.
+// are libsodium's: BLAKE2b (RFC 7693) derives keys, SipHash-2-4 (Aumasson and Bernstein, 2012) hashes, and
+// Poly1305 (Bernstein, 2005) hashes long messages.
 #pragma once
 
 #include <array>
@@ -24,8 +25,16 @@ using Mac = std::array<std::byte, 16>;
 Key derive_key(const Secret& secret, std::string_view purpose, std::uint64_t part = 0);
 /// Return the code of a message.
 Mac authenticate(const Key& key, Bytes message);
+/// Return the code of a long message in less time. No two messages may have the same name, which has up to
+/// kMostName bytes: Poly1305's key, used once, is SipHash of the name.
+Mac authenticate_named(const Key& key, Bytes name, Bytes message);
+inline constexpr std::size_t kMostName = 31;
 /// Compare in constant time.
+bool equal(const Mac& right, Bytes mac);
+/// Whether this is the message's code.
 bool verify(const Key& key, Bytes message, Bytes mac);
+/// Return 64 bits that nobody can guess.
+std::uint64_t random_number();
 /// Return 64 bits that look random to anyone without the key.
 std::uint64_t keyed_hash(const Key& key, Bytes message);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An enemy who knows the token, between two ranks: the input says what becomes of their datagrams (delivered,
+// An enemy who knows the keys, between two ranks: the input says what becomes of their datagrams (delivered,
 // lost, doubled, spoilt, made up), what their agents do, and when time passes. Whatever comes, a machine
 // tells its agent only what the agent can follow.
 #include <array>
@@ -21,11 +21,11 @@ constexpr int kRanks = 2;
 constexpr std::size_t kRails = 2;
 constexpr std::size_t kMostSent = 1000;  // by one machine in one turn
 constexpr std::size_t kMostKept = 64;
+constexpr std::size_t kNumberAt = 1;  // of a datagram's sequence number
 
 /// One rank: its machine, and what its agent may count on.
 struct Host {
-  explicit Host(int rank)
-      : machine({.rank = rank, .world_size = kRanks, .rails = kRails, .token = 0x5eed}, 0) {}
+  explicit Host(int rank) : machine({.rank = rank, .world_size = kRanks, .rails = kRails, .secret = {}}, 0) {}
 
   void poll() {
     while (auto event = machine.poll()) {
@@ -99,8 +99,17 @@ struct Play {
       datagram.bytes[place % datagram.bytes.size()] = std::byte{script.next()};
     }
     if (spoil && script.next() % 8 == 0) datagram.bytes.resize(script.next() % (datagram.bytes.size() + 1));
+    renew(datagram);
     hosts[datagram.to].machine.receive(datagram.rail, 1 - datagram.to, datagram.bytes, now);
     turn(datagram.to);
+  }
+
+  // Or nearly all that is spoilt, late or doubled would be refused for its code or number.
+  void renew(Datagram& datagram) {
+    if (script.next() % 16 == 0 || datagram.bytes.size() < kNumberAt + sizeof sequence + sizeof(Mac)) return;
+    store_be(datagram.bytes.data() + kNumberAt, ++sequence);
+    datagram.bytes.resize(datagram.bytes.size() - sizeof(Mac));
+    seal(datagram.bytes, key_of({}, datagram.to));
   }
 
   void raw() {
@@ -168,6 +177,7 @@ struct Play {
   Script script;
   std::array<Host, kRanks> hosts{Host(0), Host(1)};
   std::deque<Datagram> under_way;
+  std::uint64_t sequence = 0;
   Time now = 0;
 };
 

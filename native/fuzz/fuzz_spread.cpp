@@ -20,6 +20,7 @@ constexpr int kRank = 1;
 constexpr std::size_t kCount = 600;  // bytes of a shard, at most
 constexpr std::size_t kGuard = 64;   // bytes around the output
 constexpr std::byte kUntouched{0xa5};
+constexpr Keys kKeys{};  // the enemy has them
 
 /// The memory of one slice, apart from all others so that the sanitizer sees every step beyond it.
 struct Memory {
@@ -41,7 +42,8 @@ struct Play {
                  .rank = kRank,
                  .world_size = kRanks,
                  .rate_bps = script.next() % 2 * std::uint64_t{100'000'000},
-                 .roots = 1 + script.next() % 4}) {}
+                 .roots = 1 + script.next() % 4,
+                 .keys = kKeys}) {}
 
   void start() {
     memory.emplace_back();
@@ -89,7 +91,31 @@ struct Play {
                  .round = script.next() % 128u,
                  .mark = static_cast<std::uint32_t>(task) - script.next() % 3},
                 bytes.data());
-    deliver(bytes);
+    deliver(proven(bytes));
+  }
+
+  /// With a code, in nearly all cases: else hardly anything would be taken.
+  std::vector<std::byte> proven(std::vector<std::byte> bytes) {
+    if (script.next() % 16 == 0 || bytes.size() < ina::kHeaderBytes) return bytes;
+    const ina::Header header = ina::decode(bytes.data());
+    const auto behind = static_cast<std::int32_t>(static_cast<std::uint32_t>(task) - header.mark);
+    const std::uint64_t number = task - static_cast<std::uint64_t>(std::int64_t{behind});
+    const Bytes said = Bytes(bytes).subspan(ina::kHeaderBytes);
+    if (header.kind == static_cast<std::uint8_t>(ina::Kind::kSpread)) {
+      const Mac code = code_of(kKeys.spread, number, header.slot, header.round, said);
+      bytes.insert(bytes.end(), code.begin(), code.end());
+    } else if (said.size() == kQuestionBytes) {
+      std::uint16_t origin, count;
+      load_fields(said.data(), origin, count);
+      std::array<std::byte, 30> question;
+      store_fields(question.data(), number, header.slot, header.round, origin, count, std::uint16_t{0},
+                   static_cast<std::uint16_t>(kRank), ++fetches);
+      const Mac code = authenticate(kKeys.fetch, question);
+      bytes.resize(bytes.size() + 10);
+      store_fields(bytes.data() + bytes.size() - 10, std::uint16_t{0}, fetches);
+      bytes.insert(bytes.end(), code.begin(), code.end());
+    }
+    return bytes;
   }
 
   /// Some bytes change, or the end is missing.
@@ -99,7 +125,10 @@ struct Play {
     for (int edits = script.next() % 6; edits > 0; --edits)
       bytes[script.next() % bytes.size()] = std::byte{script.next()};
     if (script.next() % 4 == 0) bytes.resize(script.next() % (bytes.size() + 1));
-    deliver(bytes);
+    const bool spread = bytes.size() > ina::kHeaderBytes + kCodeBytes &&
+                        ina::decode(bytes.data()).kind == static_cast<std::uint8_t>(ina::Kind::kSpread);
+    if (spread) bytes.resize(bytes.size() - kCodeBytes);
+    deliver(spread ? proven(bytes) : bytes);
   }
 
   void raw() {
@@ -170,6 +199,7 @@ struct Play {
   std::vector<std::vector<std::byte>> sent;
   std::uint64_t task = 0;
   std::uint64_t received = 0;
+  std::uint64_t fetches = 0;
   std::size_t chunk_bytes = 1;
   Time now = 0;
 };

@@ -93,7 +93,7 @@ Heard listen(Bytes stream, const Cut& cut) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Bytes input(reinterpret_cast<const std::byte*>(data), size);
   if (size < 1 + kHelloSize) return 0;
-  decode_hello(input.data() + 1);
+  decode_hello(input.data() + 1, 0, {});
   const Bytes stream = input.subspan(1);
   std::minstd_rand random(data[0]);
   const Heard whole = listen(stream, [] { return ~std::size_t{0}; });

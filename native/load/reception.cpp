@@ -22,6 +22,7 @@ namespace railweave::load {
 namespace {
 
 constexpr std::byte kUnset{0xff};
+constexpr spread::Keys kKeys{};
 constexpr int kBatchesPerTurn = 16;      // as the rail's
 constexpr std::size_t kPerReading = 64;  // datagrams from memory between two looks at the clock
 // Under way between the sockets: less than the kernel's queues hold, more than the receiver takes at once.
@@ -68,8 +69,11 @@ ina::EndpointOptions endpoint_options(std::size_t payload_bytes, std::uint16_t g
 }  // namespace
 
 /// As float32 they are integers of 20 bits, which fixed point holds exactly.
-Reception::Reception(std::size_t payload_bytes)
-    : payload_(payload_bytes), wanted_(batch_of(payload_bytes) * payload_bytes), output_(wanted_.size()) {
+Reception::Reception(std::size_t payload_bytes, std::size_t code_bytes)
+    : payload_(payload_bytes),
+      code_(code_bytes),
+      wanted_(batch_of(payload_bytes) * payload_bytes),
+      output_(wanted_.size()) {
   for (std::size_t i = 0; i < wanted_.size() / sizeof(float); ++i) {
     const auto value =
         static_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(i) * 2654435761u) >> 12);
@@ -80,9 +84,9 @@ Reception::Reception(std::size_t payload_bytes)
 // ---------------------------------------------------------------- SPREAD
 
 SpreadReception::SpreadReception(std::size_t payload_bytes, std::uint16_t group)
-    : Reception(payload_bytes), group_(group) {
+    : Reception(payload_bytes, spread::kCodeBytes), group_(group) {
   std::vector<std::byte> ignored(wanted_.size());
-  spread::Spreader root({.group = group, .child = 0, .rank = 0, .world_size = 2});
+  spread::Spreader root({.group = group, .child = 0, .rank = 0, .world_size = 2, .keys = kKeys});
   Time now = 0;
   root.start(
       1,
@@ -97,7 +101,8 @@ SpreadReception::SpreadReception(std::size_t payload_bytes, std::uint16_t group)
 
 Bytes SpreadReception::next_batch(Time now) {
   std::ranges::fill(output_, kUnset);
-  spreader_.emplace(spread::SpreaderOptions{.group = group_, .child = 1, .rank = 1, .world_size = 2});
+  spreader_.emplace(
+      spread::SpreaderOptions{.group = group_, .child = 1, .rank = 1, .world_size = 2, .keys = kKeys});
   spreader_->start(
       1, slice_of(Collective::kBroadcast, DType::kUInt8, wanted_.size(), 1, 2, nullptr, output_.data()),
       payload_, 0, now);
@@ -109,7 +114,7 @@ bool SpreadReception::placed() { return spreader_->poll() && output_ == wanted_;
 // ---------------------------------------------------------------- RESULT
 
 ResultReception::ResultReception(std::size_t payload_bytes, std::uint16_t group)
-    : Reception(payload_bytes), endpoint_(endpoint_options(payload_bytes, group)) {}
+    : Reception(payload_bytes, 0), endpoint_(endpoint_options(payload_bytes, group)) {}
 
 Bytes ResultReception::next_batch(Time now) {
   std::ranges::fill(output_, kUnset);

@@ -30,12 +30,14 @@ class Reception {
   virtual bool placed() = 0;
 
   std::size_t payload_bytes() const { return payload_; }
-  std::size_t datagram_bytes() const { return ina::kHeaderBytes + payload_; }
+  std::size_t datagram_bytes() const { return ina::kHeaderBytes + payload_ + code_; }
 
  protected:
-  explicit Reception(std::size_t payload_bytes);
+  /// `code_bytes`: behind the payload.
+  Reception(std::size_t payload_bytes, std::size_t code_bytes);
 
   std::size_t payload_;
+  std::size_t code_;
   std::vector<std::byte> wanted_;
   std::vector<std::byte> output_;
   std::vector<std::byte> wire_;

@@ -119,9 +119,12 @@ void ControlSocket::drain(Time now) {
     const ssize_t received = recvfrom(socket_.get(), datagram.data(), datagram.size(),
                                       MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &size);
     if (received < 0 && (errno == EAGAIN || errno == EBADF)) return;
-    if (received < 0 || static_cast<std::size_t>(received) > datagram.size()) continue;
+    if (received < 0) continue;
     const auto sender = ranks_.find(key({.host = from.sin_addr.s_addr, .port = from.sin_port}));
-    if (sender == ranks_.end()) continue;
+    if (sender == ranks_.end() || static_cast<std::size_t>(received) > datagram.size()) {
+      ++strangers_;
+      continue;
+    }
     owner_.received(rail_, sender->second, Bytes(datagram.data(), static_cast<std::size_t>(received)), now);
   }
 }

@@ -39,6 +39,8 @@ class ControlSocket final : public ReadyHandler {
   /// As far as the network allows now: what is refused is lost. Returns the bytes on the link, headers
   /// included; 0 if it was refused.
   std::size_t send(int rank, Bytes datagram);
+  /// Datagrams from addresses that are no rank's, or larger than any.
+  std::uint64_t strangers() const { return strangers_; }
   /// Hands over what has come.
   void drain(Time now);
   void on_ready(std::uint32_t events, Time now) override {
@@ -64,6 +66,7 @@ class ControlSocket final : public ReadyHandler {
   Descriptor socket_;
   std::vector<Address> members_;
   std::unordered_map<std::uint64_t, int> ranks_;
+  std::uint64_t strangers_ = 0;
 };
 
 }  // namespace railweave

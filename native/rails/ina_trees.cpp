@@ -40,6 +40,7 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
       socket_(socket),
       members_(members),
       lanes_(groups.at(0).lanes),
+      code_bytes_(options.secret ? spread::kCodeBytes : 0),
       yields_(socket.lower_effort()) {
   std::size_t slots = 0;
   for (const InaGroup& group : groups) {
@@ -49,15 +50,20 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
                                   .lanes = group.lanes,
                                   .world_size = group.world_size,
                                   .window = window_for(options, ina::packet_bytes(group.lanes))};
-    if (options.secret)
-      endpoint.seal = {.secret = *options.secret, .tree = options.number(trees_.size()), .rank = group.rank};
+    std::optional<spread::Keys> keys;
+    if (options.secret) {
+      const std::uint64_t number = options.number(trees_.size());
+      endpoint.seal = {.secret = *options.secret, .tree = number, .rank = group.rank};
+      keys = spread::Keys::of(*options.secret, number);
+    }
     trees_.emplace_back(
         endpoint, spread::SpreaderOptions{.group = group.group,
                                           .child = group.child,
                                           .rank = group.rank,
                                           .world_size = group.world_size,
                                           .rate_bps = options.spread_rate_bps,
-                                          .roots = options.roots != 0 ? options.roots : group.world_size});
+                                          .roots = options.roots != 0 ? options.roots : group.world_size,
+                                          .keys = keys});
     trees_.back().virtual_address = group.virtual_address;
     trees_.back().unsent.reserve(kBatch);
     trees_.back().unsent_spread.reserve(kBatch);
@@ -89,7 +95,8 @@ void InaTrees::connect() {
   // Where no route tells, what a contribution has: all links of a plane carry that.
   const std::size_t contribution = ina::packet_bytes(lanes_);
   const std::size_t datagram = socket_.largest_datagram().value_or(contribution);
-  const std::size_t payload = std::clamp(datagram, contribution, kMostSpreadDatagram) - ina::kHeaderBytes;
+  const std::size_t payload =
+      std::clamp(datagram, contribution, kMostSpreadDatagram) - ina::kHeaderBytes - code_bytes_;
   for (Tree& tree : trees_) tree.endpoint.set_spread_bytes(static_cast<std::uint32_t>(payload));
 }
 
@@ -185,7 +192,7 @@ void InaTrees::receive(Bytes datagram, Time now, bool stray) {
     tree->endpoint.receive(datagram, now);
     start_spreads(*tree, now);
   } else if (!halted_) {
-    tree->spreader.receive(datagram, now);
+    tree->spreader.receive(datagram, now, tree->endpoint.next_chunk());
   }
 }
 
@@ -311,7 +318,8 @@ void InaTrees::count(Bytes datagram) {
   } else if (header.flags & ina::flag::kRetransmission) {
     sent_.resends += datagram.size() + kUdpHeaders;
   } else {
-    sent_.payload += datagram.size() - ina::kHeaderBytes;
+    const bool spread = header.kind == static_cast<std::uint8_t>(ina::Kind::kSpread);
+    sent_.payload += datagram.size() - ina::kHeaderBytes - (spread ? code_bytes_ : 0);
   }
 }
 

@@ -124,7 +124,8 @@ class InaTrees final : public Timed {
   std::deque<Tree> trees_;
   std::vector<SocketAddress> members_;
   std::uint32_t lanes_;
-  bool blocked_ = false;  // the socket is full: EPOLLOUT is awaited
+  std::size_t code_bytes_;  // of a SPREAD
+  bool blocked_ = false;    // the socket is full: EPOLLOUT is awaited
   bool halted_ = false;
   bool yields_;             // lets other traffic pass
   Time insists_until_ = 0;  // but not now

@@ -83,14 +83,19 @@ Descriptor dial(const LocalInterface& local, const SocketAddress& remote) {
 
 Accepted accept_from(const Descriptor& listener) {
   for (;;) {
-    Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket) return {.socket = std::move(socket), .exhausted = false};
+    sockaddr_in from{};
+    socklen_t size = sizeof from;
+    Descriptor socket(
+        accept4(listener.get(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) return {.socket = std::move(socket), .from = from.sin_addr.s_addr, .exhausted = false};
     if (errno == EAGAIN) return {};
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-      return {.socket = {}, .exhausted = true};
+      return {.socket = {}, .from = 0, .exhausted = true};
     if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) raise_errno("accept");
   }
 }
+
+std::uint32_t host_of(const SocketAddress& at) { return ipv4(at.address, at.port).sin_addr.s_addr; }
 
 unsigned interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
 

@@ -35,12 +35,15 @@ Descriptor dial(const LocalInterface& local,
 /// What a listener has: a connection, nobody, or no way to take one. Connections that have broken before they
 /// were taken are passed over.
 struct Accepted {
-  Descriptor socket;  // empty: see `exhausted`
+  Descriptor socket;       // empty: see `exhausted`
+  std::uint32_t from = 0;  // IPv4 address, in network order
   /// The process or the machine has no descriptor or memory left: whoever waits goes on waiting, and the
   /// listener stays readable.
   bool exhausted = false;
 };
 Accepted accept_from(const Descriptor& listener);
+/// As Accepted has it. std::system_error.
+std::uint32_t host_of(const SocketAddress& at);
 /// The interface's index now; 0 if there is none of that name. One that is deleted and made anew gets
 /// another, and sockets that were bound to the old one hear and reach nobody any more.
 unsigned interface_index(const std::string& interface);

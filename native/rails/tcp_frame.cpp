@@ -7,23 +7,45 @@ namespace railweave {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
-constexpr std::uint32_t kVersion = 2;
-constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
+constexpr std::uint32_t kVersion = 3;
+constexpr std::size_t kSaidSize = kHelloSize - sizeof(Mac);  // of a hello, without its code
+constexpr std::size_t kFailureHead = 6;                      // kind 8, rank 32, length of the rail's name 8
+
+std::byte* store_said(std::byte* to, const Hello& hello) {
+  return store_fields(to, kMagic, kVersion, hello.rank, hello.to, hello.world_size, hello.incarnation,
+                      hello.number);
+}
+
+Mac code_of(const std::byte* said, std::uint64_t answered, const Key& key) {
+  std::array<std::byte, kSaidSize + sizeof answered> message;
+  std::copy_n(said, kSaidSize, message.begin());
+  store_be(message.data() + kSaidSize, answered);
+  return authenticate(key, message);
+}
 
 }  // namespace
 
-std::array<std::byte, kHelloSize> encode(const Hello& hello) {
+std::array<std::byte, kHelloSize> encode(const Hello& hello, std::uint64_t answered, const Key& key) {
   std::array<std::byte, kHelloSize> out{};
-  store_fields(out.data(), kMagic, kVersion, hello.token, hello.rank, hello.world_size, hello.incarnation);
+  std::byte* const end = store_said(out.data(), hello);
+  std::ranges::copy(code_of(out.data(), answered, key), end);
   return out;
 }
 
-std::optional<Hello> decode_hello(const std::byte* from) {
+std::optional<Hello> decode_hello(const std::byte* from, std::uint64_t answered, const Key& key) {
   Hello hello{};
-  std::uint32_t magic, version, zero;
-  load_fields(from, magic, version, hello.token, hello.rank, hello.world_size, hello.incarnation, zero);
-  if (magic != kMagic || version != kVersion || zero != 0) return std::nullopt;
+  std::uint32_t magic, version;
+  const std::byte* const code = load_fields(from, magic, version, hello.rank, hello.to, hello.world_size,
+                                            hello.incarnation, hello.number);
+  if (magic != kMagic || version != kVersion) return std::nullopt;
+  if (!equal(code_of(from, answered, key), {code, sizeof(Mac)})) return std::nullopt;
   return hello;
+}
+
+Mac proof(const Hello& dialled, const Hello& answer, const Key& key) {
+  std::array<std::byte, 2 * kSaidSize> both;
+  store_said(store_said(both.data(), dialled), answer);
+  return authenticate(key, both);
 }
 
 FrameHeaderBytes encode(const FrameHeader& header) {

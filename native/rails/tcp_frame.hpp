@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the TCP rail writes into a stream: one hello each way, then frames.
+// What the TCP rail writes into a stream: a handshake in which both ends prove that they know the job's key,
+// then frames. The secret does not travel, and no message of a handshake is of use in another.
+//
+//     dialling rank                          listening rank
+//     hello, with the number of the dial  →
+//                                         ←  hello, with a random number; its code covers the dial's, too
+//     proof: a code over both hellos      →
 #pragma once
 
 #include <array>
@@ -10,26 +16,32 @@
 
 #include "collectives/label.hpp"
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 
 namespace railweave {
 
-inline constexpr std::size_t kHelloSize = 32;
+inline constexpr std::size_t kHelloSize = 48;
 inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize;
 inline constexpr std::size_t kMaxAbortPayload = 2048;  // bytes of an abort frame's payload
 
-/// Who is at the other end, and of which job. Strangers cannot guess the token. Both ends must be in the same
-/// incarnation of the rail's connections.
+/// Who is at the other end, and to whom it speaks. Both ends must be in the same incarnation of the rail's
+/// connections.
 struct Hello {
-  std::uint64_t token;
   std::uint32_t rank;
+  std::uint32_t to;
   std::uint32_t world_size;
   std::uint32_t incarnation;
+  std::uint64_t number;  // of a dial: greater than of all that this rank has made there before; else random
 
   bool operator==(const Hello&) const = default;
 };
 
-std::array<std::byte, kHelloSize> encode(const Hello& hello);
-std::optional<Hello> decode_hello(const std::byte* from);  // nothing: not a hello, or of another version
+/// `answered`: the number of the hello that this one answers; 0: none.
+std::array<std::byte, kHelloSize> encode(const Hello& hello, std::uint64_t answered, const Key& key);
+/// Nothing: not a hello, of another version, or of nobody who has the key.
+std::optional<Hello> decode_hello(const std::byte* from, std::uint64_t answered, const Key& key);
+/// What the dialling rank ends the handshake with.
+Mac proof(const Hello& dialled, const Hello& answer, const Key& key);
 
 enum class FrameType : std::uint8_t {
   kData = 1,       // a message; the label says of what

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 
 #include "loop/event_loop.hpp"
 #include "rails/socket.hpp"
@@ -20,31 +21,52 @@ class TcpHandshake final : public ReadyHandler {
     virtual ~Owner() = default;
     virtual void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) = 0;
   };
+  enum class Stage {
+    kDialled,   // the peer is known, and has not answered
+    kAccepted,  // it has said nothing yet
+    kAnswered,  // it has said who it is, and has yet to prove it
+  };
 
   /// `peer` is the rank that is dialled, or -1 for a connection that has come in.
-  TcpHandshake(Owner& owner, Descriptor socket, int peer, Time deadline)
-      : owner_(owner), socket_(std::move(socket)), peer_(peer), deadline_(deadline) {}
+  TcpHandshake(Owner& owner, Descriptor socket, int peer, std::uint32_t from, Time deadline)
+      : owner_(owner),
+        socket_(std::move(socket)),
+        peer_(peer),
+        from_(from),
+        stage_(peer >= 0 ? Stage::kDialled : Stage::kAccepted),
+        deadline_(deadline) {}
 
   int peer() const { return peer_; }
-  bool dialled() const { return peer_ >= 0; }
+  std::uint32_t from() const { return from_; }
+  Stage stage() const { return stage_; }
+  bool dialled() const { return stage_ == Stage::kDialled; }
   Time deadline() const { return deadline_; }
   void set_deadline(Time deadline) { deadline_ = deadline; }
   Descriptor& socket() { return socket_; }
 
-  enum class Heard { kNothingYet, kHello, kNonsense };
-  /// Reads on; `hello` says what was heard.
+  enum class Heard { kNothingYet, kMessage, kEnd };
+  /// Reads on, up to the end of the next message.
   Heard hear() {
-    const ssize_t size =
-        recv(socket_.get(), incoming_.data() + received_, incoming_.size() - received_, MSG_DONTWAIT);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
-    if (size <= 0) return Heard::kNonsense;
-    received_ += static_cast<std::size_t>(size);
-    if (received_ < incoming_.size()) return Heard::kNothingYet;
-    const auto hello = decode_hello(incoming_.data());
-    hello_ = hello.value_or(Hello{});
-    return hello ? Heard::kHello : Heard::kNonsense;
+    const std::size_t size = stage_ == Stage::kAnswered ? sizeof(Mac) : kHelloSize;
+    const ssize_t got = recv(socket_.get(), incoming_.data() + received_, size - received_, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+    if (got <= 0) return Heard::kEnd;
+    received_ += static_cast<std::size_t>(got);
+    return received_ < size ? Heard::kNothingYet : Heard::kMessage;
   }
-  const Hello& hello() const { return hello_; }
+  const std::byte* message() const { return incoming_.data(); }
+
+  /// What was said first on this connection: by this rank where it dials, else by the peer.
+  const Hello& first() const { return first_; }
+  void set_first(const Hello& hello) { first_ = hello; }
+  /// This rank has answered the peer's hello.
+  void answered(const Hello& answer) {
+    peer_ = static_cast<int>(first_.rank);
+    answer_ = answer;
+    stage_ = Stage::kAnswered;
+    received_ = 0;
+  }
+  const Hello& answer() const { return answer_; }
 
   void on_ready(std::uint32_t events, Time now) override { owner_.handshake_ready(*this, events, now); }
 
@@ -52,17 +74,20 @@ class TcpHandshake final : public ReadyHandler {
   Owner& owner_;
   Descriptor socket_;
   int peer_;
+  std::uint32_t from_;  // address of a connection that has come in
+  Stage stage_;
   Time deadline_;
   std::array<std::byte, kHelloSize> incoming_;
   std::size_t received_ = 0;
-  Hello hello_{};
+  Hello first_{};
+  Hello answer_{};
 };
 
-/// Into a connection that has said nothing yet; false: it is broken.
-inline bool send_hello(const Descriptor& socket, const Hello& hello) {
-  const auto bytes = encode(hello);
+/// False: the connection is broken.
+inline bool send_whole(const Descriptor& socket, Bytes bytes) {
   const ssize_t size = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return size == static_cast<ssize_t>(bytes.size());  // an empty socket takes it whole
+  return size ==
+         static_cast<ssize_t>(bytes.size());  // a socket into which hardly anything went takes it whole
 }
 
 }  // namespace railweave

@@ -13,7 +13,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kSpareHandshakes = 16;  // beyond one per rank; so many strangers may connect at once
+constexpr std::size_t kSparePlaces = 16;  // of an address, beyond one for each rank that may dial from there
 constexpr Duration kFirstPause = 5 * kMillisecond;    // between two dials
 constexpr Duration kAcceptPause = 20 * kMillisecond;  // where no descriptor was left
 
@@ -28,22 +28,25 @@ TcpTransport::TcpTransport(EventLoop& loop, const TcpTransportOptions& options)
 
 TcpTransport::~TcpTransport() {
   for (const auto& handshake : handshakes_) loop_.unwatch(handshake->socket().get());
-  if (hello_.world_size > 0) loop_.unwatch(listening_.get());
+  if (!members_.empty()) loop_.unwatch(listening_.get());
 }
 
 // ---------------------------------------------------------------- joining
 
 void TcpTransport::introduce(const Key& key, int rank, const std::vector<SocketAddress>& members) {
-  hello_ = {.token = load_be<std::uint64_t>(authenticate(key, {}).data()),
-            .rank = static_cast<std::uint32_t>(rank),
-            .world_size = static_cast<std::uint32_t>(members.size()),
-            .incarnation = 0};
+  std::map<std::uint32_t, std::size_t> dialling;
+  for (std::size_t other = static_cast<std::size_t>(rank) + 1; other < members.size(); ++other)
+    ++dialling[host_of(members[other])];
+  dialling_ = std::move(dialling);
+  key_ = key;
+  rank_ = rank;
   members_ = members;
   peers_ = neighbours(rank, world_size());
   peers_.insert(peers_.end(), friends_.begin(), friends_.end());
   std::sort(peers_.begin(), peers_.end());
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   redials_.resize(members.size());
+  heard_dials_.resize(members.size());
   parked_.resize(members.size());
   connections_.resize(members.size());
   loop_.watch(listening_.get(), EPOLLIN, *this);
@@ -57,8 +60,8 @@ void TcpTransport::connect(const Key& key, int rank, const std::vector<SocketAdd
 void TcpTransport::restart(std::uint32_t incarnation, Time now) {
   if (members_.empty() || running_)
     throw std::logic_error("connections are restarted once it is known who takes part, and after a halt");
-  if (incarnation <= hello_.incarnation)
-    throw std::logic_error("connections were in incarnation " + std::to_string(hello_.incarnation) +
+  if (incarnation <= incarnation_)
+    throw std::logic_error("connections were in incarnation " + std::to_string(incarnation_) +
                            " before they are to restart as " + std::to_string(incarnation));
   follow_interface();
   join(incarnation, now);
@@ -78,7 +81,7 @@ void TcpTransport::follow_interface() {
 }
 
 void TcpTransport::join(std::uint32_t incarnation, Time now) {
-  hello_.incarnation = incarnation;
+  incarnation_ = incarnation;
   running_ = true;
   failed_ = false;
   for (const int peer : peers_) {
@@ -87,11 +90,9 @@ void TcpTransport::join(std::uint32_t incarnation, Time now) {
     dial_peer(peer, now);
   }
   for (int peer = 0; peer < world_size(); ++peer) {
-    if (!parked_[peer] || parked_[peer]->incarnation > incarnation) continue;
-    Descriptor socket = std::move(parked_[peer]->socket);
-    const bool present = parked_[peer]->incarnation == incarnation;
-    parked_[peer].reset();
-    if (present && send_hello(socket, hello_)) adopt(peer, std::move(socket), now);
+    if (!parked_[peer] || parked_[peer]->hello.incarnation > incarnation) continue;
+    Parked parked = *std::exchange(parked_[peer], std::nullopt);
+    if (parked.hello.incarnation == incarnation) answer(std::move(parked.socket), parked.hello, now);
   }
 }
 
@@ -128,27 +129,42 @@ void TcpTransport::try_again(int peer, const std::string& message, Time now) {
 
 void TcpTransport::on_ready(std::uint32_t, Time now) {
   for (;;) {
-    auto [socket, exhausted] = accept_from(listening_);
+    auto [socket, from, exhausted] = accept_from(listening_);
     if (exhausted) {  // the listener would stay readable, and the loop never sleep
       accept_again_at_ = now + kAcceptPause;
       bring_forward(accept_again_at_);
       loop_.rewatch(listening_.get(), 0, *this);
     }
     if (!socket) return;
-    if (handshakes_.size() >= members_.size() + kSpareHandshakes) {
+    if (!dialling_.contains(from)) {
       ++strangers_;
       continue;
     }
-    add_handshake(std::move(socket), -1, EPOLLIN, now + options_.hello_timeout);
+    make_room(from, now);
+    add_handshake(std::move(socket), -1, EPOLLIN, now + options_.hello_timeout, from);
   }
 }
 
-void TcpTransport::add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline) {
+void TcpTransport::make_room(std::uint32_t from, Time now) {
+  const auto silent = [from](const auto& handshake) {
+    return handshake->stage() == TcpHandshake::Stage::kAccepted && handshake->from() == from;
+  };
+  const auto places = static_cast<std::ptrdiff_t>(dialling_.at(from) + kSparePlaces);
+  if (std::ranges::count_if(handshakes_, silent) < places) return;
+  TcpHandshake* const oldest = std::ranges::find_if(handshakes_, silent)->get();
+  handshake_ready(*oldest, EPOLLIN, now);  // what it has said may lie unread
+  const auto left = std::ranges::find_if(handshakes_, silent);
+  if (left != handshakes_.end() && left->get() == oldest) refuse(*oldest, /*stranger=*/true, now);
+}
+
+TcpHandshake& TcpTransport::add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline,
+                                          std::uint32_t from) {
   TcpHandshake::Owner& owner = *this;
-  auto& handshake =
-      handshakes_.emplace_back(std::make_unique<TcpHandshake>(owner, std::move(socket), peer, deadline));
+  auto& handshake = handshakes_.emplace_back(
+      std::make_unique<TcpHandshake>(owner, std::move(socket), peer, from, deadline));
   loop_.watch(handshake->socket().get(), events, *handshake);
   bring_forward(deadline);
+  return *handshake;
 }
 
 Descriptor TcpTransport::remove_handshake(TcpHandshake& handshake) {
@@ -160,59 +176,105 @@ Descriptor TcpTransport::remove_handshake(TcpHandshake& handshake) {
 
 void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) {
   if (events & EPOLLOUT) return greet(handshake, now);
-  switch (handshake.hear()) {
-    case TcpHandshake::Heard::kNothingYet:
-      return;
-    case TcpHandshake::Heard::kNonsense:
-      return refuse(handshake, now);
-    case TcpHandshake::Heard::kHello:
-      return is_peer(handshake) ? welcome(handshake, now) : refuse(handshake, now);
+  const TcpHandshake::Heard heard = handshake.hear();
+  if (heard == TcpHandshake::Heard::kNothingYet) return;
+  switch (handshake.stage()) {
+    case TcpHandshake::Stage::kDialled:
+      if (heard == TcpHandshake::Heard::kMessage) return take_answer(handshake, now);
+      return refuse(handshake, /*stranger=*/!patient(), now);
+    case TcpHandshake::Stage::kAccepted:
+      if (heard == TcpHandshake::Heard::kMessage) return take_hello(handshake, now);
+      return refuse(handshake, /*stranger=*/true, now);
+    case TcpHandshake::Stage::kAnswered:
+      if (heard == TcpHandshake::Heard::kMessage) return take_proof(handshake, now);
+      return refuse(handshake, /*stranger=*/false, now);  // it has given up
   }
 }
 
+Hello TcpTransport::hello_to(int peer, std::uint64_t number) const {
+  return {.rank = static_cast<std::uint32_t>(rank_),
+          .to = static_cast<std::uint32_t>(peer),
+          .world_size = static_cast<std::uint32_t>(members_.size()),
+          .incarnation = incarnation_,
+          .number = number};
+}
+
 void TcpTransport::greet(TcpHandshake& handshake, Time now) {
+  const int peer = handshake.peer();
   const int error = pending_error(handshake.socket());
-  if (error == 0 && send_hello(handshake.socket(), hello_)) {
+  handshake.set_first(hello_to(peer, ++redials_[peer].dials));
+  if (error == 0 && send_whole(handshake.socket(), encode(handshake.first(), 0, key_))) {
     handshake.set_deadline(kNever);  // the peer answers when it comes to this incarnation
     return loop_.rewatch(handshake.socket().get(), EPOLLIN, handshake);
   }
-  const int peer = handshake.peer();
   remove_handshake(handshake);
   try_again(peer, "cannot connect to " + name_of(peer) + ": " + std::strerror(error), now);
 }
 
-void TcpTransport::refuse(TcpHandshake& handshake, Time now) {
+void TcpTransport::refuse(TcpHandshake& handshake, bool stranger, Time now) {
   const int peer = handshake.peer();
+  const bool dialled = handshake.dialled();
   remove_handshake(handshake);
-  if (peer < 0 || !patient()) ++strangers_;
-  if (peer < 0) return;
+  strangers_ += stranger;
+  if (!dialled) return;
   try_again(
       peer,
       name_of(peer) + " does not answer as a rank of this job: it has failed, or the address is another's",
       now);
 }
 
-// Lower ranks are dialled, higher ones come in, each once.
-bool TcpTransport::is_peer(const TcpHandshake& handshake) const {
-  const Hello& hello = handshake.hello();
-  if (hello.token != hello_.token || hello.world_size != hello_.world_size) return false;
-  if (handshake.dialled())
-    return hello.rank == static_cast<std::uint32_t>(handshake.peer()) &&
-           hello.incarnation == hello_.incarnation;
-  if (hello.rank <= hello_.rank || hello.rank >= hello_.world_size) return false;
-  return hello.incarnation != hello_.incarnation || !connections_[hello.rank];
+/// On a connection that this rank has dialled.
+void TcpTransport::take_answer(TcpHandshake& handshake, Time now) {
+  const int peer = handshake.peer();
+  const Hello first = handshake.first();
+  const auto answer = decode_hello(handshake.message(), first.number, key_);
+  Hello expected = first;
+  std::swap(expected.rank, expected.to);
+  expected.number = answer ? answer->number : 0;
+  if (answer != expected || !send_whole(handshake.socket(), proof(first, *answer, key_)))
+    return refuse(handshake, /*stranger=*/!patient(), now);
+  adopt(peer, remove_handshake(handshake), now);
 }
 
-void TcpTransport::welcome(TcpHandshake& handshake, Time now) {
-  const bool incoming = !handshake.dialled();
-  const int peer = static_cast<int>(handshake.hello().rank);
-  const std::uint32_t incarnation = handshake.hello().incarnation;
+// Lower ranks are dialled, higher ones come in, each once. A dial that is not newer than others that have
+// come is a copy.
+void TcpTransport::take_hello(TcpHandshake& handshake, Time now) {
+  const auto hello = decode_hello(handshake.message(), 0, key_);
+  const bool of_peer = hello && hello->to == static_cast<std::uint32_t>(rank_) && hello->rank > hello->to &&
+                       hello->rank < members_.size() && hello->world_size == members_.size();
+  if (!of_peer || hello->number <= heard_dials_[hello->rank])
+    return refuse(handshake, /*stranger=*/true, now);
+  const std::uint32_t peer = hello->rank;
+  heard_dials_[peer] = hello->number;
+  if (hello->incarnation == incarnation_ && connections_[peer])
+    return refuse(handshake, /*stranger=*/true, now);
   Descriptor socket = remove_handshake(handshake);
-  if (incarnation > hello_.incarnation) {
-    parked_[peer] = Parked{.socket = std::move(socket), .incarnation = incarnation};
-  } else if (incarnation == hello_.incarnation && running_) {
-    if (!incoming || send_hello(socket, hello_)) adopt(peer, std::move(socket), now);
+  if (hello->incarnation > incarnation_) {
+    parked_[peer] = Parked{.socket = std::move(socket), .hello = *hello};
+  } else if (hello->incarnation == incarnation_ && running_) {
+    answer(std::move(socket), *hello, now);
   }  // else it is behind: closed, it will come again
+}
+
+/// The last dial of a peer counts.
+void TcpTransport::answer(Descriptor socket, const Hello& hello, Time now) {
+  const auto earlier = std::ranges::find_if(handshakes_, [&](const auto& handshake) {
+    return handshake->stage() == TcpHandshake::Stage::kAnswered &&
+           handshake->peer() == static_cast<int>(hello.rank);
+  });
+  if (earlier != handshakes_.end()) remove_handshake(**earlier);
+  const Hello own = hello_to(static_cast<int>(hello.rank), random_number());
+  if (!send_whole(socket, encode(own, hello.number, key_))) return;
+  TcpHandshake& handshake = add_handshake(std::move(socket), -1, EPOLLIN, now + options_.hello_timeout);
+  handshake.set_first(hello);
+  handshake.answered(own);
+}
+
+void TcpTransport::take_proof(TcpHandshake& handshake, Time now) {
+  const int peer = handshake.peer();
+  if (!equal(proof(handshake.first(), handshake.answer(), key_), {handshake.message(), sizeof(Mac)}))
+    return refuse(handshake, /*stranger=*/true, now);
+  adopt(peer, remove_handshake(handshake), now);
 }
 
 void TcpTransport::adopt(int peer, Descriptor socket, Time now) {
@@ -266,7 +328,7 @@ void TcpTransport::expire(Time now) {
   const auto late = [now](const auto& handshake) { return handshake->deadline() <= now; };
   for (auto found = handshakes_.begin();
        (found = std::find_if(handshakes_.begin(), handshakes_.end(), late)) != handshakes_.end();) {
-    refuse(**found, now);
+    refuse(**found, /*stranger=*/!(*found)->dialled() || !patient(), now);
   }
   for (int peer = 0; peer < static_cast<int>(redials_.size()); ++peer) {
     if (redials_[peer].at <= now) dial_peer(peer, now);
@@ -310,8 +372,10 @@ void TcpTransport::halt(Time) {
   failed_ = true;
   for (Redial& redial : redials_) redial.at = kNever;
   while (true) {
-    const auto dialled = [](const auto& handshake) { return handshake->dialled(); };
-    const auto found = std::find_if(handshakes_.begin(), handshakes_.end(), dialled);
+    const auto of_this = [](const auto& handshake) {
+      return handshake->stage() != TcpHandshake::Stage::kAccepted;
+    };
+    const auto found = std::find_if(handshakes_.begin(), handshakes_.end(), of_this);
     if (found == handshakes_.end()) break;
     remove_handshake(**found);
   }

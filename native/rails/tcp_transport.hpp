@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,9 +27,12 @@ struct TcpTransportOptions {
 };
 
 /// Listens from the start. A rank's peers are those ranks alone with which the algorithms exchange messages
-/// (`neighbours`): it dials the lower ones and waits for the higher ones; connections that cannot say the
-/// job's token and their rank are closed and counted as malformed. If a peer goes, kSilent names it, and all
-/// connections are over, until they are halted and restarted.
+/// (`neighbours`): it dials the lower ones and waits for the higher ones. If a peer goes, kSilent names it,
+/// and all connections are over, until they are halted and restarted.
+///
+/// Connections from addresses of no member that might dial are closed at once; so is who cannot prove its
+/// rank. Each member address has places of its own for connections that have said nothing yet, and the oldest
+/// makes room. So whatever strangers do, a member gets in. What is closed counts as malformed.
 ///
 /// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
 /// incarnation, whoever is behind is turned away and tries again. The first incarnation, that of `connect`,
@@ -52,8 +56,8 @@ class TcpTransport final : public Transport,
   std::vector<int> missing() const;  // peers to which there is no connection yet
 
   std::string_view kind() const override { return "tcp"; }
-  int world_size() const override { return static_cast<int>(hello_.world_size); }
-  int rank() const override { return static_cast<int>(hello_.rank); }
+  int world_size() const override { return static_cast<int>(members_.size()); }
+  int rank() const override { return rank_; }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
   void begin(const MessageLabel& label, Time now) override;
   void pass_over(const CallDescription& call, Time now) override;
@@ -87,11 +91,12 @@ class TcpTransport final : public Transport,
   struct Redial {
     Time at = kNever;
     Duration pause;
+    std::uint64_t dials = 0;
   };
   /// A peer that is in an incarnation to which this rank has not come yet.
   struct Parked {
     Descriptor socket;
-    std::uint32_t incarnation;
+    Hello hello;
   };
 
   template <typename Action>
@@ -102,14 +107,19 @@ class TcpTransport final : public Transport,
   void join(std::uint32_t incarnation, Time now);
   void dial_peer(int peer, Time now);
   void try_again(int peer, const std::string& message, Time now);
-  void add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline);
+  TcpHandshake& add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline,
+                              std::uint32_t from = 0);
   Descriptor remove_handshake(TcpHandshake& handshake);
   void greet(TcpHandshake& handshake, Time now);
-  void refuse(TcpHandshake& handshake, Time now);
-  bool is_peer(const TcpHandshake& handshake) const;
-  void welcome(TcpHandshake& handshake, Time now);
+  void make_room(std::uint32_t from, Time now);
+  void refuse(TcpHandshake& handshake, bool stranger, Time now);
+  void take_answer(TcpHandshake& handshake, Time now);
+  void take_hello(TcpHandshake& handshake, Time now);
+  void answer(Descriptor socket, const Hello& hello, Time now);
+  void take_proof(TcpHandshake& handshake, Time now);
+  Hello hello_to(int peer, std::uint64_t number) const;
   void adopt(int peer, Descriptor socket, Time now);
-  bool patient() const { return hello_.incarnation > 0; }
+  bool patient() const { return incarnation_ > 0; }
   std::string name_of(int peer) const;
 
   EventLoop& loop_;
@@ -118,12 +128,16 @@ class TcpTransport final : public Transport,
   Descriptor listening_;
   const std::uint16_t port_;
   TransportListener* listener_ = nullptr;
-  Hello hello_{};  // own; world size 0: not connected yet
-  std::vector<SocketAddress> members_;
+  Key key_{};
+  int rank_ = 0;
+  std::uint32_t incarnation_ = 0;
+  std::vector<SocketAddress> members_;             // none: not introduced yet
+  std::map<std::uint32_t, std::size_t> dialling_;  // how many ranks may dial from an address
   std::vector<int> friends_;
   std::vector<int> peers_;  // in order
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;                              // by rank
+  std::vector<std::uint64_t> heard_dials_;                   // by rank: the newest one's number
   std::vector<std::optional<Parked>> parked_;                // by rank
   std::vector<std::unique_ptr<TcpConnection>> connections_;  // by rank
   std::vector<std::unique_ptr<TcpConnection>> halted_;       // one of them may be what `halt` was called from

@@ -204,34 +204,49 @@ Body get_body(Reader& from, Kind kind, const Shape& shape) {
   return Goodbye{};
 }
 
-}  // namespace
-
-void encode(const Datagram& datagram, const Shape& shape, std::vector<std::byte>& to) {
-  Writer writer(to);
-  writer.put(kVersion);
-  writer.put(shape.token);
-  writer.put(static_cast<std::uint8_t>(kind_of(datagram.body)));
-  writer.put(datagram.sender);
-  writer.put(datagram.rail);
-  if (const auto* heartbeat = std::get_if<Heartbeat>(&datagram.body)) return put(writer, *heartbeat);
-  if (const auto* goodbye = std::get_if<Goodbye>(&datagram.body)) return put(writer, *goodbye);
+void put(Writer& to, const Datagram& datagram, const Shape& shape) {
+  to.put(kVersion);
+  to.put(datagram.sequence);
+  to.put(static_cast<std::uint8_t>(kind_of(datagram.body)));
+  to.put(datagram.sender);
+  to.put(datagram.rail);
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&datagram.body)) return put(to, *heartbeat);
+  if (const auto* goodbye = std::get_if<Goodbye>(&datagram.body)) return put(to, *goodbye);
   const auto* stamped = std::get_if<Stamped>(&datagram.body);
-  writer.put(stamped->stamp.serial);
-  writer.put(stamped->stamp.seen);
-  writer.put(static_cast<std::uint8_t>(stamped->stamp.answer));
-  std::visit([&](const auto& state) { put(writer, state, shape.rails); }, stamped->state);
+  to.put(stamped->stamp.serial);
+  to.put(stamped->stamp.seen);
+  to.put(static_cast<std::uint8_t>(stamped->stamp.answer));
+  std::visit([&](const auto& state) { put(to, state, shape.rails); }, stamped->state);
 }
 
-std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape) {
-  if (from.size() > kMaxDatagram) return Refusal::kMalformed;
-  Reader reader(from);
+}  // namespace
+
+Key key_of(const Secret& secret, int receiver) {
+  return derive_key(secret, "recovery", static_cast<std::uint64_t>(receiver));
+}
+
+void seal(std::vector<std::byte>& datagram, const Key& key) {
+  const Mac code = authenticate(key, datagram);
+  datagram.insert(datagram.end(), code.begin(), code.end());
+}
+
+void encode(const Datagram& datagram, const Shape& shape, const Key& key, std::vector<std::byte>& to) {
+  Writer writer(to);
+  put(writer, datagram, shape);
+  seal(to, key);
+}
+
+std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape, const Key& key) {
+  if (from.size() < sizeof(Mac) || from.size() > kMaxDatagram) return Refusal::kStranger;
+  const Bytes said = from.first(from.size() - sizeof(Mac));
+  if (!verify(key, said, from.last(sizeof(Mac)))) return Refusal::kStranger;
+  Reader reader(said);
   const auto version = reader.get<std::uint8_t>();
-  const auto token = reader.get<std::uint64_t>();
-  if (reader.refused() || token != shape.token) return Refusal::kStranger;
   if (version != kVersion) return Refusal::kMalformed;
+  Datagram datagram{.sequence = reader.get<std::uint64_t>()};
   const auto kind = static_cast<Kind>(reader.get<std::uint8_t>(static_cast<std::uint8_t>(Kind::kFarewell)));
-  Datagram datagram{.sender = reader.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1)),
-                    .rail = reader.get<std::uint8_t>(shape.rails - 1)};
+  datagram.sender = reader.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1));
+  datagram.rail = reader.get<std::uint8_t>(shape.rails - 1);
   if (reader.refused()) return Refusal::kMalformed;
   datagram.body = get_body(reader, kind, shape);
   if (!reader.whole()) return Refusal::kMalformed;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recovery machines of a communicator's ranks send each other, over UDP on every rail.
 //
+// Each datagram has a number, against replay, and ends with a code over all that is before it. The code's key
+// is the receiver's own, so no rank takes what was sent to another.
+//
 // Heartbeats go around the ring. STATUS goes to rank 0; PREPARE and COMMIT come from it in its decision. Both
 // are states, not messages. Each says all that its sender has to say, is numbered, and is repeated until the
 // number has been seen.
@@ -14,12 +17,12 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 #include "recovery/types.hpp"
 
 namespace railweave::recovery {
 
-// 2: a rank's place on a rail that stays is what it begins next; 1 had none there.
-inline constexpr std::uint8_t kVersion = 2;
+inline constexpr std::uint8_t kVersion = 3;
 inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame's
 inline constexpr std::size_t kMaxReason = 96;      // bytes of text
 inline constexpr std::size_t kWindow = 64;         // ranks whose progress one heartbeat carries
@@ -125,6 +128,7 @@ struct Stamped {
 using Body = std::variant<Heartbeat, Stamped, Goodbye>;
 
 struct Datagram {
+  std::uint64_t sequence = 0;  // on this rail from the sender to the receiver, from 1
   std::uint16_t sender = 0;
   std::uint8_t rail = 0;
   Body body{};
@@ -134,16 +138,17 @@ struct Datagram {
 
 /// What bounds the fields.
 struct Shape {
-  std::uint64_t token;
   int world_size;
   std::size_t rails;
 };
 
-enum class Refusal : std::uint8_t { kStranger, kMalformed };
-
+/// The key of what is sent to a rank.
+Key key_of(const Secret& secret, int receiver);
+/// Appends the code.
+void seal(std::vector<std::byte>& datagram, const Key& key);
 /// Writes the datagram into `to`, whose old content goes. Fields must fit `shape`; long reasons are cut.
-void encode(const Datagram& datagram, const Shape& shape, std::vector<std::byte>& to);
-/// Whatever comes back fits `shape`.
-std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape);
+void encode(const Datagram& datagram, const Shape& shape, const Key& key, std::vector<std::byte>& to);
+/// Whatever comes back fits `shape`. Replays are for the caller to find.
+std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape, const Key& key);
 
 }  // namespace railweave::recovery

@@ -50,7 +50,11 @@ class Line {
 
 class Outbox {
  public:
-  Outbox(int rank, const Shape& shape) : rank_(rank), shape_(shape) {}
+  Outbox(int rank, const Shape& shape, const Secret& secret)
+      : rank_(rank),
+        shape_(shape),
+        secret_(secret),
+        sent_(static_cast<std::size_t>(shape.world_size) * shape.rails) {}
 
   void push(int rank, Body body) {
     Due& due = due_.emplace_back();
@@ -64,7 +68,8 @@ class Outbox {
   std::optional<Outgoing> next() {
     if (due_.empty()) return std::nullopt;
     Due& due = due_.front();
-    encode(due.datagram, shape_, bytes_);
+    due.datagram.sequence = ++sent_[static_cast<std::size_t>(due.rank) * shape_.rails + due.datagram.rail];
+    encode(due.datagram, shape_, key_of(secret_, due.rank), bytes_);
     const Outgoing outgoing{.rail = due.datagram.rail,
                             .rank = due.rank,
                             .heartbeat = std::holds_alternative<Heartbeat>(due.datagram.body),
@@ -81,6 +86,8 @@ class Outbox {
 
   int rank_;
   Shape shape_;
+  Secret secret_;
+  std::vector<std::uint64_t> sent_;  // numbers given out, by receiver and rail
   std::deque<Due> due_;
   std::vector<std::byte> bytes_;
 };

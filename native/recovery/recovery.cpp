@@ -35,7 +35,9 @@ const Options& checked(const Options& options) {
 
 Recovery::Recovery(const Options& options, Time now)
     : options_(checked(options)),
-      shape_{.token = options.token, .world_size = options.world_size, .rails = options.rails},
+      shape_{.world_size = options.world_size, .rails = options.rails},
+      key_(key_of(options.secret, options.rank)),
+      windows_(static_cast<std::size_t>(options.world_size) * options.rails),
       pulse_(options, now),
       progress_(options, now),
       vitals_(options, now),
@@ -43,7 +45,7 @@ Recovery::Recovery(const Options& options, Time now)
       status_(member_.status()),
       lines_(static_cast<std::size_t>(options.rank == 0 ? options.world_size - 1 : 1)),
       next_heartbeat_(now),
-      outbox_(options.rank, shape_) {
+      outbox_(options.rank, shape_, options.secret) {
   if (options.rank == 0) coordinator_.emplace(options, now);
   if (coordinator_) announced_ = coordinator_->decision();
 }
@@ -79,41 +81,48 @@ void Recovery::restarted(std::size_t rail, std::uint32_t incarnation, bool passe
 
 // --- what comes in ---
 
-void Recovery::receive(std::size_t rail, int rank, Bytes datagram, Time now) {
-  const auto decoded = decode(datagram, shape_);
-  if (const auto* refusal = std::get_if<Refusal>(&decoded)) {
-    ++(*refusal == Refusal::kStranger ? stats_.strangers : stats_.malformed);
-    return;
-  }
-  const Datagram& understood = std::get<Datagram>(decoded);
-  if (understood.sender != rank || understood.rail != rail || rank == options_.rank) {
-    ++stats_.malformed;
-    return;
+std::optional<Refusal> Recovery::receive(std::size_t rail, int rank, Bytes datagram, Time now) {
+  const auto received = understood(rail, rank, datagram);
+  if (const auto* refusal = std::get_if<Refusal>(&received)) {
+    ++(*refusal == Refusal::kStranger    ? stats_.strangers
+       : *refusal == Refusal::kMalformed ? stats_.malformed
+                                         : stats_.replayed);
+    return *refusal;
   }
   ++stats_.received;
-  if (lost_) return;
+  if (lost_) return std::nullopt;
   vitals_.hear(rank);
-  std::visit([&](const auto& body) { take(rail, rank, body, now); }, understood.body);
+  std::visit([&](const auto& body) { take(rail, rank, body, now); }, std::get<Datagram>(received).body);
+  return std::nullopt;
 }
 
-void Recovery::take(std::size_t rail, int rank, const Heartbeat& heartbeat, Time now) {
-  if (rank != neighbour(-1)) {
-    ++stats_.malformed;
-    return;
-  }
+std::variant<Datagram, Refusal> Recovery::understood(std::size_t rail, int rank, Bytes datagram) {
+  auto decoded = decode(datagram, shape_, key_);
+  const auto* said = std::get_if<Datagram>(&decoded);
+  if (said == nullptr) return decoded;
+  if (said->sender != rank || said->rail != rail || !may_say(rank, said->body)) return Refusal::kMalformed;
+  if (!windows_[static_cast<std::size_t>(rank) * shape_.rails + rail].take(said->sequence))
+    return Refusal::kReplayed;
+  return decoded;
+}
+
+// Heartbeats come from the predecessor, decisions from rank 0, and statuses go there.
+bool Recovery::may_say(int rank, const Body& body) const {
+  if (rank == options_.rank) return false;
+  if (std::holds_alternative<Heartbeat>(body)) return rank == neighbour(-1);
+  const auto* stamped = std::get_if<Stamped>(&body);
+  if (stamped == nullptr) return true;
+  return (std::holds_alternative<Decision>(stamped->state) ? rank : options_.rank) == 0;
+}
+
+void Recovery::take(std::size_t rail, int, const Heartbeat& heartbeat, Time now) {
   pulse_.hear(rail, heartbeat.tick, now);
   progress_.hear(heartbeat, now);
 }
 
 void Recovery::take(std::size_t, int rank, const Stamped& stamped, Time now) {
-  const auto* decision = std::get_if<Decision>(&stamped.state);
-  if (decision != nullptr ? rank != 0
-                          : options_.rank != 0) {  // decisions come from rank 0, statuses go there
-    ++stats_.malformed;
-    return;
-  }
   if (!line(rank).take(stamped.stamp, serial_)) return;
-  if (decision != nullptr) {
+  if (const auto* decision = std::get_if<Decision>(&stamped.state)) {
     follow(*decision);
   } else if (!coordinator_->take(rank, std::get<Status>(stamped.state), now)) {
     ++stats_.violations;

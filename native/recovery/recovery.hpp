@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "core/replay_window.hpp"
 #include "recovery/coordinator.hpp"
 #include "recovery/datagram.hpp"
 #include "recovery/member.hpp"
@@ -26,8 +28,8 @@ class Recovery {
   /// Throws std::invalid_argument for options out of range.
   Recovery(const Options& options, Time now);
 
-  /// A datagram that came on `rail` from the address of `rank`.
-  void receive(std::size_t rail, int rank, Bytes datagram, Time now);
+  /// A datagram that came on `rail` from the address of `rank`. Why it is refused; nothing: it is not.
+  std::optional<Refusal> receive(std::size_t rail, int rank, Bytes datagram, Time now);
   /// A port unreachable came for a datagram sent to `rank`: nobody listens there any more.
   void unreachable(std::size_t rail, int rank, Time now);
   /// The rail's main channel cannot go on by itself: a connection broke, it stalls, it lags. Until it is
@@ -76,6 +78,8 @@ class Recovery {
   }
   Line& line(int rank) { return lines_[options_.rank == 0 ? static_cast<std::size_t>(rank - 1) : 0]; }
 
+  std::variant<Datagram, Refusal> understood(std::size_t rail, int rank, Bytes datagram);
+  bool may_say(int rank, const Body& body) const;
   void take(std::size_t rail, int rank, const Heartbeat& heartbeat, Time now);
   void take(std::size_t rail, int rank, const Stamped& stamped, Time now);
   void take(std::size_t rail, int rank, const Goodbye& goodbye, Time now);
@@ -90,6 +94,8 @@ class Recovery {
 
   const Options options_;
   const Shape shape_;
+  const Key key_;                      // of what is sent to this rank
+  std::vector<ReplayWindow> windows_;  // by sender and rail
   Pulse pulse_;
   Progress progress_;
   Vitals vitals_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 #include "core/timing.hpp"
 
@@ -27,9 +28,9 @@ constexpr RailSet all_of(std::size_t rails) { return bit(rails) - 1; }
 
 struct Options {
   int rank;
-  int world_size;       // 2 … kMaxRanks
-  std::size_t rails;    // 1 … kMaxRails
-  std::uint64_t token;  // of the communicator; strangers cannot guess it
+  int world_size;     // 2 … kMaxRanks
+  std::size_t rails;  // 1 … kMaxRails
+  Secret secret;      // of the job
   // See timing.hpp.
   Duration heartbeat = timing::kHeartbeat;
   Duration least_silence = timing::kLeastSilence;
@@ -134,11 +135,19 @@ struct Outgoing {
   Bytes bytes;
 };
 
+/// Why a datagram is refused.
+enum class Refusal : std::uint8_t {
+  kStranger,   // without a valid code: of another job, spoilt, or made up
+  kMalformed,  // of another version, with impossible fields, or not for this rank to hear
+  kReplayed,   // it has come before, or is far older than others that have
+};
+
 struct Stats {
   std::uint64_t sent = 0;
-  std::uint64_t received = 0;    // those that were understood
-  std::uint64_t strangers = 0;   // of another communicator, or of nobody's
-  std::uint64_t malformed = 0;   // with the token, but short, of another version or with impossible fields
+  std::uint64_t received = 0;   // those that were understood
+  std::uint64_t strangers = 0;  // refused, by reason
+  std::uint64_t malformed = 0;
+  std::uint64_t replayed = 0;
   std::uint64_t suspicions = 0;  // silences on a rail that made this rank suspect it
   std::uint64_t rounds = 0;      // decisions applied
   std::uint64_t violations = 0;  // decisions that the protocol does not allow in the present state

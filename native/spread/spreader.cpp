@@ -39,10 +39,18 @@ std::uint64_t SpreaderStats::refused_in_all() const {
   return std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
 }
 
+Keys Keys::of(const Secret& secret, std::uint64_t tree) {
+  return {.spread = derive_key(secret, "spread", tree), .fetch = derive_key(secret, "fetch", tree)};
+}
+
 Spreader::Spreader(const SpreaderOptions& options)
     : options_(options.checked()),
       left_(static_cast<std::uint16_t>((options.rank + options.world_size - 1) % options.world_size)),
-      pacer_(options.rate_bps) {}
+      pacer_(options.rate_bps) {
+  if (!options.keys) return;
+  fetches_.resize(static_cast<std::size_t>(options.world_size));
+  heard_.resize(fetches_.size());
+}
 
 void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_bytes, std::size_t unfinished,
                      Time now) {
@@ -52,12 +60,13 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
     throw std::invalid_argument("the numbers of tasks grow: " + std::to_string(task) + " came after " +
                                 std::to_string(*last_task_));
   drop(tasks_.size(), unfinished);
-  Task made(task, slice, chunk_bytes, options_.roots);
+  Task made(task, slice, chunk_bytes, options_.roots,
+            options_.keys ? std::optional(options_.keys->spread) : std::nullopt);
   reserve(chunk_bytes);
   reorder_ = std::max(reorder_ / 2, kLeastReorder);
   calm_ = std::max(calm_ / 2, kLeastCalm);
   if (made.own() != Task::kNone)
-    pacer_.begin(ina::kHeaderBytes + made.chunk_size(0), made.own() % made.roots(), now);
+    pacer_.begin(ina::kHeaderBytes + made.chunk_size(0) + code_bytes(), made.own() % made.roots(), now);
   ++stats_.tasks;
   last_task_ = task;
   tasks_.push_back(std::move(made));
@@ -81,11 +90,14 @@ void Spreader::forget(std::uint64_t task, std::size_t unfinished) {
   drop(before, unfinished);
 }
 
-Task* Spreader::find(std::uint32_t task) {
-  if (tasks_.empty()) return nullptr;
-  const std::uint64_t newest = tasks_.back().number();
-  const auto ahead = static_cast<std::int32_t>(task - static_cast<std::uint32_t>(newest));
-  const std::uint64_t number = newest + static_cast<std::uint64_t>(std::int64_t{ahead});
+/// The number nearest to the last task's that ends with these bits.
+std::uint64_t Spreader::number_of(std::uint32_t mark) const {
+  const std::uint64_t last = last_task_.value_or(near_);
+  const auto ahead = static_cast<std::int32_t>(mark - static_cast<std::uint32_t>(last));
+  return last + static_cast<std::uint64_t>(std::int64_t{ahead});
+}
+
+Task* Spreader::find(std::uint64_t number) {
   const auto found = std::lower_bound(tasks_.begin(), tasks_.end(), number,
                                       [](const Task& each, std::uint64_t of) { return each.number() < of; });
   return found != tasks_.end() && found->number() == number ? &*found : nullptr;
@@ -93,7 +105,8 @@ Task* Spreader::find(std::uint32_t task) {
 
 // --- receiving ---
 
-void Spreader::receive(Bytes datagram, Time now) {
+void Spreader::receive(Bytes datagram, Time now, std::uint64_t near) {
+  near_ = near;
   if (datagram.size() < ina::kHeaderBytes) return refuse(Refusal::kShort);
   const ina::Header header = ina::decode(datagram.data());
   const Bytes body = datagram.subspan(ina::kHeaderBytes);
@@ -103,13 +116,30 @@ void Spreader::receive(Bytes datagram, Time now) {
     ++stats_.stale;
     return;
   }
-  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kSpread)) return receive_spread(header, body, now);
+  if (header.kind == static_cast<std::uint8_t>(ina::Kind::kSpread)) {
+    if (const auto payload = proven(header, body)) receive_spread(header, *payload, now);
+    return;
+  }
   if (header.kind == static_cast<std::uint8_t>(ina::Kind::kFetch)) return receive_fetch(header, body, now);
   refuse(Refusal::kKind);
 }
 
+/// The payload of a SPREAD that a rank has sent.
+std::optional<Bytes> Spreader::proven(const ina::Header& header, Bytes body) {
+  if (!options_.keys) return body;
+  if (body.size() < kCodeBytes) {
+    refuse(Refusal::kLength);
+    return std::nullopt;
+  }
+  const Bytes payload = body.first(body.size() - kCodeBytes);
+  const Mac code = code_of(options_.keys->spread, number_of(header.mark), header.slot, header.round, payload);
+  if (equal(code, body.last(kCodeBytes))) return payload;
+  refuse(Refusal::kCode);
+  return std::nullopt;
+}
+
 void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now) {
-  Task* const task = find(header.mark);
+  Task* const task = find(number_of(header.mark));
   if (task == nullptr) return keep_early(header, payload);
   const std::uint32_t shard = task->shard_of(header.slot);
   const std::uint32_t chunk = header.round;
@@ -144,8 +174,7 @@ void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now
 
 /// Others may know before this rank that all are ready: what tells it may have been lost, or overtaken.
 void Spreader::keep_early(const ina::Header& header, Bytes payload) {
-  const bool ahead =
-      !last_task_ || static_cast<std::int32_t>(header.mark - static_cast<std::uint32_t>(*last_task_)) > 0;
+  const bool ahead = !last_task_ || static_cast<std::int64_t>(number_of(header.mark) - *last_task_) > 0;
   if (ahead) early_.push_back({header, {payload.begin(), payload.end()}});
   if (ahead && early_.size() <= kMostEarly) return;
   if (ahead) early_.pop_front();
@@ -158,22 +187,52 @@ void Spreader::take_early(Time now) {
 
 /// The first answer to what was asked for once, as RFC 6298 times segments.
 void Spreader::take_answer_time(const ina::Header& header, Time now) {
-  if (asked_at_ == kNever || header.mark != timed_.task || header.slot != timed_.source ||
-      header.round != timed_.range.first)
+  if (asked_at_ == kNever || header.mark != static_cast<std::uint32_t>(timed_.task) ||
+      header.slot != timed_.source || header.round != timed_.range.first)
     return;
   answer_time_.sample(now - asked_at_);
   asked_at_ = kNever;
 }
 
+Mac Spreader::code_of_fetch(const Question& question, std::uint16_t sender, std::uint64_t number) const {
+  std::array<std::byte, 8 + 2 + 4 + 2 + 2 + 2 + 2 + 8> said;
+  store_fields(said.data(), question.task, question.source, question.range.first, question.origin,
+               static_cast<std::uint16_t>(question.range.count), sender, question.to, number);
+  return authenticate(options_.keys->fetch, said);
+}
+
+/// What a rank asks this one.
+std::optional<Spreader::Question> Spreader::question(const ina::Header& header, Bytes body) {
+  const auto no = [this](Refusal why) {
+    refuse(why);
+    return std::nullopt;
+  };
+  if (body.size() != kQuestionBytes + (options_.keys ? kFetchProofBytes : 0)) return no(Refusal::kLength);
+  std::uint16_t origin, count, sender;
+  std::uint64_t number;
+  const std::byte* const proof = load_fields(body.data(), origin, count);
+  const Question question{.task = number_of(header.mark),
+                          .source = header.slot,
+                          .origin = origin,
+                          .to = static_cast<std::uint16_t>(options_.rank),
+                          .range = {.first = header.round, .count = count}};
+  if (!options_.keys) return question;
+  load_fields(proof, sender, number);
+  if (!equal(code_of_fetch(question, sender, number), body.last(kCodeBytes))) return no(Refusal::kCode);
+  if (sender >= heard_.size() || !heard_[sender].take(number)) return no(Refusal::kReplay);
+  return question;
+}
+
 void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
-  Task* const task = find(header.mark);
+  const auto asked_for = question(header, body);
+  if (!asked_for) return;
+  const std::uint16_t origin = asked_for->origin;
+  Range range = asked_for->range;
+  Task* const task = find(asked_for->task);
   if (task == nullptr) {
     ++stats_.stale;
     return;
   }
-  if (body.size() != kFetchBytes - ina::kHeaderBytes) return refuse(Refusal::kLength);
-  const auto origin = load_be<std::uint16_t>(body.data());
-  Range range{.first = header.round, .count = load_be<std::uint16_t>(body.data() + 2)};
   const std::uint32_t shard = task->shard_of(header.slot);
   if (shard == Task::kNone) return refuse(Refusal::kSource);
   if (origin >= options_.world_size || origin == options_.rank || origin == header.slot)
@@ -196,7 +255,7 @@ void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
   } else if (shard != task->own() && questions_.size() < kMostQuestions) {
     ++stats_.fetches_passed;
     questions_.push_back(
-        {.task = header.mark, .source = header.slot, .origin = origin, .to = header.slot, .range = range});
+        {.task = task->number(), .source = header.slot, .origin = origin, .to = header.slot, .range = range});
   } else {
     ++stats_.fetches_dropped;
   }
@@ -205,7 +264,7 @@ void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
 // --- asking ---
 
 void Spreader::ask(const Task& task, std::uint32_t shard, Range range, std::uint16_t to) {
-  questions_.push_back({.task = static_cast<std::uint32_t>(task.number()),
+  questions_.push_back({.task = task.number(),
                         .source = task.rank_of(shard),
                         .origin = static_cast<std::uint16_t>(options_.rank),
                         .to = to,
@@ -296,7 +355,7 @@ Range Spreader::unanswered(const Answer& asked) const {
 Spreader::Answer* Spreader::answering() {
   while (!answers_.empty()) {
     Answer& answer = answers_.front();
-    const Task* const task = find(static_cast<std::uint32_t>(answer.task));
+    const Task* const task = find(answer.task);
     const bool has = task != nullptr && answer.rest.count > 0 && task->has(answer.shard, answer.rest);
     if (has && in_run_ < kLongestRun) return &answer;
     if (has) answers_.push_back(answer);
@@ -326,31 +385,38 @@ Packet Spreader::transmit(Time now) {
 Packet Spreader::send_question(Time now) {
   const Question question = questions_.front();
   questions_.pop_front();
-  std::byte* const to = scratch(kFetchBytes);
+  constexpr std::size_t kSaid = ina::kHeaderBytes + kQuestionBytes;
+  std::byte* const to = scratch(kSaid + (options_.keys ? kFetchProofBytes : 0));
   ina::encode({.kind = static_cast<std::uint8_t>(ina::Kind::kFetch),
                .group = options_.group,
                .child = options_.child,
                .slot = question.source,
                .round = question.range.first,
-               .mark = question.task},
+               .mark = static_cast<std::uint32_t>(question.task)},
               to);
-  store_fields(to + ina::kHeaderBytes, question.origin, static_cast<std::uint16_t>(question.range.count));
+  std::byte* end =
+      store_fields(to + ina::kHeaderBytes, question.origin, static_cast<std::uint16_t>(question.range.count));
+  if (options_.keys) {
+    const auto sender = static_cast<std::uint16_t>(options_.rank);
+    const std::uint64_t number = ++fetches_[question.to];
+    end = std::ranges::copy(code_of_fetch(question, sender, number), store_fields(end, sender, number)).out;
+  }
   ++stats_.fetches_sent;
   if (asked_at_ == kNever && silences_ == 0 && question.origin == options_.rank) {
     asked_at_ = now;
     timed_ = question;
   }
-  return {.bytes = {to, kFetchBytes}, .to = question.to};
+  return {.bytes = {to, end}, .to = question.to};
 }
 
 Packet Spreader::send_answer(Answer& answer, Time now) {
-  const Task& task = *find(static_cast<std::uint32_t>(answer.task));
+  const Task& task = *find(answer.task);
   const std::uint32_t shard = answer.shard;
   const std::uint32_t chunk = answer.rest.first++;
   --answer.rest.count;
   ++in_run_;
   const Bytes payload = task.payload(shard, chunk);
-  std::byte* const to = scratch(ina::kHeaderBytes + payload.size());
+  std::byte* const to = scratch(ina::kHeaderBytes + payload.size() + code_bytes());
   ina::encode({.kind = static_cast<std::uint8_t>(ina::Kind::kSpread),
                .group = options_.group,
                .child = options_.child,
@@ -359,12 +425,17 @@ Packet Spreader::send_answer(Answer& answer, Time now) {
                .round = chunk,
                .mark = static_cast<std::uint32_t>(task.number())},
               to);
-  std::memcpy(to + ina::kHeaderBytes, payload.data(), payload.size());
-  pacer_.pay(ina::kHeaderBytes + payload.size(), now);
+  std::byte* end = std::ranges::copy(payload, to + ina::kHeaderBytes).out;
+  if (options_.keys) {
+    const Mac code = code_of(options_.keys->spread, task.number(), task.rank_of(shard), chunk, payload);
+    end = std::ranges::copy(code, end).out;
+  }
+  const Bytes bytes(to, end);
+  pacer_.pay(bytes.size(), now);
   answers_next_ = false;
   ++stats_.answered;
   stats_.answered_bytes += payload.size();
-  return {.bytes = {to, ina::kHeaderBytes + payload.size()}, .to = answer.origin};
+  return {.bytes = bytes, .to = answer.origin};
 }
 
 Packet Spreader::send_own(Task& task, Time now) {
@@ -374,14 +445,15 @@ Packet Spreader::send_own(Task& task, Time now) {
   answers_next_ = true;
   progress(task, now);
   ++stats_.sent;
-  stats_.sent_bytes += bytes.size() - ina::kHeaderBytes;
+  stats_.sent_bytes += bytes.size() - ina::kHeaderBytes - code_bytes();
   settle(now);
   return {.bytes = bytes};
 }
 
 /// Makes room for packets that are not of the own shard. What the caller holds stays where it is.
 void Spreader::reserve(std::size_t chunk_bytes) {
-  const std::size_t largest = std::max(chunk_bytes, kFetchBytes) + ina::kHeaderBytes;
+  const std::size_t largest =
+      ina::kHeaderBytes + std::max(chunk_bytes + kCodeBytes, kQuestionBytes + kFetchProofBytes);
   const std::size_t size = (kHeldPackets + 2) * largest;  // what is over at the end stays empty
   if (size <= scratch_size_) return;
   scratch_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));

@@ -17,6 +17,10 @@
 // the next of its chain when that has seen the end. A receiver asks for gaps when later chunks have come, for
 // what is missing at the end after a silence: first its left neighbour, who answers if it has all that is
 // asked for, else passes the question on to the owner.
+//
+// What a rank sends carries a code that needs the job's secret: SPREAD over the task, the source, the chunk
+// and its bytes, so that nothing else is ever placed; FETCH over all that it says, its sender, its receiver
+// and a number, so that each is answered once.
 #pragma once
 
 #include <array>
@@ -28,7 +32,9 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/replay_window.hpp"
 #include "core/round_trip.hpp"
+#include "core/secret.hpp"
 #include "core/slice.hpp"
 #include "core/time.hpp"
 #include "ina/packet.hpp"
@@ -37,8 +43,18 @@
 
 namespace railweave::spread {
 
-inline constexpr std::size_t kFetchBytes =
-    ina::kHeaderBytes + 4;  // origin and number of chunks, 16 bits each
+inline constexpr std::size_t kQuestionBytes = 4;  // origin and number of chunks, 16 bits each
+/// Behind them: sender, 16 bits, number, 64, code.
+inline constexpr std::size_t kFetchProofBytes = 2 + 8 + kCodeBytes;
+
+/// Of one tree; all its ranks have the same.
+struct Keys {
+  Key spread;
+  Key fetch;
+
+  /// `tree`: its number in the job.
+  static Keys of(const Secret& secret, std::uint64_t tree);
+};
 
 struct SpreaderOptions {
   std::uint16_t group;
@@ -47,6 +63,7 @@ struct SpreaderOptions {
   int world_size;
   std::uint64_t rate_bps = 0;  // of the link, or of this tree's part of it; 0: unknown
   int roots = 65535;           // ranks that send at once in an allgather, at most
+  std::optional<Keys> keys{};  // nothing: packets have no codes
 
   /// Throws std::invalid_argument for what is outside the protocol's limits.
   const SpreaderOptions& checked() const;
@@ -75,8 +92,10 @@ enum class Refusal : std::uint8_t {
   kChunk,    // outside the shard
   kLength,   // not what the chunk or a FETCH has
   kOrigin,   // a FETCH for nobody who could have sent it
+  kCode,     // without a valid code: made up, or spoilt on the way
+  kReplay,   // a FETCH that has come before
 };
-inline constexpr std::size_t kRefusals = 8;
+inline constexpr std::size_t kRefusals = 10;
 
 /// Counts since the start. Bytes are payload.
 struct SpreaderStats {
@@ -123,8 +142,9 @@ class Spreader {
              Time now);
   /// `unfinished`, of a task that was started when that was not known.
   void forget(std::uint64_t task, std::size_t unfinished);
-  /// Takes a SPREAD or FETCH from the network, whoever sent it.
-  void receive(Bytes datagram, Time now);
+  /// Takes a SPREAD or FETCH from the network, whoever sent it. `near`: before the first task, a number that
+  /// the tree's tasks are near now.
+  void receive(Bytes datagram, Time now, std::uint64_t near = 0);
   /// The next packet to send now; its bytes are empty if there is none. Packets that follow each other in
   /// memory and have one destination may leave as one super-packet.
   Packet transmit(Time now);
@@ -154,7 +174,7 @@ class Spreader {
  private:
   /// A FETCH, to be sent.
   struct Question {
-    std::uint32_t task;
+    std::uint64_t task;
     std::uint16_t source;
     std::uint16_t origin;
     std::uint16_t to;
@@ -174,10 +194,14 @@ class Spreader {
     std::vector<std::byte> payload;
   };
 
-  Task* find(std::uint32_t task);
+  std::uint64_t number_of(std::uint32_t mark) const;
+  Task* find(std::uint64_t task);
   void drop(std::size_t before, std::size_t unfinished);
   void refuse(Refusal why) { ++stats_.refused[static_cast<std::size_t>(why)]; }
+  std::optional<Bytes> proven(const ina::Header& header, Bytes body);
   void receive_spread(const ina::Header& header, Bytes payload, Time now);
+  Mac code_of_fetch(const Question& question, std::uint16_t sender, std::uint64_t number) const;
+  std::optional<Question> question(const ina::Header& header, Bytes body);
   void receive_fetch(const ina::Header& header, Bytes body, Time now);
   void keep_early(const ina::Header& header, Bytes payload);
   void take_early(Time now);
@@ -192,6 +216,7 @@ class Spreader {
   Packet send_answer(Answer& answer, Time now);
   Packet send_own(Task& task, Time now);
   std::byte* scratch(std::size_t bytes);
+  std::size_t code_bytes() const { return options_.keys ? kCodeBytes : 0; }
   void settle(Time now);
   void reserve(std::size_t chunk_bytes);
   void progress(const Task& task, Time now);
@@ -206,6 +231,9 @@ class Spreader {
   bool paused_ = false;
   Duration reducing_ = 0;
   std::optional<std::uint64_t> last_task_;
+  std::uint64_t near_ = 0;              // before it is known
+  std::vector<std::uint64_t> fetches_;  // by rank: the number of the last one sent there
+  std::vector<ReplayWindow> heard_;     // by rank: of FETCHes
   std::deque<Task> tasks_;
   std::size_t front_ = 0;    // the first that is not done
   std::size_t sending_ = 0;  // the first that is not over

@@ -2,6 +2,7 @@
 #include "spread/task.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -33,9 +34,17 @@ std::uint32_t shards_of(const Slice& slice) {
 
 }  // namespace
 
-Task::Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots)
+Mac code_of(const Key& key, std::uint64_t task, std::uint16_t source, std::uint32_t chunk, Bytes payload) {
+  std::array<std::byte, sizeof task + sizeof source + sizeof chunk> name;
+  store_fields(name.data(), task, source, chunk);
+  return authenticate_named(key, name, payload);
+}
+
+Task::Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots,
+           const std::optional<Key>& key)
     : number_(number),
       slice_(slice),
+      key_(key),
       chunk_bytes_(chunk_bytes),
       shard_bytes_(slice.count * item_size(slice.call.dtype)),
       chunks_(chunks_of(shard_bytes_, chunk_bytes)),
@@ -47,7 +56,8 @@ Task::Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, in
   roots_ = std::min(static_cast<std::uint32_t>(roots), shards());
   if (chunks_ == 0) complete_ = ended_ = shards();
   if (own_ != kNone)
-    packets_ = std::make_unique_for_overwrite<std::byte[]>(chunks_ * ina::kHeaderBytes + shard_bytes_);
+    packets_ = std::make_unique_for_overwrite<std::byte[]>(
+        chunks_ * (ina::kHeaderBytes + (key ? kCodeBytes : 0)) + shard_bytes_);
 }
 
 std::uint32_t Task::shard_of(std::uint32_t rank) const {
@@ -76,7 +86,7 @@ std::byte* Task::output(std::uint32_t shard, std::uint32_t chunk) const {
 }
 
 std::byte* Task::packet(std::uint32_t chunk) const {
-  return packets_.get() + chunk * (ina::kHeaderBytes + chunk_bytes_);
+  return packets_.get() + chunk * (ina::kHeaderBytes + chunk_bytes_ + (key_ ? kCodeBytes : 0));
 }
 
 bool Task::placed(std::uint32_t shard, std::uint32_t chunk) const {
@@ -115,7 +125,10 @@ Bytes Task::build_next(std::uint16_t group, std::uint8_t child) {
   std::memcpy(to + ina::kHeaderBytes, from, size);
   if (output(own_, chunk) != from) std::memcpy(output(own_, chunk), from, size);
   count(own_, chunk);
-  return {to, ina::kHeaderBytes + size};
+  std::byte* const end = to + ina::kHeaderBytes + size;
+  if (!key_) return {to, end};
+  const Bytes payload(to + ina::kHeaderBytes, size);
+  return {to, std::ranges::copy(code_of(*key_, number_, rank_of(own_), chunk, payload), end).out};
 }
 
 Bytes Task::payload(std::uint32_t shard, std::uint32_t chunk) const {

@@ -6,15 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 #include "core/slice.hpp"
 #include "ina/packet.hpp"
 
 namespace railweave::spread {
 
-inline constexpr std::size_t kMostChunkBytes = 65535 - 20 - 8 - ina::kHeaderBytes;  // of a UDP datagram
+/// Behind a chunk, where ranks prove what they send.
+inline constexpr std::size_t kCodeBytes = sizeof(Mac);
+inline constexpr std::size_t kMostChunkBytes =
+    65535 - 20 - 8 - ina::kHeaderBytes - kCodeBytes;  // of a UDP datagram
 /// Chunks for which one FETCH may ask: what a forged one can cost.
 inline constexpr std::uint32_t kMostFetched = 1024;
 /// Any of so many chunks at the end of a shard lets the next rank of the chain begin: it bridges the way
@@ -27,12 +32,17 @@ struct Range {
   std::uint32_t count = 0;
 };
 
+/// A chunk's code. It does not say who sends it: a peer that has the chunk may answer with it.
+Mac code_of(const Key& key, std::uint64_t task, std::uint16_t source, std::uint32_t chunk, Bytes payload);
+
 /// Shards have numbers: of an allgather the rank's, of a broadcast there is only 0, the root's.
 class Task {
  public:
-  /// `roots`: how many ranks send at once. Throws std::invalid_argument for what is neither a broadcast nor
-  /// an allgather, for chunk sizes that no packet has, and for more chunks than the header can number.
-  Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots);
+  /// `roots`: how many ranks send at once. `key`: of the packets' codes, if they have any. Throws
+  /// std::invalid_argument for what is neither a broadcast nor an allgather, for chunk sizes that no packet
+  /// has, and for more chunks than the header can number.
+  Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots,
+       const std::optional<Key>& key);
 
   std::uint64_t number() const { return number_; }
   std::uint64_t slice_id() const { return slice_.id; }
@@ -92,6 +102,7 @@ class Task {
 
   std::uint64_t number_;
   Slice slice_;
+  std::optional<Key> key_;
   std::size_t chunk_bytes_;
   std::size_t shard_bytes_;
   std::uint32_t chunks_;  // of a shard

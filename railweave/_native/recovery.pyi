@@ -87,7 +87,7 @@ def next_phase(phase: Phase, input: PhaseInput) -> Phase | None:
 class Options:
     """Times in nanoseconds."""
 
-    def __init__(self, *, rank: int, world_size: int, rails: int, token: int = 0, peer_timeout: int = 5000000000) -> None: ...
+    def __init__(self, *, rank: int, world_size: int, rails: int, secret: bytes | None = None, peer_timeout: int = 5000000000) -> None: ...
 
     @property
     def heartbeat(self) -> int: ...
@@ -527,6 +527,12 @@ class Datagram:
     def __init__(self) -> None: ...
 
     @property
+    def sequence(self) -> int: ...
+
+    @sequence.setter
+    def sequence(self, arg: int, /) -> None: ...
+
+    @property
     def sender(self) -> int: ...
 
     @sender.setter
@@ -551,14 +557,16 @@ class Refusal(enum.Enum):
 
     MALFORMED = 1
 
+    REPLAYED = 2
+
 MAX_DATAGRAM: int = 8192
 
 MAX_REASON: int = 96
 
-def encode(datagram: Datagram, token: int, world_size: int, rails: int) -> bytes:
+def encode(datagram: Datagram, key: bytes, world_size: int, rails: int) -> bytes:
     """Lists must be as long as world size and rails say."""
 
-def decode(bytes: bytes, token: int, world_size: int, rails: int) -> Datagram | Refusal:
+def decode(bytes: bytes, key: bytes, world_size: int, rails: int) -> Datagram | Refusal:
     """The datagram, or why it is refused."""
 
 class Pulse:
@@ -640,7 +648,8 @@ class Recovery:
 
     def __init__(self, options: Options, now: int) -> None: ...
 
-    def receive(self, rail: int, rank: int, datagram: bytes, now: int) -> None: ...
+    def receive(self, rail: int, rank: int, datagram: bytes, now: int) -> Refusal | None:
+        """Why it is refused; None: it is not."""
 
     def unreachable(self, rail: int, rank: int, now: int) -> None: ...
 

@@ -9,9 +9,9 @@ import railweave._native.collectives
 
 TREE: int = -1
 
-FETCH_BYTES: int = 20
+CODE_BYTES: int = 16
 
-MOST_CHUNK_BYTES: int = 65491
+MOST_CHUNK_BYTES: int = 65475
 
 LEAST_CHUNKS: int = 16
 
@@ -22,11 +22,12 @@ KIND_SPREAD: int = 3
 KIND_FETCH: int = 4
 
 class Spreader:
-    def __init__(self, *, group: int, child: int, rank: int, world_size: int, rate_bps: int = 0, roots: int = 65535) -> None: ...
+    def __init__(self, *, group: int, child: int, rank: int, world_size: int, rate_bps: int = 0, roots: int = 65535, secret: bytes | None = None) -> None:
+        """Without a secret packets have no codes."""
 
     def start(self, *, task: int, slice_id: int, collective: railweave._native.collectives.Collective, root: int = 0, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], count: int, stride: int = 0, chunk_bytes: int, unfinished: int, now: int) -> None: ...
 
-    def receive(self, datagram: bytes, now: int) -> None: ...
+    def receive(self, datagram: bytes, now: int, near: int = 0) -> None: ...
 
     def transmit(self, now: int) -> tuple[bytes, int] | None:
         """

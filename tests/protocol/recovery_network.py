@@ -24,7 +24,7 @@ MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 SPINS = 20_000  # actions at one instant
 SOCKET = 400  # datagrams that a socket holds
-TOKEN = 0x5EED_0000_C0DE
+SECRET = b"of the ranks of all simulations."
 
 Event = (
     recovery.Prepare

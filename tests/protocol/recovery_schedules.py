@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from protocol.recovery_hosts import Host, Ledger
-from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
+from protocol.recovery_network import MILLISECOND, SECOND, SECRET, Network, Path, Tamper
 
 from railweave._native import recovery
 
@@ -70,7 +70,7 @@ class Schedule:
     def options(self, rank: int) -> recovery.Options:
         """The machine's options."""
         return recovery.Options(
-            rank=rank, world_size=self.ranks, rails=self.rails, token=TOKEN, peer_timeout=PEER_TIMEOUT
+            rank=rank, world_size=self.ranks, rails=self.rails, secret=SECRET, peer_timeout=PEER_TIMEOUT
         )
 
     def draw(self, most: int) -> int:

@@ -22,6 +22,8 @@ from railweave._native.collectives import Collective
 
 GROUP = 7
 HEADERS = 42  # Ethernet, IPv4, UDP
+BESIDE = ina.HEADER_BYTES + spread.CODE_BYTES  # of a SPREAD, beside its payload
+SECRET = b"of all ranks around one switch.."
 Bytes = NDArray[np.uint8]
 Action = Callable[[], None]
 
@@ -117,7 +119,13 @@ class SpreadNetwork:
         self.ranks = [
             Rank(
                 spread.Spreader(
-                    group=GROUP, child=rank, rank=rank, world_size=world_size, rate_bps=rate, roots=roots
+                    group=GROUP,
+                    child=rank,
+                    rank=rank,
+                    world_size=world_size,
+                    rate_bps=rate,
+                    roots=roots,
+                    secret=SECRET,
                 )
             )
             for rank in range(world_size)
@@ -177,7 +185,7 @@ class SpreadNetwork:
 
     def lose(self, data: bytes, copies: int) -> None:
         """Count what somebody does not get."""
-        payload = (len(data) - ina.HEADER_BYTES) * copies
+        payload = (len(data) - BESIDE) * copies
         if data[0] & 15 == spread.KIND_SPREAD:
             self.lost_answers += payload if data[5] else 0
             self.lost_bytes += 0 if data[5] else payload
@@ -227,8 +235,13 @@ class SpreadNetwork:
         if self.now < self.ranks[rank].asleep_until:
             self.ranks[rank].waiting.append(data)
             return
-        self.ranks[rank].spreader.receive(data, self.now)
+        self.receive(rank, data)
         self.pump(rank)
+
+    def receive(self, rank: int, data: bytes) -> None:
+        """Hand a datagram to a machine."""
+        near = self.tasks[-1].number if self.tasks else 0
+        self.ranks[rank].spreader.receive(data, self.now, near)
 
     def take_cores_away(self, share: float, within: int) -> None:
         """Stop ranks and switch again and again for 2 to 30 ms; they go on one after the other."""
@@ -272,7 +285,7 @@ class SpreadNetwork:
         if self.now < host.asleep_until:
             return
         for data in host.waiting:
-            host.spreader.receive(data, self.now)
+            self.receive(rank, data)
         host.waiting.clear()
         deadline = host.spreader.deadline()
         if deadline is not None and deadline <= self.now:

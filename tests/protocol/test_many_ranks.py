@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from protocol.jobs import StaticJob, StaticMembership
 from protocol.loopback_switch import ADDRESS, PLACE, LoopbackSwitch
-from protocol.test_tcp_peer import DEADLINE_S, SECRET, hello
+from protocol.tcp_greetings import hello, shake_hands, tcp_key
+from protocol.test_tcp_peer import DEADLINE_S, SECRET
 
 from railweave._native.agent import Agent, FailureKind
 from railweave.hosts.communicator import Communicator
@@ -87,8 +88,9 @@ def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
                 joined = [pool.submit(agent.connect_tcp, rail, places, DEADLINE_S) for agent in agents]
                 for rank in CONNECTED:
                     connection = process.enter_context(socket.create_connection(places[rank], DEADLINE_S))
-                    connection.sendall(hello(LAST, size=RANKS, rail=rail))
-                    assert connection.recv(32, socket.MSG_WAITALL) == hello(rank, size=RANKS, rail=rail)
+                    key = tcp_key(SECRET, rail)
+                    connection.sendall(greeting := hello(key, LAST, rank, size=RANKS))
+                    shake_hands(connection, key, greeting)
                 assert [missing.result(DEADLINE_S) for missing in joined] == [[]] * LAST
         for agent in agents if control else []:
             agent.enable_recovery(control, [0] * len(kinds), 5.0, 1 << 20)

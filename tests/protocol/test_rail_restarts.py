@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import time
@@ -14,17 +15,12 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
+from protocol.tcp_greetings import HELLO, PROOF, hello, is_answer, number_of, proof, tcp_key
 
 from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
-from railweave._native.secret import authenticate, derive_key
 
-MAGIC, VERSION, HELLO = 0x52575450, 2, 32
-
-
-def hello(rank: int, incarnation: int) -> bytes:
-    token = authenticate(derive_key(SECRET, "tcp"), b"")[:8]
-    return struct.pack("!II", MAGIC, VERSION) + token + struct.pack("!IIII", rank, 2, incarnation, 0)
+KEY = tcp_key(SECRET)
 
 
 # ---------------------------------------------------------------- at any time
@@ -232,6 +228,7 @@ class Channel:
 
     def __init__(self, rank: int, peer_port: int = 1) -> None:
         self.rails, self.rank = Rails(2), rank
+        self.said: dict[socket.socket, bytes] = {}  # by those who have dialled
         self.port = self.rails.open_tcp(rank, "127.0.0.1")
         members = [("127.0.0.1", peer_port)] * 2
         members[rank] = ("127.0.0.1", self.port)
@@ -239,7 +236,8 @@ class Channel:
 
     def dial(self, incarnation: int) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), DEADLINE_S)
-        connection.sendall(hello(1, incarnation))
+        self.said[connection] = hello(KEY, 1, 0, incarnation=incarnation)
+        connection.sendall(self.said[connection])
         return connection
 
     def run(self, reached: Callable[[], bool]) -> None:
@@ -264,22 +262,32 @@ class Channel:
         self.run(ended)
         assert said == [b""]
 
-    def says(self, connection: socket.socket, greeting: bytes) -> None:
-        """AssertionError unless the channel says this first."""
+    def hears(self, connection: socket.socket, size: int = HELLO) -> bytes:
+        """Return what the channel says next."""
         connection.setblocking(False)
         said = b""
 
         def heard() -> bool:
             nonlocal said
             with contextlib.suppress(BlockingIOError):
-                said += connection.recv(HELLO - len(said))
-            return len(said) == HELLO
+                said += connection.recv(size - len(said))
+            return len(said) == size
 
         self.run(heard)
-        assert said == greeting
+        return said
 
-    def answers(self, connection: socket.socket, incarnation: int) -> None:
-        self.says(connection, hello(0, incarnation))
+    def dials(self, connection: socket.socket, incarnation: int) -> bytes:
+        """Return how the channel, which is rank 1, says that it is of this incarnation."""
+        said = self.hears(connection)
+        assert said == hello(KEY, 1, 0, incarnation=incarnation, number=number_of(said))
+        return said
+
+    def answers(self, connection: socket.socket) -> None:
+        """Finish a handshake that the test has begun."""
+        answer = self.hears(connection)
+        assert is_answer(answer, KEY, self.said[connection])
+        connection.setblocking(True)
+        connection.sendall(proof(KEY, self.said[connection], answer))
 
 
 def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
@@ -287,7 +295,7 @@ def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
     with channel.dial(2) as ahead:
         channel.rails.restart(0, 1)
         with channel.dial(1) as present:
-            channel.answers(present, 1)
+            channel.answers(present)
             channel.run(lambda: channel.rails.ready(0))
             ahead.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -295,8 +303,8 @@ def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
             channel.rails.halt(0)
             channel.closes(present)
         channel.rails.restart(0, 2)
-        channel.answers(ahead, 2)
-        assert channel.rails.ready(0)
+        channel.answers(ahead)
+        channel.run(lambda: channel.rails.ready(0))
     assert channel.rails.stats(0).malformed == 0
 
 
@@ -308,7 +316,46 @@ def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> Non
         with channel.dial(3) as second:
             channel.closes(first)
             channel.rails.restart(0, 3)
-            channel.answers(second, 3)
+            channel.answers(second)
+
+
+def test_a_copy_of_what_a_parked_peer_said_does_not_take_its_place() -> None:
+    channel = Channel(0)
+    with channel.dial(2) as parked:
+        channel.rails.turn(DEADLINE_S)
+        channel.rails.turn(DEADLINE_S)
+        with socket.create_connection(("127.0.0.1", channel.port), DEADLINE_S) as copy:
+            copy.sendall(channel.said[parked])
+            channel.closes(copy)
+        channel.rails.restart(0, 2)
+        channel.answers(parked)
+        channel.run(lambda: channel.rails.ready(0))
+    assert channel.rails.stats(0).malformed == 1
+
+
+def test_silent_connections_keep_no_peer_out_of_a_restart() -> None:
+    channel = Channel(0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(("127.0.0.1", channel.port), DEADLINE_S))
+        channel.rails.restart(0, 1)
+        channel.answers(stack.enter_context(channel.dial(1)))
+        channel.run(lambda: channel.rails.ready(0))
+
+
+def test_an_answer_to_an_earlier_dial_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        channel = Channel(1, peer_port=listener.getsockname()[1])
+        channel.rails.restart(1, 1)
+        channel.run(lambda: bool(select.select([listener], [], [], 0)[0]))
+        with listener.accept()[0] as first:
+            earlier = hello(KEY, 0, 1, incarnation=1, answered=number_of(channel.dials(first, 1)))
+        channel.run(lambda: bool(select.select([listener], [], [], 0)[0]))
+        with listener.accept()[0] as second:
+            channel.dials(second, 1)
+            second.sendall(earlier)
+            channel.closes(second)
+        assert not channel.rails.ready(1)
 
 
 def test_a_peer_that_is_behind_or_comes_while_this_rank_is_halted_is_turned_away() -> None:
@@ -343,11 +390,13 @@ def test_a_rank_dials_until_its_peer_answers() -> None:
 
             channel.run(knocked)
             with accepted[0] as connection:
-                channel.says(connection, hello(1, 4))
+                said = channel.dials(connection, 4)
                 if attempt < 3:
                     continue
-                connection.sendall(hello(0, 4))
+                answer = hello(KEY, 0, 1, incarnation=4, answered=number_of(said))
+                connection.sendall(answer)
                 channel.run(lambda: channel.rails.ready(1))
+                assert channel.hears(connection, PROOF) == proof(KEY, said, answer)
         assert channel.rails.failures(1) == []
         channel.run(lambda: bool(channel.rails.failures(1)))
     [failure] = channel.rails.failures(1)
@@ -366,7 +415,7 @@ def test_a_halted_rank_dials_nobody() -> None:
         channel.rails.restart(1, 2)
         channel.rails.turn(DEADLINE_S)
         with listener.accept()[0] as connection:
-            channel.says(connection, hello(1, 2))
+            channel.dials(connection, 2)
 
 
 def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
@@ -374,7 +423,8 @@ def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
     channel = Channel(0)
     channel.rails.restart(0, 1)
     with channel.dial(1) as peer:
-        channel.answers(peer, 1)
+        channel.answers(peer)
+        channel.run(lambda: channel.rails.ready(0))
         values, out = np.ones(1 << 22, np.int32), np.zeros(1 << 22, np.int32)
         channel.rails.start(0, 0, 0, values, out)
         for _ in range(20):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 from protocol.recovery_hosts import Host
-from protocol.recovery_network import MILLISECOND, SECOND, TOKEN, Network, Path, Tamper
+from protocol.recovery_network import MILLISECOND, SECOND, SECRET, Network, Path, Tamper
 from protocol.recovery_pauses import SHAPES, pauses_ms
 from protocol.recovery_schedules import BusyMachine, Schedule, replay_command, run_seed
 
 from railweave._native import recovery
+from railweave._native.secret import derive_key
 
 SEEDS = range(300)
 MUTANT_SEEDS = range(300)
@@ -60,14 +61,18 @@ def test_nobody_suspects_a_rail_for_processes_that_run_late(seed: int) -> None:
 Change = Callable[[recovery.Stamped, int], None]
 
 
+def key_of(receiver: int) -> bytes:
+    return derive_key(SECRET, "recovery", receiver)
+
+
 def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamper]:
     """Change reports and orders; the change is told who gets them."""
 
     def of(schedule: Schedule) -> Tamper:
-        shape = (TOKEN, schedule.ranks, schedule.rails)
         apply = change(schedule)
 
         def tamper(_rail: int, _sender: int, receiver: int, datagram: bytes) -> bytes:
+            shape = key_of(receiver), schedule.ranks, schedule.rails
             decoded = recovery.decode(datagram, *shape)
             assert isinstance(decoded, recovery.Datagram)
             stamped = decoded.body
@@ -184,8 +189,8 @@ def any_order(_schedule: Schedule) -> Change:
 def farewells_stay_out(schedule: Schedule) -> Tamper:
     """Who notices a death keeps it to itself."""
 
-    def tamper(_rail: int, _sender: int, _receiver: int, datagram: bytes) -> bytes:
-        decoded = recovery.decode(datagram, TOKEN, schedule.ranks, schedule.rails)
+    def tamper(_rail: int, _sender: int, receiver: int, datagram: bytes) -> bytes:
+        decoded = recovery.decode(datagram, key_of(receiver), schedule.ranks, schedule.rails)
         assert isinstance(decoded, recovery.Datagram)
         return b"" if isinstance(decoded.body, recovery.Goodbye) else datagram
 
@@ -212,7 +217,7 @@ class SaysOnce(Network):
         self.said: set[tuple[int, int, int, int]] = set()
 
     def send(self, sender: int, rail: int, receiver: int, datagram: bytes) -> None:
-        decoded = recovery.decode(datagram, TOKEN, len(self.processes), len(self.paths))
+        decoded = recovery.decode(datagram, key_of(receiver), len(self.processes), len(self.paths))
         assert isinstance(decoded, recovery.Datagram)
         if isinstance(decoded.body, recovery.Stamped):
             key = (rail, sender, receiver, decoded.body.stamp.serial)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from protocol.network import MILLISECOND, SECOND
-from protocol.spread_network import GROUP, HEADERS, Link, SpreadNetwork
+from protocol.spread_network import BESIDE, GROUP, HEADERS, Link, SpreadNetwork
 from protocol.spread_schedules import replay_command, run_seed
 
 from railweave._native import ina, spread
@@ -20,8 +20,8 @@ from railweave._native.collectives import Collective
 
 BROADCAST, ALL_GATHER = Collective.BROADCAST, Collective.ALL_GATHER
 RATE = 10**8
-CHUNK = 1456  # fills an MTU of 1,500 bytes
-PACKET = (CHUNK + ina.HEADER_BYTES + HEADERS) * 8 * SECOND // RATE  # ns on the link
+CHUNK = 1440  # fills an MTU of 1,500 bytes
+PACKET = (CHUNK + BESIDE + HEADERS) * 8 * SECOND // RATE  # ns on the link
 BOUND = 10 * SECOND
 SEEDS = range(1000)
 ALL = 65535
@@ -95,7 +95,7 @@ def test_every_byte(world_size: int, count: int, in_place: bool) -> None:
 
 def test_each_byte_is_sent_once() -> None:
     network = one(ALL_GATHER, 8, 40 * CHUNK, Link(rate_bps=RATE))
-    shard = 40 * (CHUNK + ina.HEADER_BYTES + HEADERS)
+    shard = 40 * (CHUNK + BESIDE + HEADERS)
     assert network.sent_by_host == [shard] * 8
     assert network.to_host == [7 * shard] * 8
 
@@ -131,7 +131,7 @@ def test_allgather_fills_the_receivers_links(world_size: int, racks: int, record
     record_property(
         "summary", f"multicast: allgather of {world_size}, {racks} racks: {share:.3f} of the links"
     )
-    assert share >= 0.93
+    assert share >= 0.92
     assert network.longest_queue <= MILLISECOND
     assert network.total("fetches_sent") == 0
 

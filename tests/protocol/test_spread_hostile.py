@@ -3,18 +3,32 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from protocol.network import MICROSECOND, MILLISECOND, SECOND
-from protocol.spread_network import GROUP, HEADERS, Link, SpreadNetwork, Task
+from protocol.spread_network import GROUP, HEADERS, SECRET, Link, SpreadNetwork, Task
 from protocol.test_spread import ALL_GATHER, BROADCAST, CHUNK, RATE, finish
 
 from railweave._native import ina, spread
 from railweave._native.collectives import Collective
+from railweave._native.secret import authenticate, authenticate_named, derive_key
+
+SPREAD_KEY, FETCH_KEY = derive_key(SECRET, "spread"), derive_key(SECRET, "fetch")
+NUMBERS = itertools.count(1)  # of FETCHes
+FREE = {
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+}  # bytes of the header that no code covers: version and kind, op, group, child, flags
 
 
 def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, Task]:
@@ -26,23 +40,33 @@ def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, T
 
 
 def packet(task: Task, chunk: int, *, payload: bytes | None = None, **fields: int) -> bytes:
-    """A SPREAD of the task's root; `fields` are the header's where it lies."""
+    """A SPREAD of the task's root; `fields` are the header's where it lies. Its code is right."""
     begin = chunk * task.chunk_bytes
     good = {
         "group": GROUP,
         "kind": spread.KIND_SPREAD,
         "slot": task.root,
         "round": chunk,
-        "mark": task.number,
+        "mark": task.number % 2**32,
     }
+    header = ina.Header(**good | fields)
     body = task.input(task.root)[begin : begin + task.chunk_bytes].tobytes() if payload is None else payload
-    return ina.Header(**good | fields).encode() + body
+    ahead = (header.mark - task.number + 2**31) % 2**32 - 2**31
+    name = struct.pack(">QHI", (task.number + ahead) % 2**64, header.slot, header.round)
+    return header.encode() + body + authenticate_named(SPREAD_KEY, name, body)
 
 
-def fetch(task: Task, first: int, count: int, origin: int, **fields: int) -> bytes:
-    """A FETCH for chunks of the task's root."""
+def fetch(
+    task: Task, first: int, count: int, origin: int, *, to: int = 1, number: int | None = None, **fields: int
+) -> bytes:
+    """A FETCH for chunks of the task's root. Its code is right: the origin has sent it."""
     good = {"group": GROUP, "kind": spread.KIND_FETCH, "slot": task.root, "round": first, "mark": task.number}
-    return ina.Header(**good | fields).encode() + struct.pack(">HH", origin, count)
+    header = ina.Header(**good | fields)
+    number = next(NUMBERS) if number is None else number
+    sender = origin if origin < 3 else 2
+    said = struct.pack(">QHIHHHHQ", header.mark, header.slot, header.round, origin, count, sender, to, number)
+    body = struct.pack(">HHHQ", origin, count, sender, number)
+    return header.encode() + body + authenticate(FETCH_KEY, said)
 
 
 def deliver(network: SpreadNetwork, data: bytes, rank: int = 1) -> None:
@@ -70,8 +94,8 @@ def test_options_are_checked() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"chunk_bytes": 0}, "1 to 65491 bytes"),
-        ({"chunk_bytes": 65492}, "1 to 65491 bytes"),
+        ({"chunk_bytes": 0}, "1 to 65475 bytes"),
+        ({"chunk_bytes": 65476}, "1 to 65475 bytes"),
         ({"count": 2**32, "chunk_bytes": 1}, "at most 2\\^32 - 1 chunks"),
         ({"collective": Collective.ALL_REDUCE}, "broadcast and all_gather"),
         ({"root": 3}, "not a rank"),
@@ -90,6 +114,77 @@ def test_what_cannot_be_carried_is_refused(wrong: dict[str, object], says: str) 
 
 
 # --- hostile packets ---
+
+
+def changed(data: bytes) -> Iterator[bytes]:
+    """Yield a datagram with each of its bits flipped, but for those that switches write and the flags."""
+    for bit in range(8 * len(data)):
+        if bit // 8 not in FREE:
+            spoilt = bytearray(data)
+            spoilt[bit // 8] ^= 1 << bit % 8
+            yield bytes(spoilt)
+
+
+def test_a_chunk_that_is_spoilt_or_made_up_is_refused_and_fetched_as_if_it_were_lost() -> None:
+    network, task = lone(count=3 * CHUNK)
+    forged = packet(task, 0)[: -spread.CODE_BYTES]
+    for data in (*changed(packet(task, 0)), forged, forged + bytes(spread.CODE_BYTES)):
+        deliver(network, data)
+    stats = network.spreaders[1].stats()
+    assert (stats["received"], stats["stale"], stats["duplicates"]) == (0, 0, 0)
+    assert stats["refused"]["code"] > 8 * CHUNK
+    assert (task.outputs[1] == 0xA5).all()
+    for rank in (0, 2):
+        network.start(task, rank)
+    finish(network)
+
+
+def test_a_packet_of_a_task_to_come_is_kept_only_with_its_code() -> None:
+    """512 are kept: forged ones do not push out what peers have sent."""
+    network = SpreadNetwork(3, Link())
+    task = network.task(BROADCAST, 2 * CHUNK, CHUNK)
+    for chunk in range(2):
+        deliver(network, packet(task, chunk))
+    for chunk in range(1000):
+        deliver(network, packet(task, chunk % 2, payload=bytes(CHUNK))[:-1] + b"x")
+    assert network.spreaders[1].stats()["refused"]["code"] == 1000
+    network.start(task, 1)
+    assert network.spreaders[1].stats()["received"] == 2
+
+
+def test_a_packet_of_another_task_source_or_chunk_has_another_code() -> None:
+    network, task = lone()
+    good = packet(task, 3)
+    for fields in ({"round": 4}, {"mark": 2}, {"mark": 0}, {"slot": 2}):
+        other = packet(task, 3, **fields)
+        deliver(network, other[: -spread.CODE_BYTES] + good[-spread.CODE_BYTES :])
+    assert network.spreaders[1].stats()["refused"]["code"] == 4
+    later, _ = lone(number=task.number + 2**32)
+    deliver(later, good)
+    assert later.spreaders[1].stats()["refused"]["code"] == 1
+
+
+def test_a_fetch_is_answered_once_and_only_with_its_code() -> None:
+    network, task = lone()
+    for chunk in range(10):
+        deliver(network, packet(task, chunk))
+    asked = fetch(task, 0, 10, 2)
+    for data in changed(asked):
+        deliver(network, data)
+    deliver(network, fetch(task, 0, 10, 2, to=0))  # another rank's
+    assert network.spreaders[1].transmit(0) is None
+    counts = network.spreaders[1].stats()
+    assert counts["fetches_taken"] == counts["fetches_passed"] == 0
+    assert counts["refused"]["code"] > 8 * 20
+    for _ in range(1000):
+        deliver(network, asked)
+    answers = 0
+    for now in range(0, SECOND, MILLISECOND):
+        network.spreaders[1].expire(now)
+        while (given := network.spreaders[1].transmit(now)) is not None:
+            answers += given[0][0] & 0xF == spread.KIND_SPREAD
+    counts = network.spreaders[1].stats()
+    assert (answers, counts["refused"]["replay"]) == (10, 999)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +303,7 @@ def test_a_flood_of_fetches_is_answered_at_the_links_rate_and_beside_the_own_sha
     for now in range(0, 40 * MILLISECOND, 100 * MICROSECOND):
         machine.expire(now)
         for first in range(50):
-            machine.receive(fetch(task, first, 3, 2), now)
+            machine.receive(fetch(task, first, 3, 2, to=0), now)
         while (given := machine.transmit(now)) is not None:
             sent[given[1]] += len(given[0]) + HEADERS
     on_link = (40 * MILLISECOND) * RATE // 8 // SECOND
@@ -232,7 +327,7 @@ def test_fetches_that_wait_are_bounded() -> None:
         while machine.transmit(now) is not None:
             pass
     for first in range(3000):
-        machine.receive(fetch(task, first, 1, 2), now)
+        machine.receive(fetch(task, first, 1, 2, to=0), now)
     stats = machine.stats()
     assert (stats["fetches_taken"], stats["fetches_dropped"]) == (1024, 3000 - 1024)
 
@@ -246,7 +341,11 @@ def test_a_fetch_is_passed_on_once_and_only_to_the_owner() -> None:
     while (given := network.spreaders[1].transmit(0)) is not None:
         passed.append(given)
     assert len(passed) == 1024
-    assert set(passed) == {(fetch(task, 0, 2, 2, child=1), 0)}
+    said = ina.HEADER_BYTES + 4
+    assert {(data[:said], to) for data, to in passed} == {(fetch(task, 0, 2, 2, child=1)[:said], 0)}
+    for data, _ in passed:
+        network.spreaders[0].receive(data, 0)
+    assert not any(network.spreaders[0].stats()["refused"].values())
 
 
 def test_random_bytes_place_nothing_wrong() -> None:
@@ -302,7 +401,7 @@ def test_what_waits_for_a_rank_is_sent_to_it_once_and_ranks_take_turns() -> None
 
     assert sent(0)[-1] == (spread.TREE, 99)
     for first, count, origin in ((0, 50, 1), (10, 60, 1), (20, 20, 1), (0, 50, 2), (40, 60, 1)):
-        machine.receive(fetch(task, first, count, origin), 100 * MILLISECOND)
+        machine.receive(fetch(task, first, count, origin, to=0), 100 * MILLISECOND)
     answered = sent(100 * MILLISECOND)
     assert sorted(answered) == [(1, chunk) for chunk in range(100)] + [(2, chunk) for chunk in range(50)]
     assert {rank for rank, _ in answered[:30]} == {1, 2}

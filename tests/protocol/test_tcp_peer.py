@@ -16,28 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol.tcp_greetings import HELLO, MAGIC, VERSION, hello, is_answer, proof, shake_hands, tcp_key
 
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
-from railweave._native.secret import authenticate, derive_key
 
 DEADLINE_S = 30.0
 SECRET = b"what rank 0 and the test have in"
-MAGIC, VERSION = 0x52575450, 2
+KEY = tcp_key(SECRET)
 DATA, ABORT, GOODBYE = 1, 2, 3
 COUNT = 100  # elements of the call that the peer disturbs
-
-
-def hello(
-    rank: int,
-    secret: bytes = SECRET,
-    size: int = 2,
-    magic: int = MAGIC,
-    version: int = VERSION,
-    rail: int = 0,
-) -> bytes:
-    token = authenticate(derive_key(secret, "tcp", rail), b"")[:8]
-    return struct.pack("!II", magic, version) + token + struct.pack("!IIQ", rank, size, 0)
 
 
 def label(op_index: int = 0, dtype: int = 0, op: int = 0, count: int = COUNT) -> bytes:
@@ -65,8 +53,8 @@ class Host:
         with ThreadPoolExecutor(1) as pool:
             places = [("127.0.0.1", self.port), ("127.0.0.1", 1)]
             missing = pool.submit(self.agent.connect_tcp, self.rail, places, DEADLINE_S)
-            peer = self.dial(hello(1))
-            assert peer.recv(32, socket.MSG_WAITALL) == hello(0)
+            peer = self.dial(greeting := hello(KEY, 1, 0))
+            shake_hands(peer, KEY, greeting)
             assert missing.result(DEADLINE_S) == []
         return peer
 
@@ -101,21 +89,78 @@ def test_a_peer_that_behaves(host: Host) -> None:
 @pytest.mark.parametrize(
     "greeting",
     [
-        b"GET / HTTP/1.1\r\nHost: rail\r\n\r\n....",
-        hello(1, secret=SECRET[::-1]),
-        hello(1, magic=MAGIC + 1),
-        hello(1, version=VERSION + 1),
-        hello(1, size=3),
-        hello(0),
-        hello(2),
-        hello(0xFFFFFFFF),
+        b"GET / HTTP/1.1\r\nHost: rail\r\nAccept: */*\r\n\r\n....",
+        hello(tcp_key(SECRET[::-1]), 1, 0),
+        hello(tcp_key(SECRET, rail=1), 1, 0),
+        hello(KEY, 1, 0, magic=MAGIC + 1),
+        hello(KEY, 1, 0, version=VERSION + 1),
+        hello(KEY, 1, 0, size=3),
+        hello(KEY, 1, 0, answered=1),
+        hello(KEY, 1, 1),
+        hello(KEY, 0, 0),
+        hello(KEY, 2, 0),
+        hello(KEY, 0xFFFFFFFF, 0),
     ],
 )
 def test_strangers_are_closed_and_counted_and_the_peer_still_gets_in(host: Host, greeting: bytes) -> None:
     with host.dial(greeting) as stranger, host.connect():
-        with contextlib.suppress(ConnectionResetError):
-            assert stranger.recv(1) == b""
+        assert closed(stranger)
         assert host.agent.stats()[0].malformed == 1
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the other end closes it without a word."""
+    with contextlib.suppress(ConnectionResetError):
+        return connection.recv(1) == b""
+    return True
+
+
+def test_connections_from_addresses_of_no_member_are_closed_at_once(host: Host) -> None:
+    greeting = hello(KEY, 1, 0)  # even if it could be the peer's
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
+        places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
+        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
+        for number in range(40):
+            at = ("127.0.0.1", host.port)
+            stranger = socket.create_connection(at, DEADLINE_S, source_address=("127.0.0.2", 0))
+            stack.enter_context(stranger)
+            if number % 2:
+                with contextlib.suppress(ConnectionError):
+                    stranger.sendall(greeting)
+            assert closed(stranger)
+        shake_hands(stack.enter_context(host.dial(greeting)), KEY, greeting)
+        assert missing.result(DEADLINE_S) == []
+    assert host.agent.stats()[0].malformed == 40
+
+
+def test_silent_connections_keep_no_member_out_though_they_are_of_its_address(host: Host) -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(host.dial(b"")) for _ in range(40)]
+        stack.enter_context(host.connect())
+        silent += [stack.enter_context(host.dial(b"")) for _ in range(5)]
+        latest = time.monotonic() + DEADLINE_S
+        places = 17  # of that address: one for its rank, and some to spare
+        while host.agent.stats()[0].malformed < len(silent) - places:
+            assert time.monotonic() < latest
+        assert closed(silent[0])
+
+
+def test_a_hello_is_of_no_use_twice_and_not_without_a_proof(host: Host) -> None:
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
+        places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
+        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
+        seen = stack.enter_context(host.dial(greeting := hello(KEY, 1, 0)))
+        answer = seen.recv(HELLO, socket.MSG_WAITALL)
+        assert is_answer(answer, KEY, greeting)
+        copy = stack.enter_context(host.dial(greeting))
+        assert closed(copy)
+        seen.sendall(proof(KEY, answer, greeting))
+        assert closed(seen)
+        assert not missing.done()
+        shake_hands(stack.enter_context(host.dial(greeting := hello(KEY, 1, 0))), KEY, greeting)
+        assert missing.result(DEADLINE_S) == []
+        assert closed(stack.enter_context(host.dial(greeting)))
+    assert host.agent.stats()[0].malformed == 3
 
 
 def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -> None:
@@ -125,12 +170,13 @@ def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -
         for _ in range(100):
             host.agent.stats()
             assert not missing.done(), missing.result()
-        with host.dial(hello(1)):
+        with host.dial(greeting := hello(KEY, 1, 0)) as peer:
+            shake_hands(peer, KEY, greeting)
             assert missing.result(DEADLINE_S) == []
 
 
 def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
-    with host.connect(), host.dial(hello(1)) as second:
+    with host.connect(), host.dial(hello(KEY, 1, 0)) as second:
         with contextlib.suppress(ConnectionResetError):
             assert second.recv(1) == b""
         assert host.agent.stats()[0].malformed == 1

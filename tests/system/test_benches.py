@@ -216,7 +216,7 @@ def test_receiving_is_measured_on_every_way(tmp_path: Path) -> None:
     assert result["ok"]
     assert (result["missing"] is None) == (own_network.missing() == "")
     ways = ("memory", "super-packets", "packets")[: 1 if result["missing"] else 3]
-    shapes = [("spread", 1456), ("spread", 8956), ("result", 1456), ("result", 8192)]
+    shapes = [("spread", 1440), ("spread", 8940), ("result", 1456), ("result", 8192)]
     assert [(row["way"], row["kind"], row["payload"]) for row in result["rows"]] == [
         (way, *shape) for way in ways for shape in shapes
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from railweave._native import ina
+from railweave._native import ina, spread
 from railweave.experiments.errors import OptionError
 from railweave.hosts.communicator import Communicator
 from railweave.p4src.artifacts import JUMBO_LANES
@@ -107,7 +107,7 @@ def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  
     for mtu in (1500, 1200):
         script = f"[ $RANK = 0 ] || ip link set dev h2-ina mtu {mtu}"
         lab.run(["sh", "-c", script]).wait(DEADLINE_S)
-        chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES))
+        chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES - spread.CODE_BYTES))
         for sent in lab.run(gather).wait(DEADLINE_S).values:
             assert chunks < sent["packets"] < 1.2 * chunks  # READY, and what is fetched
 

@@ -55,8 +55,8 @@ def test_a_link_carries_what_the_algorithm_sends_over_it() -> None:
         )
         of_ina = {
             Collective.ALL_REDUCE: 1024 / 1082,
-            Collective.BROADCAST: 1456 / 1514,  # in packets that fill the MTU
-            Collective.ALL_GATHER: 1456 / 1514 / 0.75,  # the others' shards come down
+            Collective.BROADCAST: 1440 / 1514,  # in packets that fill the MTU
+            Collective.ALL_GATHER: 1440 / 1514 / 0.75,  # the others' shards come down
             Collective.REDUCE_SCATTER: 1024
             / (0.75 * 1082 + 58 / 4),  # they go up, and headers of the own one
         }[collective]

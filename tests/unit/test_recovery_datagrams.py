@@ -10,11 +10,11 @@ import pytest
 
 from railweave._native import recovery
 from railweave._native.recovery import Datagram, Options, Recovery, Refusal
+from railweave._native.secret import authenticate, derive_key
 
-TOKEN = 0x0123456789ABCDEF
+SECRET = bytes(range(32))
 RANKS, RAILS = 4, 3
-SHAPE = (TOKEN, RANKS, RAILS)
-TOKEN_AT = slice(1, 9)
+CODE = 16  # bytes
 BEAT = 10_000_000
 
 
@@ -81,42 +81,67 @@ BODIES = {
 
 def datagram(name: str, sender: int = 2, rail: int = 1) -> Datagram:
     given = Datagram()
-    given.sender, given.rail, given.body = sender, rail, BODIES[name]
+    given.sequence, given.sender, given.rail, given.body = 1, sender, rail, BODIES[name]
     return given
 
 
-def encoded(name: str, sender: int = 2, rail: int = 1) -> bytes:
-    return recovery.encode(datagram(name, sender, rail), *SHAPE)
+def key(receiver: int) -> bytes:
+    return derive_key(SECRET, "recovery", receiver)
+
+
+def shape(receiver: int = 1) -> tuple[bytes, int, int]:
+    return key(receiver), RANKS, RAILS
+
+
+def encoded(name: str, sender: int = 2, rail: int = 1, *, to: int = 1) -> bytes:
+    return recovery.encode(datagram(name, sender, rail), *shape(to))
+
+
+def sealed(datagram: bytes | bytearray) -> bytes:
+    """With a code that fits what has been changed."""
+    said = bytes(datagram[:-CODE])
+    return said + authenticate(key(1), said)
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_what_is_encoded_comes_back(name: str) -> None:
-    assert recovery.decode(encoded(name), *SHAPE) == datagram(name)
+    assert recovery.decode(encoded(name), *shape()) == datagram(name)
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_every_length_but_the_right_one_is_refused(name: str) -> None:
     whole = encoded(name)
     for size in range(len(whole)):
-        wanted = Refusal.STRANGER if size < TOKEN_AT.stop else Refusal.MALFORMED
-        assert recovery.decode(whole[:size], *SHAPE) == wanted
-    assert recovery.decode(whole + b"\0", *SHAPE) == Refusal.MALFORMED
+        assert recovery.decode(whole[:size], *shape()) == Refusal.STRANGER
+        if size > CODE:
+            assert recovery.decode(sealed(whole[:size]), *shape()) == Refusal.MALFORMED
+    assert recovery.decode(sealed(whole + b"\0"), *shape()) == Refusal.MALFORMED
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_another_token_is_a_strangers(name: str) -> None:
-    assert recovery.decode(encoded(name), TOKEN ^ 1, RANKS, RAILS) == Refusal.STRANGER
+def test_another_jobs_and_another_ranks_are_a_strangers(name: str) -> None:
+    for other in (derive_key(SECRET[::-1], "recovery", 1), key(2)):
+        assert recovery.decode(encoded(name), other, RANKS, RAILS) == Refusal.STRANGER
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_datagram_with_any_bit_changed_is_a_strangers(name: str) -> None:
+    whole = encoded(name)
+    for at in range(8 * len(whole)):
+        spoilt = bytearray(whole)
+        spoilt[at // 8] ^= 1 << at % 8
+        assert recovery.decode(bytes(spoilt), *shape()) == Refusal.STRANGER
 
 
 @pytest.mark.parametrize(
     ("at", "value"),
-    [(0, 1), (9, 4), (10, 1), (11, RANKS), (12, RAILS)],
+    [(0, 1), (9, 4), (10, 1), (11, RANKS), (12, RAILS)],  # behind version and number
     ids=["version", "kind", "sender, high", "sender", "rail"],
 )
 def test_impossible_headers_are_refused(at: int, value: int) -> None:
     spoilt = bytearray(encoded("farewell"))
     spoilt[at] = value
-    assert recovery.decode(bytes(spoilt), *SHAPE) == Refusal.MALFORMED
+    assert recovery.decode(sealed(spoilt), *shape()) == Refusal.MALFORMED
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -126,16 +151,14 @@ def test_whatever_is_accepted_says_the_same_again(name: str) -> None:
     for _ in range(5000):
         spoilt = bytearray(encoded(name))
         for _ in range(draw.randint(1, 3)):
-            spoilt[draw.randrange(TOKEN_AT.stop, len(spoilt))] = draw.choice(
-                (0, 1, 2, 255, draw.randrange(256))
-            )
-        decoded = recovery.decode(bytes(spoilt), *SHAPE)
+            spoilt[draw.randrange(len(spoilt) - CODE)] = draw.choice((0, 1, 2, 255, draw.randrange(256)))
+        decoded = recovery.decode(sealed(spoilt), *shape())
         if isinstance(decoded, Refusal):
             continue
         accepted += 1
-        again = recovery.encode(decoded, *SHAPE)
+        again = recovery.encode(decoded, *shape())
         assert len(again) == len(spoilt)
-        assert recovery.decode(again, *SHAPE) == decoded
+        assert recovery.decode(again, *shape()) == decoded
     assert accepted > 100
 
 
@@ -144,7 +167,7 @@ def test_reasons_are_cut_and_made_printable() -> None:
     body = farewell()
     body.reason = "a\nb\x7f\N{EURO SIGN}" + 200 * "x"
     given.body = body
-    decoded = recovery.decode(recovery.encode(given, *SHAPE), *SHAPE)
+    decoded = recovery.decode(recovery.encode(given, *shape()), *shape())
     assert decoded.body.reason == ("a?b????" + 200 * "x")[: recovery.MAX_REASON]
 
 
@@ -157,16 +180,16 @@ def test_the_greatest_states_fit_a_datagram() -> None:
     state.prepared = recovery.Prepared(1, recovery.Position(1, [1] * rails, [1] * rails))
     given = Datagram()
     given.body = stamped(state)
-    whole = recovery.encode(given, TOKEN, ranks, rails)
+    whole = recovery.encode(given, key(1), ranks, rails)
     assert len(whole) <= recovery.MAX_DATAGRAM
-    assert isinstance(recovery.decode(whole, TOKEN, ranks, rails), Datagram)
+    assert isinstance(recovery.decode(whole, key(1), ranks, rails), Datagram)
 
 
 # --- the machine ---
 
 
 def machine(rank: int = 1) -> Recovery:
-    return Recovery(Options(rank=rank, world_size=RANKS, rails=RAILS, token=TOKEN), 0)
+    return Recovery(Options(rank=rank, world_size=RANKS, rails=RAILS, secret=SECRET), 0)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +207,7 @@ def test_what_a_rank_cannot_have_sent_is_counted_and_left(
     rank: int, name: str, sender: int, why: str
 ) -> None:
     target = machine(rank)
-    target.receive(1, sender, encoded(name, sender), 0)
+    target.receive(1, sender, encoded(name, sender, to=rank), 0)
     assert target.stats()["malformed"] == 1, why
     assert target.poll() is None
 
@@ -195,6 +218,32 @@ def test_senders_are_who_they_say(rail: int, rank: int) -> None:
     target.receive(rail, rank, encoded("farewell", sender=2, rail=1), 0)
     assert target.stats()["malformed"] == 1
     assert target.poll() is None
+
+
+def test_a_datagram_counts_once_on_the_rail_and_for_the_rank_that_it_was_sent_to() -> None:
+    target, beat = machine(), encoded("beat", sender=0)
+    assert target.receive(1, 0, beat, 0) is None
+    assert target.receive(1, 0, beat, 0) == Refusal.REPLAYED
+    assert target.receive(2, 0, beat, 0) == Refusal.MALFORMED
+    assert machine(2).receive(1, 0, beat, 0) == Refusal.STRANGER
+    counts = target.stats()
+    assert (counts["received"], counts["replayed"], counts["malformed"]) == (1, 1, 1)
+
+
+def test_datagrams_that_overtake_each_other_count_once_each_and_far_older_ones_not_at_all() -> None:
+    def numbered(number: int) -> bytes:
+        given = datagram("beat", sender=0)
+        given.sequence = number
+        return recovery.encode(given, *shape())
+
+    target, draw, newest, taken = machine(), random.Random(7), 0, set[int]()
+    for _ in range(5000):
+        number = max(1, newest + draw.randint(-100, 10) if draw.random() < 0.9 else newest + 70)
+        told = target.receive(1, 0, numbered(number), 0)
+        fresh = number not in taken and number > newest - 64
+        assert told == (None if fresh else Refusal.REPLAYED)
+        taken.add(number)
+        newest = max(newest, number)
 
 
 def test_noise_is_counted_and_changes_nothing() -> None:
@@ -214,14 +263,15 @@ def test_orders_that_cannot_be_are_counted() -> None:
 
 def test_reports_that_cannot_be_are_counted() -> None:
     target = machine(0)
-    target.receive(1, 2, encoded("report"), 0)
+    target.receive(1, 2, encoded("report", to=0), 0)
     assert target.stats()["violations"] == 1
     assert (target.poll(), target.alive) == (None, 0b111)
 
 
 def test_a_rank_does_not_believe_that_it_is_dead_itself() -> None:
     target = machine(3)
-    target.receive(1, 2, encoded("farewell"), 0)
+    target.receive(1, 2, encoded("farewell", to=3), 0)
+    assert target.stats()["received"] == 1
     assert target.poll() is None
     other = machine(1)
     other.receive(1, 2, encoded("farewell"), 0)
@@ -260,7 +310,9 @@ def around(machines: list[Recovery], beats: Iterable[int]) -> dict[int, dict[str
 
 
 def ring(ranks: int) -> list[Recovery]:
-    return [Recovery(Options(rank=rank, world_size=ranks, rails=1, token=TOKEN), 0) for rank in range(ranks)]
+    return [
+        Recovery(Options(rank=rank, world_size=ranks, rails=1, secret=SECRET), 0) for rank in range(ranks)
+    ]
 
 
 @pytest.mark.parametrize("ranks", [2, 64, 65, 199])

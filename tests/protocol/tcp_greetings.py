@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The handshake of a TCP rail, for tests that stand where a rank stands."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+
+from railweave._native.secret import authenticate, derive_key
+
+MAGIC, VERSION = 0x52575450, 3
+SAID, HELLO, PROOF = 32, 48, 16  # bytes: of a hello without its code, and with it
+DIALS = itertools.count(1)
+
+
+def tcp_key(secret: bytes, rail: int = 0) -> bytes:
+    return derive_key(secret, "tcp", rail)
+
+
+def hello(
+    key: bytes,
+    rank: int,
+    to: int,
+    *,
+    size: int = 2,
+    incarnation: int = 0,
+    number: int | None = None,
+    answered: int = 0,
+    magic: int = MAGIC,
+    version: int = VERSION,
+) -> bytes:
+    """A hello of `rank`; of a new dial, unless there is a number."""
+    number = next(DIALS) if number is None else number
+    said = struct.pack("!IIIIIIQ", magic, version, rank, to, size, incarnation, number)
+    return said + authenticate(key, said + answered.to_bytes(8, "big"))
+
+
+def number_of(greeting: bytes) -> int:
+    return int.from_bytes(greeting[SAID - 8 : SAID], "big")
+
+
+def is_answer(answer: bytes, key: bytes, dialled: bytes) -> bool:
+    """Whether this answers what a dial has said."""
+    rank, to, size, incarnation = struct.unpack_from("!IIII", dialled, 8)
+    number = number_of(answer)
+    return answer == hello(
+        *(key, to, rank), size=size, incarnation=incarnation, number=number, answered=number_of(dialled)
+    )
+
+
+def proof(key: bytes, dialled: bytes, answer: bytes) -> bytes:
+    return authenticate(key, dialled[:SAID] + answer[:SAID])
+
+
+def shake_hands(connection: socket.socket, key: bytes, dialled: bytes) -> None:
+    """Do what a rank does that has dialled and said this; AssertionError where the other end is none."""
+    answer = connection.recv(HELLO, socket.MSG_WAITALL)
+    assert is_answer(answer, key, dialled)
+    connection.sendall(proof(key, dialled, answer))
