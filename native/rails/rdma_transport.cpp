@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/lot.hpp"
+#include "core/scoped_flag.hpp"
 #include "core/timing.hpp"
 #include "rails/verbs_device.hpp"
 
@@ -432,7 +433,14 @@ void RdmaTransport::expire(Time now) {
 /// Sends and completes until neither is left to do. Whatever is posted from inside a completion is taken
 /// along.
 void RdmaTransport::pump(Time now) {
-  if (std::exchange(pumping_, true)) return;
+  if (pumping_) return;
+  move_all(now);
+  check_joined(now);
+  set_interest();
+}
+
+void RdmaTransport::move_all(Time now) {
+  const ScopedFlag pumping(pumping_);
   bool any = true;
   while (any) {
     any = false;
@@ -448,9 +456,6 @@ void RdmaTransport::pump(Time now) {
     }
     guarded([&] { device_->transmit(now); }, now);
   }
-  pumping_ = false;
-  check_joined(now);
-  set_interest();
 }
 
 void RdmaTransport::set_interest() {

@@ -145,6 +145,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   void check_joined(Time now);
   void drop_halted();
   void pump(Time now);
+  void move_all(Time now);
   void set_interest();
 
   EventLoop& loop_;

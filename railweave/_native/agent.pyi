@@ -303,6 +303,12 @@ class Agent:
         Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it
         """
 
+    def add_breaking_tcp(self, name: str, address: str, interface: str, peer_timeout_s: float = 5.0) -> tuple[int, int]:
+        """For tests: a TCP rail that `break_at` breaks"""
+
+    def break_at(self, rail: int, where: str, times: int = 1) -> None:
+        """The next calls of this function of a breaking rail throw"""
+
     def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
         """
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
