@@ -116,6 +116,12 @@ class PythonAgent {
     return missing;
   }
 
+  std::string last_refusal(std::size_t rail) {
+    std::string why;
+    agent_.on_loop([&] { why = tcp_.at(rail)->last_refusal(); });
+    return why;
+  }
+
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
                                                               std::string interface, std::uint64_t rate_bps,
                                                               double peer_timeout_s, bool sums,
@@ -468,6 +474,8 @@ void bind_agent(nb::module_& m) {
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
+      .def("last_refusal", &PythonAgent::last_refusal, "rail"_a, Release(),
+           "Why the last dial of a tcp rail, or of the control of an ina rail, failed; '' if none did")
       .def(
           "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
           "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, "place"_a = RdmaPlace::kUserSpace,

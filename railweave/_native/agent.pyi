@@ -314,6 +314,11 @@ class Agent:
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """
 
+    def last_refusal(self, rail: int) -> str:
+        """
+        Why the last dial of a tcp rail, or of the control of an ina rail, failed; '' if none did
+        """
+
     def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False, place: RdmaPlace = RdmaPlace.USER_SPACE, traffic_class: int = 0) -> tuple[int, list[int]]:
         """
         Open an RDMA rail on the interface of this address; (rail, queue pair number for each rank). With `sums` it offers connections that a switch may add up
