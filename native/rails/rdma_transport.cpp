@@ -530,6 +530,7 @@ RailStats RdmaTransport::stats() const {
   stats.packets_sent = wire.frames_sent;
   stats.packets_received = wire.frames_received;
   stats.malformed += wire.refused + wire.strangers;
+  stats.segmentation_refused = wire.segmentation_refused;
   for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer.connection().stats(), stats); });
   if (sum_ring_) add_counts(*sum_ring_, stats);
   return stats;
