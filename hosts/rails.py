@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from railweave._native.agent import Agent, Failure, FailureKind, RdmaPlace
-from railweave.hosts.errors import InvalidOption, JoinTimeout
+from railweave.hosts.errors import InvalidOption, JoinTimeout, RailDown
 from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
@@ -159,7 +159,9 @@ def connect_rails(
         except (OSError, RuntimeError, JoinTimeout) as error:
             if needed:  # ranks that miss none learn it from here
                 agent.fail(Failure(FailureKind.RAIL_DOWN, -1, str(error), rail.spec.name))
-                raise
+                if isinstance(error, JoinTimeout):
+                    raise
+                raise RailDown(rail.spec.name, str(error)) from error
             missing[rail.index] = str(error)
         raise_failure(agent.failure())
     return missing
@@ -209,7 +211,12 @@ def _connect_tcp(agent: Agent, rail: Opening, offers: Sequence[RailOffer], timeo
     missing = agent.connect_tcp(rail.index, places, timeout_s)
     if missing and agent.failure() is None:
         ranks = ", ".join(map(str, missing))
-        raise JoinTimeout(f"rail {rail.spec.name!r}: no connection with rank {ranks} after {timeout_s:g} s")
+        why = agent.last_refusal(rail.index)
+        raise JoinTimeout(
+            f"rail {rail.spec.name!r} on {rail.at.name} ({rail.at.address}): no connection with rank {ranks} "
+            f"after {timeout_s:g} s{f' ({why})' if why else ''}: check that the interfaces are up on both "
+            "hosts and that no firewall refuses TCP between them"
+        )
 
 
 def offers_of(name: str, members: Members) -> list[RailOffer]:

@@ -128,7 +128,7 @@ class Trees:
     def _move(self, group: int, place: InaGroup, resume_from: int) -> None:
         try:
             self._agent.resume_ina(self._rails[place.rail], group, _place(place), resume_from)
-        except (ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = f"its tree cannot go on as group {place.group} from chunk {resume_from}: {error}"
             self._give_up(place.rail, reason)
 

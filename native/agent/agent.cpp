@@ -48,11 +48,12 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
     ChannelOwner& owner = *this;
     ChannelListener& listener = listeners_.emplace_back(owner, ChannelId{.rail = index});
     try {
-      rails_.push_back(make(loop_, listener));
+      rails_.push_back(std::make_unique<ContainedRail>(loop_, listener, make(loop_, listener)));
     } catch (...) {
       listeners_.pop_back();
       throw;
     }
+    const EventLoop::Owned owned(loop_, rails_.back().get());
     loop_.add_timed(*rails_.back());
     places_.push_back({.name = std::move(name), .at = std::move(at), .rate_bps = rate_bps});
     const std::lock_guard lock(mutex_);
@@ -65,6 +66,13 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
 // ---------------------------------------------------------------- the loop
 
 void Agent::on_loop(const std::function<void()>& task) { shared_loop_.run(task); }
+
+void Agent::on_rail(std::size_t rail, const std::function<void()>& task) {
+  on_loop([&] {
+    const EventLoop::Owned owned(loop_, rails_.at(rail).get());
+    task();
+  });
+}
 
 Outcome Agent::wait_until(const std::function<bool()>& reached, Time latest) {
   std::unique_lock lock(mutex_);
@@ -312,7 +320,8 @@ void Agent::fail(const Failure& failure) {
   on_loop([&] { abort(failure, EventLoop::now()); });
 }
 
-void Agent::abort(const Failure& failure, Time now) {
+// If this threw, callers would wait for ever. Rails contain what they throw.
+void Agent::abort(const Failure& failure, Time now) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -320,10 +329,7 @@ void Agent::abort(const Failure& failure, Time now) {
     started_ops_ = calls_.next();
   }
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
-    try {
-      if (in_use(rail)) rails_[rail]->announce(failure, now);
-    } catch (const std::exception&) {  // peers notice without: the connections end
-    }
+    if (in_use(rail)) rails_[rail]->announce(failure, now);
     rails_[rail]->abort();
   }
   if (recovery_) recovery_->end();

@@ -23,6 +23,7 @@
 #include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/shared_loop.hpp"
+#include "rails/contained_rail.hpp"
 #include "rails/rail.hpp"
 #include "rails/socket.hpp"
 
@@ -79,6 +80,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
   /// Runs `task` on the loop's thread and rethrows what it throws. Not from inside the loop.
   void on_loop(const std::function<void()>& task);
+  /// The same for a task that calls what is behind a rail: handlers that it registers are the rail's.
+  void on_rail(std::size_t rail, const std::function<void()>& task);
   /// Waits until `reached`, which is asked on the loop's thread, or the first failure (kDone as well).
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
 
@@ -192,7 +195,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   void deliver(std::unique_lock<std::mutex>& lock);
   void report_early_failures(Time now);
   void explain_silence(std::size_t rail, Failure& silence, Time now) const;
-  void abort(const Failure& failure, Time now);
+  void abort(const Failure& failure, Time now) noexcept;
   void say_goodbye(Duration linger);
   std::uint64_t resends() const;
   bool in_use(std::size_t rail) const { return !recovery_ || recovery_->in_use(rail); }
@@ -203,7 +206,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   EventLoop loop_;
   // What follows changes on the loop's thread only.
   std::deque<ChannelListener> listeners_;  // by rail; their addresses stay
-  std::vector<std::unique_ptr<Rail>> rails_;
+  std::vector<std::unique_ptr<ContainedRail>> rails_;
   std::vector<Place> places_;
   bool undecided_ = false;                           // whether rails may be excluded
   std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known

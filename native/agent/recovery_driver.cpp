@@ -53,8 +53,10 @@ std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, s
                                                   .rail = nullptr,
                                                   .broken = {},
                                                   .standing = {}});
-    repair.rail = std::make_unique<RingRail>(std::move(transport), repair.listener,
-                                             RingRailOptions{.rate_bps = rate_bps});
+    repair.rail =
+        std::make_unique<ContainedRail>(loop_, repair.listener,
+                                        std::make_unique<RingRail>(std::move(transport), repair.listener,
+                                                                   RingRailOptions{.rate_bps = rate_bps}));
     mains_.push_back({.rail = nullptr, .interface = at.interface});
     return port;
   }
@@ -74,10 +76,11 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     mains_[rail].rail = rails[rail];
     trials_.emplace_back(rank_, world_size_);
+    sockets_[rail]->introduce(members[rail]);
+    const EventLoop::Owned owned(loop_, repairs_[rail].rail.get());
     repairs_[rail].transport->introduce(derive_key(secret, "repair", rail), rank_, members[rail]);
     repairs_[rail].rail->halt(now);
     loop_.add_timed(*repairs_[rail].rail);
-    sockets_[rail]->introduce(members[rail]);
   }
   alive_ = recovery::all_of(rails.size());
   loop_.add_timed(*this);
@@ -307,7 +310,7 @@ void RecoveryDriver::open_repairs(const recovery::Commit& commit, Time now) {
     if (!recovery::has(commit.alive, rail)) continue;
     try {
       repairs_[rail].rail->restart({.incarnation = commit.epoch, .bases = {}}, now);
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       recovery_->suspect(rail, error.what(), now);
     }
   }

@@ -16,6 +16,7 @@
 #include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/carrier_watch.hpp"
+#include "rails/contained_rail.hpp"
 #include "rails/control_socket.hpp"
 #include "rails/rail.hpp"
 #include "rails/ring_rail.hpp"
@@ -127,7 +128,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   struct Repair {
     TcpTransport* transport;
     ChannelListener listener;
-    std::unique_ptr<RingRail> rail;
+    std::unique_ptr<ContainedRail> rail;
     Broken broken;
     Standing standing;
   };

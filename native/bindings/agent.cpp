@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "bindings/agent_values.hpp"
+#include "bindings/breaking_rail.hpp"
 #include "rails/composed_rail.hpp"
 #include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
@@ -78,19 +79,49 @@ class PythonAgent {
   }
 
   void set_secret(const nb::bytes& secret) { agent_.set_secret(secret_of(secret)); }
+  std::pair<std::size_t, std::uint16_t> add_breaking_tcp(std::string name, std::string address,
+                                                         std::string interface, double peer_timeout_s) {
+    TcpTransport* transport = nullptr;
+    BreakingRail* rail = nullptr;
+    const std::size_t index = agent_.add_rail(
+        std::move(name), {address, interface}, 0, [&](EventLoop& loop, RailListener& listener) {
+          auto made = std::make_unique<TcpTransport>(
+              loop, TcpTransportOptions{.local = {.address = address, .interface = interface},
+                                        .liveness = liveness(peer_timeout_s)});
+          transport = made.get();
+          auto breaking = std::make_unique<BreakingRail>(listener);
+          rail = breaking.get();
+          breaking->adopt(
+              std::make_unique<RingRail>(std::move(made), breaking->listener(), RingRailOptions{}));
+          return breaking;
+        });
+    tcp_[index] = transport;
+    breaking_[index] = rail;
+    return {index, transport->port()};
+  }
+
+  void break_at(std::size_t rail, std::string where, int times) {
+    agent_.on_loop([&] { breaking_.at(rail)->break_at(std::move(where), times); });
+  }
 
   // Returns the ranks that are missing when the time is up.
   std::vector<int> connect_tcp(std::size_t rail, const std::vector<SocketAddress>& members,
                                double timeout_s) {
     TcpTransport& transport = *tcp_.at(rail);
     const Key key = derive_key(agent_.secret(), "tcp", rail);
-    agent_.on_loop([&] { transport.connect(key, agent_.rank(), members, EventLoop::now()); });
+    agent_.on_rail(rail, [&] { transport.connect(key, agent_.rank(), members, EventLoop::now()); });
     wait_checking_signals(
         [&](Time latest) { return agent_.wait_until([&] { return transport.missing().empty(); }, latest); },
         deadline_after(timeout_s));
     std::vector<int> missing;
     agent_.on_loop([&] { missing = transport.missing(); });
     return missing;
+  }
+
+  std::string last_refusal(std::size_t rail) {
+    std::string why;
+    agent_.on_loop([&] { why = tcp_.at(rail)->last_refusal(); });
+    return why;
   }
 
   std::pair<std::size_t, std::vector<std::uint32_t>> add_rdma(std::string name, std::string address,
@@ -126,7 +157,7 @@ class PythonAgent {
 
   void sum_rdma(std::size_t rail, const std::vector<SumNumbers>& members, std::size_t window_packets) {
     const Rdma& rdma = rdma_.at(rail);
-    agent_.on_loop([&] {
+    agent_.on_rail(rail, [&] {
       rdma.transport->sum(members, window_packets, [rail = rdma.rail](Time now) { rail->moved(now); });
     });
   }
@@ -135,7 +166,7 @@ class PythonAgent {
   void connect_rdma(std::size_t rail, std::vector<RdmaMember> members,
                     const std::vector<std::size_t>& devices) {
     for (const std::size_t rank : devices) members.at(rank).device = true;
-    agent_.on_loop([&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
+    agent_.on_rail(rail, [&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
   }
 
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,
@@ -181,7 +212,7 @@ class PythonAgent {
     std::vector<InaGroup> groups;
     for (const Place& place : places) groups.push_back(group_at(ina, place));
     const InaProof proof{.secret = agent_.secret(), .place = std::uint64_t{rail} << 16 | ina.first};
-    agent_.on_loop([&] { ina.trees->attach(groups, members, roots, workers_, proof); });
+    agent_.on_rail(rail, [&] { ina.trees->attach(groups, members, roots, workers_, proof); });
   }
 
   // Returns the ranks of this rank's member.
@@ -191,7 +222,7 @@ class PythonAgent {
     ina.rank = ring.place();
     ina.world_size = static_cast<int>(ring.rack().size());
     ina.first = static_cast<std::uint64_t>(ring.rack().front());
-    agent_.on_loop([&] {
+    agent_.on_rail(rail, [&] {
       tcp_.at(rail)->befriend(ring.peers());
       ina.composed->compose(ring, lanes);
     });
@@ -200,13 +231,14 @@ class PythonAgent {
 
   std::uint64_t pause_ina(std::size_t rail, std::uint16_t group) {
     std::uint64_t position = 0;
-    agent_.on_loop([&] { position = ina_.at(rail).trees->pause(group, EventLoop::now()); });
+    agent_.on_rail(rail, [&] { position = ina_.at(rail).trees->pause(group, EventLoop::now()); });
     return position;
   }
 
   void resume_ina(std::size_t rail, std::uint16_t group, const Place& place, std::uint64_t resume_from) {
     const Ina& ina = ina_.at(rail);
-    agent_.on_loop([&] { ina.trees->resume(group, group_at(ina, place), resume_from, EventLoop::now()); });
+    agent_.on_rail(rail,
+                   [&] { ina.trees->resume(group, group_at(ina, place), resume_from, EventLoop::now()); });
   }
 
   void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
@@ -402,6 +434,7 @@ class PythonAgent {
   }
 
   std::map<std::size_t, TcpTransport*> tcp_;  // all owned by the agent's rails
+  std::map<std::size_t, BreakingRail*> breaking_;
   std::map<std::size_t, Rdma> rdma_;
   std::map<std::size_t, Ina> ina_;
   InaWorkers workers_;                  // of rails that are attached later
@@ -439,10 +472,16 @@ void bind_agent(nb::module_& m) {
            "peer_timeout_s"_a = kPeerTimeoutS, "mptcp"_a = false, Release(),
            "Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for "
            "peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it")
+      .def("add_breaking_tcp", &PythonAgent::add_breaking_tcp, "name"_a, "address"_a, "interface"_a,
+           "peer_timeout_s"_a = kPeerTimeoutS, Release(), "For tests: a TCP rail that `break_at` breaks")
+      .def("break_at", &PythonAgent::break_at, "rail"_a, "where"_a, "times"_a = 1, Release(),
+           "The next calls of this function of a breaking rail throw")
       .def("connect_tcp", &PythonAgent::connect_tcp, "rail"_a, "members"_a, "timeout_s"_a, Release(),
            "Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks "
            "still missing at "
            "the end")
+      .def("last_refusal", &PythonAgent::last_refusal, "rail"_a, Release(),
+           "Why the last dial of a tcp rail, or of the control of an ina rail, failed; '' if none did")
       .def(
           "add_rdma", &PythonAgent::add_rdma, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
           "peer_timeout_s"_a = kPeerTimeoutS, "sums"_a = false, "place"_a = RdmaPlace::kUserSpace,

@@ -243,7 +243,10 @@ void step(RdmaEndpoint& self, Duration timeout) {
 void bind_endpoint(nb::module_& m) {
   nb::class_<RdmaEndpointStats>(m, "EndpointStats")
       .def(RAILWEAVE_RO(RdmaEndpointStats, frames_sent, bytes_sent, frames_received, bytes_received, refused,
-                        strangers));
+                        strangers, segmentation_refused));
+  m.def("try_kernel_cuts", &FrameSocket::try_kernel_cuts,
+        "Whether the kernel cuts UDP super-packets of packet sockets (Linux 6.2 and later). Sends one over "
+        "loopback, to nobody. OSError if that cannot be tried");
   nb::class_<RdmaEndpoint>(m, "Endpoint",
                            "Queue pairs on an interface, with their socket; addresses as integers.")
       .def(

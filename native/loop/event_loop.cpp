@@ -26,10 +26,11 @@ timespec timespec_of(Duration duration) {
 
 }  // namespace
 
-EventLoop::EventLoop()
+EventLoop::EventLoop(HandlerOwner* owner)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      owner_(owner) {
   epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
   epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // wakes once, unread
   if (!epoll_ || !wake_ || !timer_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &woken) < 0 ||
@@ -43,23 +44,52 @@ Time EventLoop::now() {
   return at.tv_sec * kSecond + at.tv_nsec;
 }
 
+// The kernel first: if it refuses, nothing has been registered.
 void EventLoop::watch(int fd, std::uint32_t events, ReadyHandler& handler) {
   if (watches_.size() <= static_cast<std::size_t>(fd)) watches_.resize(fd + 1);
-  watches_[fd].handler = &handler;
-  control(EPOLL_CTL_ADD, fd, events);
+  if (!suspended(owner_)) control(EPOLL_CTL_ADD, fd, events);
+  Watch& watch = watches_[fd];
+  watch.handler = &handler;
+  watch.events = events;
+  watch.owner = owner_;
 }
 
 void EventLoop::rewatch(int fd, std::uint32_t events, ReadyHandler& handler) {
-  if (watches_.at(fd).handler == nullptr) return;
-  watches_[fd].handler = &handler;
-  control(EPOLL_CTL_MOD, fd, events);
+  Watch& watch = watches_.at(fd);
+  if (watch.handler == nullptr) return;
+  watch.handler = &handler;
+  watch.events = events;
+  if (!suspended(watch.owner)) control(EPOLL_CTL_MOD, fd, events);
 }
 
 void EventLoop::unwatch(int fd) {
-  if (watches_.at(fd).handler == nullptr) return;
-  control(EPOLL_CTL_DEL, fd, 0);
-  watches_[fd].handler = nullptr;
-  ++watches_[fd].generation;  // events that are fetched already carry the old one
+  Watch& watch = watches_.at(fd);
+  if (watch.handler == nullptr) return;
+  watch.handler = nullptr;
+  ++watch.generation;  // events that are fetched already carry the old one
+  if (!suspended(watch.owner)) control(EPOLL_CTL_DEL, fd, 0);
+}
+
+void EventLoop::suspend(HandlerOwner& owner) {
+  if (std::exchange(owner.suspended_, true)) return;
+  for (std::size_t fd = 0; fd < watches_.size(); ++fd) {
+    if (watches_[fd].handler == nullptr || watches_[fd].owner != &owner) continue;
+    ++watches_[fd].generation;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, static_cast<int>(fd), nullptr);
+  }
+}
+
+void EventLoop::resume(HandlerOwner& owner) {
+  if (!std::exchange(owner.suspended_, false)) return;
+  try {
+    for (std::size_t fd = 0; fd < watches_.size(); ++fd) {
+      if (watches_[fd].handler != nullptr && watches_[fd].owner == &owner)
+        control(EPOLL_CTL_ADD, static_cast<int>(fd), watches_[fd].events);
+    }
+  } catch (...) {
+    suspend(owner);
+    throw;
+  }
 }
 
 void EventLoop::control(int operation, int fd, std::uint32_t events) {
@@ -68,16 +98,18 @@ void EventLoop::control(int operation, int fd, std::uint32_t events) {
   if (epoll_ctl(epoll_.get(), operation, fd, &event) < 0) raise_errno("epoll_ctl");
 }
 
-void EventLoop::add_timed(Timed& timed) { timed_.push_back(&timed); }
+void EventLoop::add_timed(Timed& timed) { timed_.push_back({.timed = &timed, .owner = owner_}); }
 
 void EventLoop::remove_timed(Timed& timed) {
-  std::replace(timed_.begin(), timed_.end(), &timed, static_cast<Timed*>(nullptr));
+  for (Timer& timer : timed_) {
+    if (timer.timed == &timed) timer.timed = nullptr;
+  }
 }
 
-void EventLoop::post(std::function<void()> task) {
+void EventLoop::post(std::function<void()> task, HandlerOwner* owner) {
   {
     const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(task));
+    posted_.push_back({.run = std::move(task), .owner = owner});
   }
   wake();
 }
@@ -145,44 +177,57 @@ void EventLoop::dispatch(const epoll_event& event, Time now) {
     return;
   }
   const auto fd = static_cast<int>(event.data.u64 & 0xffffffff);
-  const auto [handler, generation] = watches_[fd];
+  const auto [handler, generation, events, owner] = watches_[fd];
   if (handler == nullptr || generation != event.data.u64 >> 32) return;
+  call(
+      owner, now, [&] { handler->on_ready(event.events, now); },
+      [&] {
+        if (watches_[fd].generation == generation) unwatch(fd);
+      });
+}
+
+// What cannot go to an owner is dropped, and comes out.
+template <typename Step, typename Drop>
+void EventLoop::call(HandlerOwner* owner, Time now, const Step& step, const Drop& drop) {
+  const Owned owned(*this, owner);
   try {
-    handler->on_ready(event.events, now);
-  } catch (...) {
-    if (watches_[fd].generation == generation) unwatch(fd);
-    throw;
+    step();
+  } catch (const std::exception& error) {
+    if (owner == nullptr) {
+      drop();
+      throw;
+    }
+    suspend(*owner);
+    owner->handler_failed(error, now);
   }
 }
 
 Time EventLoop::next_deadline() const {
   Time next = kNever;
-  for (const Timed* timed : timed_) {
-    if (timed != nullptr) next = std::min(next, timed->deadline());
+  for (const auto& [timed, owner] : timed_) {
+    if (timed != nullptr && !suspended(owner)) next = std::min(next, timed->deadline());
   }
   return next;
 }
 
 void EventLoop::expire_due(Time now) {
   for (std::size_t i = 0; i < timed_.size(); ++i) {  // by index: `expire` may add
-    if (timed_[i] == nullptr || timed_[i]->deadline() > now) continue;
-    try {
-      timed_[i]->expire(now);
-    } catch (...) {
-      timed_[i] = nullptr;
-      throw;
-    }
+    const auto [timed, owner] = timed_[i];
+    if (timed == nullptr || suspended(owner) || timed->deadline() > now) continue;
+    call(owner, now, [&] { timed->expire(now); }, [&] { timed_[i].timed = nullptr; });
   }
-  std::erase(timed_, nullptr);
+  std::erase_if(timed_, [](const Timer& timer) { return timer.timed == nullptr; });
 }
 
 void EventLoop::run_posted() {
-  std::vector<std::function<void()>> tasks;
+  std::vector<Task> tasks;
   {
     const std::lock_guard lock(mutex_);
     tasks.swap(posted_);
   }
-  for (const auto& task : tasks) task();
+  for (const auto& [run, owner] : tasks) {
+    if (!suspended(owner)) call(owner, now(), run, [] {});
+  }
 }
 
 }  // namespace railweave

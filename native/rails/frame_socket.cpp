@@ -94,6 +94,9 @@ Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address ad
   return socket;
 }
 
+/// Of a super-packet: the kernel does not know how to cut it.
+bool refuses_cut(int error) { return error == EINVAL || error == EOPNOTSUPP || error == EIO; }
+
 std::string dotted(roce::Ipv4Address address) {
   const in_addr in{.s_addr = htonl(address)};
   char text[INET_ADDRSTRLEN];
@@ -192,15 +195,16 @@ FrameSocket::Sent FrameSocket::flush(Lane& lane) {
   if (lane.queued > 0 && std::exchange(priority_, lane.priority) != lane.priority)
     set_option(fd(), SOL_SOCKET, SO_PRIORITY, lane.priority, "SO_PRIORITY");
   while (lane.sent < lane.queued) {
-    const int count =
-        sendmmsg(fd(), &lane.messages[lane.sent], static_cast<unsigned>(lane.queued - lane.sent), 0);
-    if (count > 0) {
+    const int count = lane.cut ? send_piece(lane)
+                               : sendmmsg(fd(), &lane.messages[lane.sent],
+                                          static_cast<unsigned>(lane.queued - lane.sent), 0);
+    if (count >= 0) {
       lane.sent += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN) {
       return Sent::kBlocked;
     } else if (errno == ENOBUFS) {
       return Sent::kNoBuffers;
-    } else if (errno != EINTR) {
+    } else if (errno != EINTR && !(refuses_cut(errno) && begin_cut(lane))) {
       raise_errno("send");
     }
   }
@@ -208,11 +212,57 @@ FrameSocket::Sent FrameSocket::flush(Lane& lane) {
   return Sent::kAll;
 }
 
+/// False if the next frame is no super-packet.
+bool FrameSocket::begin_cut(Lane& lane) {
+  Slot& slot = lane.slots[lane.sent];
+  if (lane.cut || slot.offload.gso_type == kGsoNone) return false;
+  kernel_cuts_ = false;
+  ++refused_cuts_;
+  lane.cut.emplace(MutableBytes(slot.bytes).first(slot.parts[1].iov_len), slot.offload);
+  lane.piece = lane.cut->next();
+  return true;
+}
+
+/// How many super-packets are gone with it, as sendmmsg.
+int FrameSocket::send_piece(Lane& lane) {
+  Offload whole{};
+  iovec parts[] = {{.iov_base = &whole, .iov_len = sizeof whole},
+                   {.iov_base = lane.piece->data(), .iov_len = lane.piece->size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  if (sendmsg(fd(), &message, 0) < 0) return -1;
+  lane.piece = lane.cut->next();
+  if (lane.piece) return 0;
+  lane.cut.reset();
+  return 1;
+}
+
+bool FrameSocket::try_kernel_cuts() {
+  constexpr std::size_t kSegment = 16;
+  constexpr roce::Ipv4Address kLoopback = 0x7f000001;
+  const std::string interface = "lo";
+  const roce::Path path{.peer_mac = {2}, .source = kLoopback, .peer = kLoopback};  // of no interface
+  std::array<std::byte, roce::kFrameHeaderSize + 2 * kSegment> frame{};
+  roce::write_headers(path, roce::network_header(path, 0, 2 * kSegment - roce::kIcrcSize), frame);
+  Offload offload = make_super_packet(frame, kSegment);
+  const Descriptor socket = open_packet_socket(interface, kLoopback);
+  iovec parts[] = {{.iov_base = &offload, .iov_len = sizeof offload},
+                   {.iov_base = frame.data(), .iov_len = frame.size()}};
+  mmsghdr message{};
+  message.msg_hdr.msg_iov = parts;
+  message.msg_hdr.msg_iovlen = 2;
+  if (sendmmsg(socket.get(), &message, 1, 0) == 1) return true;
+  if (!refuses_cut(errno)) raise_errno("send over '" + interface + "'");
+  return false;
+}
+
 bool FrameSocket::receive(const std::function<void(Bytes, const Offload&)>& handle) {
   for (int batch = 0; batch < kBatchesPerTurn; ++batch) {
     const int count = recvmmsg(fd(), in_.messages.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || errno == EINVAL))
+      continue;  // EINVAL: a frame that it cannot describe
     if (count < 0) raise_errno("receive");
     for (int i = 0; i < count; ++i) {
       Slot& slot = in_.slots[static_cast<std::size_t>(i)];

@@ -14,6 +14,7 @@
 
 #include "core/descriptor.hpp"
 #include "core/offload.hpp"
+#include "core/segments.hpp"
 #include "roce/frame.hpp"
 
 namespace railweave {
@@ -33,6 +34,13 @@ class FrameSocket {
   bool outdated() const;
   /// Who has this address on the interface's link, as far as the kernel knows.
   std::optional<roce::MacAddress> neighbour(roce::Ipv4Address address) const;
+
+  /// Whether the kernel cuts UDP super-packets of packet sockets, as far as is known here. Linux before 6.2
+  /// refuses them: `flush` then cuts those that are queued itself.
+  bool kernel_cuts() const { return kernel_cuts_; }
+  std::uint64_t refused_cuts() const { return refused_cuts_; }
+  /// Sends one over loopback, to nobody, to find out. std::system_error if that cannot be tried.
+  static bool try_kernel_cuts();
 
   /// Frames that can still be queued.
   std::size_t room() const { return kBatch - bulk_.queued; }
@@ -70,9 +78,13 @@ class FrameSocket {
     std::array<Slot, kBatch> slots;
     std::array<mmsghdr, kBatch> messages{};
     std::size_t queued = 0, sent = 0;
+    std::optional<Segments> cut{};        // of the next frame, while it leaves in pieces
+    std::optional<MutableBytes> piece{};  // of it
   };
 
   Sent flush(Lane& lane);
+  bool begin_cut(Lane& lane);
+  int send_piece(Lane& lane);
 
   const std::string interface_;
   const unsigned index_;
@@ -81,6 +93,8 @@ class FrameSocket {
   roce::MacAddress mac_{};
   Lane in_, bulk_, urgent_;
   int priority_ = 0;  // of what is sent next
+  bool kernel_cuts_ = true;
+  std::uint64_t refused_cuts_ = 0;
 };
 
 }  // namespace railweave

@@ -156,6 +156,7 @@ void InaRail::restart(const Restart& restart, Time now) {
       throw std::invalid_argument(
           "tree " + std::to_string(i) + " restarts at the greatest next chunk of all ranks; " +
           std::to_string(restart.bases[i]) + " is below this rank's own, " + std::to_string(own[i]));
+  for (const auto& worker : workers_) worker->resume();
   for (std::size_t part = 0; part < parts(); ++part)
     run(part, now, [](InaTrees& trees, Time) { trees.follow_interface(); });
   deal();

@@ -14,7 +14,9 @@ InaWorker::InaWorker(int cpu, Duration spin, DatagramSocket& socket, const InaTr
                      const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
                      EventLoop& rail_loop, std::function<void()> reported)
     : rail_loop_(rail_loop),
+      rail_owner_(rail_loop.owner()),
       reported_(std::move(reported)),
+      loop_(this),
       trees_(loop_, *this, socket, options, groups, members),
       shared_loop_(loop_, mutex_, *this, "railweave-tree") {
   shared_loop_.run([this] { loop_.add_timed(trees_); });
@@ -22,16 +24,12 @@ InaWorker::InaWorker(int cpu, Duration spin, DatagramSocket& socket, const InaTr
 }
 
 void InaWorker::later(Task task) {
-  loop_.post([this, task = std::move(task)] { task(trees_, EventLoop::now()); });
+  loop_.post([this, task = std::move(task)] { task(trees_, EventLoop::now()); }, this);
 }
 
 void InaWorker::run(const Task& task) {
   shared_loop_.run([&] {
-    try {
-      loop_.run_posted();  // what was asked for before
-    } catch (const std::exception& error) {
-      turn_failed(error);
-    }
+    loop_.run_posted();  // what was asked for before
     task(trees_, EventLoop::now());
   });
 }
@@ -47,6 +45,10 @@ std::optional<InaTrees::Event> InaWorker::poll() {
 void InaWorker::forget() {
   const std::lock_guard lock(mutex_);
   events_.clear();
+}
+
+void InaWorker::resume() {
+  shared_loop_.run([this] { loop_.resume(*this); });
 }
 
 void InaWorker::stop() {
@@ -65,15 +67,15 @@ void InaWorker::after_turn() {
         events_.push_back(std::move(*event));
     }
   }
-  rail_loop_.post(reported_);
+  rail_loop_.post(reported_, rail_owner_);
 }
 
 void InaWorker::turn_failed(const std::exception& error) {
   {
     const std::lock_guard lock(mutex_);
-    events_.push_back(Failure{.kind = FailureKind::kInternal, .rank = -1, .message = error.what()});
+    events_.push_back(Failure{.kind = FailureKind::kRailDown, .rank = -1, .message = error.what()});
   }
-  rail_loop_.post(reported_);
+  rail_loop_.post(reported_, rail_owner_);
 }
 
 }  // namespace railweave

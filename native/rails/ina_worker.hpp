@@ -18,12 +18,12 @@ namespace railweave {
 
 /// The rail's thread asks, with `later` and `run`, in this order also across the two; the worker reports. All
 /// of it but `progress` is for the rail's thread.
-class InaWorker final : private ReadyHandler, private SharedLoop::Client {
+class InaWorker final : private ReadyHandler, private SharedLoop::Client, private HandlerOwner {
  public:
   using Task = std::function<void(InaTrees&, Time now)>;
 
-  /// `reported` is posted to the rail's loop when there is something to `poll`. Throws as InaTrees and
-  /// SharedLoop::lead_on.
+  /// `reported` is posted to the rail's loop, for its owner, when there is something to `poll`. Throws as
+  /// InaTrees and SharedLoop::lead_on.
   InaWorker(int cpu, Duration spin, DatagramSocket& socket, const InaTreesOptions& options,
             const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
             EventLoop& rail_loop, std::function<void()> reported);
@@ -35,6 +35,8 @@ class InaWorker final : private ReadyHandler, private SharedLoop::Client {
   std::optional<InaTrees::Event> poll();
   /// Nothing is reported any more that has happened until now.
   void forget();
+  /// Goes on after a failure of its own.
+  void resume();
   /// The same, and ends the thread; what is asked for then is done here.
   void stop();
   /// As of the last turn.
@@ -45,9 +47,11 @@ class InaWorker final : private ReadyHandler, private SharedLoop::Client {
   void before_turn() override {}
   void after_turn() override;
   void turn_failed(const std::exception& error) override;
+  void handler_failed(const std::exception& error, Time) override { turn_failed(error); }
   bool busy() const override { return true; }
 
   EventLoop& rail_loop_;
+  HandlerOwner* const rail_owner_;
   const std::function<void()> reported_;
   EventLoop loop_;
   InaTrees trees_;

@@ -17,8 +17,9 @@ namespace railweave {
 struct RdmaEndpointStats {
   std::uint64_t frames_sent = 0, bytes_sent = 0;
   std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address
-  std::uint64_t refused = 0;    // malformed, wrong ICRC, or not from the queue pair's peer
-  std::uint64_t strangers = 0;  // for queue pairs that are not here
+  std::uint64_t refused = 0;               // malformed, wrong ICRC, or not from the queue pair's peer
+  std::uint64_t strangers = 0;             // for queue pairs that are not here
+  std::uint64_t segmentation_refused = 0;  // super-packets that the kernel would not cut
 };
 
 /// A queue pair that is joined with one peer's.

@@ -40,6 +40,7 @@ RdmaEndpoint::RdmaEndpoint(const RdmaEndpointOptions& options)
 std::unique_ptr<FrameSocket> RdmaEndpoint::reopen() {
   blocked_ = false;
   retry_at_ = kNever;
+  refused_before_ = stats_.segmentation_refused;
   return std::exchange(socket_, open_socket(options_));
 }
 
@@ -130,10 +131,11 @@ void RdmaEndpoint::transmit(Time now) {
 bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
   roce::Packet packet;
   if (socket_->room() == 0) return true;
+  const std::size_t burst_bytes = socket_->kernel_cuts() ? options_.burst_bytes : 0;
   if (connection.queue_pair->requester().idle()) connection.in_order = false;
   bool any = connection.queue_pair->next(packet, now);
   while (any) {
-    roce::Burst burst(connection.path, next_ip_id_, socket_->slot(), options_.burst_bytes);
+    roce::Burst burst(connection.path, next_ip_id_, socket_->slot(), burst_bytes);
     const bool last_slot = socket_->room() == 1;
     bool answers = true;
     do {
@@ -158,6 +160,7 @@ bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
 
 bool RdmaEndpoint::flush(Time now) {
   const FrameSocket::Sent sent = socket_->flush();
+  stats_.segmentation_refused = refused_before_ + socket_->refused_cuts();
   blocked_ = sent == FrameSocket::Sent::kBlocked;
   retry_at_ = sent == FrameSocket::Sent::kNoBuffers ? now + kFullQueueRetry : kNever;
   deadline_ = std::min(deadline_, retry_at_);

@@ -86,6 +86,7 @@ class RdmaEndpoint final : public RdmaDevice {
   Time retry_at_ = kNever;  // the interface's queue was full
   Time deadline_ = kNever;
   RdmaEndpointStats stats_;
+  std::uint64_t refused_before_ = 0;  // super-packets, by sockets that are no more
 };
 
 }  // namespace railweave

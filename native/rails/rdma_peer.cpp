@@ -243,11 +243,10 @@ void RdmaPeer::post_heartbeat() {
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
   if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
-  // An adapter that has failed answers so: its process may well live.
-  const bool silent = completion.status == roce::Status::kRetriesExceeded ||
-                      completion.status == roce::Status::kRemoteOperationalError;
-  if (silent && peer_left_ && !needs_peer()) return;  // it had said so
-  fail(silent ? FailureKind::kSilent : FailureKind::kInternal, why(completion.status), now);
+  if (peer_left_ && !needs_peer()) return;                  // it had said so
+  // Whoever refuses is there, or is somebody else: that is the fault of this connection.
+  const bool silent = completion.status == roce::Status::kRetriesExceeded;
+  fail(silent ? FailureKind::kSilent : FailureKind::kRailDown, why(completion.status), now);
 }
 
 void RdmaPeer::take_control(Bytes message, Time now) {
@@ -270,7 +269,7 @@ void RdmaPeer::take_control(Bytes message, Time now) {
   } else if (sound && is(ControlType::kTaken)) {
     match(now);
   } else {
-    fail(FailureKind::kInternal, "sent a control message that makes no sense: is it of the same version?",
+    fail(FailureKind::kRailDown, "sent a control message that makes no sense: is it of the same version?",
          now);
   }
 }
@@ -331,7 +330,7 @@ void RdmaPeer::take_written(const roce::Completion& completion, Time now) {
   if (aborted_) return;
   if (receives_.empty() || !receives_.front().rkey || completion.immediate != receives_.front().sequence ||
       completion.byte_count != receives_.front().into.size()) {
-    return fail(FailureKind::kInternal, "wrote a message that it had not been cleared for", now);
+    return fail(FailureKind::kRailDown, "wrote a message that it had not been cleared for", now);
   }
   connection_.take(*receives_.front().rkey);
   received(now);

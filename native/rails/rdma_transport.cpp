@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/lot.hpp"
+#include "core/scoped_flag.hpp"
 #include "core/timing.hpp"
 #include "rails/verbs_device.hpp"
 
@@ -226,6 +227,7 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   for (const std::uint32_t number : silenced_) device_->release(number);
   silenced_ = incarnation > 0 ? numbers(incarnation_) : std::vector<std::uint32_t>{};
   incarnation_ = incarnation;
+  first_answer_by_ = incarnation == 0 ? now + timing::kFirstTimeout : now;
   running_ = true;
   failed_ = false;
   for (std::size_t peer = 0; peer < ways_.size(); ++peer)
@@ -330,11 +332,14 @@ void RdmaTransport::set_positions(const std::vector<std::uint64_t>& positions) {
   if (!positions.empty()) next_packet_ = positions[0];
 }
 
+bool RdmaTransport::all_answered() const {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](const auto& peer) { return !peer || peer->answered(); });
+}
+
 void RdmaTransport::check_joined(Time now) {
   if (joined_ || !running_ || failed_) return;
-  const bool all =
-      std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->answered(); });
-  if (!all && incarnation_ > 0) return;
+  if (incarnation_ > 0 && !all_answered()) return;
   joined_ = true;
   if (listener_ != nullptr) listener_->joined(now);
 }
@@ -387,14 +392,14 @@ void RdmaTransport::for_each_peer(const Action& action) const {
   }
 }
 
-/// An interface that has gone shows as an error of its socket. Whoever joins again waits for it as for a
-/// peer.
+/// An interface that has gone shows as an error of its socket. Whoever joins waits for it as for a peer, the
+/// first time for as long as for a peer's first answer.
 template <typename Work>
 void RdmaTransport::guarded(const Work& work, Time now) {
   try {
     work();
   } catch (const std::system_error& error) {
-    if (!joined_) return;
+    if (!joined_ || (now < first_answer_by_ && !all_answered())) return;
     failed({.kind = FailureKind::kSilent,
             .rank = -1,
             .message = "interface '" + options_.interface + "': " + error.what()},
@@ -432,7 +437,14 @@ void RdmaTransport::expire(Time now) {
 /// Sends and completes until neither is left to do. Whatever is posted from inside a completion is taken
 /// along.
 void RdmaTransport::pump(Time now) {
-  if (std::exchange(pumping_, true)) return;
+  if (pumping_) return;
+  move_all(now);
+  check_joined(now);
+  set_interest();
+}
+
+void RdmaTransport::move_all(Time now) {
+  const ScopedFlag pumping(pumping_);
   bool any = true;
   while (any) {
     any = false;
@@ -448,9 +460,6 @@ void RdmaTransport::pump(Time now) {
     }
     guarded([&] { device_->transmit(now); }, now);
   }
-  pumping_ = false;
-  check_joined(now);
-  set_interest();
 }
 
 void RdmaTransport::set_interest() {
@@ -521,6 +530,7 @@ RailStats RdmaTransport::stats() const {
   stats.packets_sent = wire.frames_sent;
   stats.packets_received = wire.frames_received;
   stats.malformed += wire.refused + wire.strangers;
+  stats.segmentation_refused = wire.segmentation_refused;
   for_each_peer([&stats](const RdmaPeer& peer) { add_counts(peer.connection().stats(), stats); });
   if (sum_ring_) add_counts(*sum_ring_, stats);
   return stats;

@@ -142,9 +142,11 @@ class RdmaTransport final : public Transport, private TransportListener, private
   roce::MacAddress mac_of(const Way& way) const;
   std::uint32_t own_number(std::size_t peer, std::uint32_t incarnation) const;
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
+  bool all_answered() const;
   void check_joined(Time now);
   void drop_halted();
   void pump(Time now);
+  void move_all(Time now);
   void set_interest();
 
   EventLoop& loop_;
@@ -167,6 +169,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   std::vector<std::uint32_t> silenced_;  // numbers of queue pairs that are gone, or to come
   RailStats past_{};                     // of queue pairs that are no more
   std::uint32_t incarnation_ = 0;
+  Time first_answer_by_ = 0;  // until then the interface may be down
   TransportListener* listener_ = nullptr;
   Time heartbeat_at_ = kNever;
   Time overdue_at_ = kNever;  // when to look whether short messages are

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/scoped_flag.hpp"
+
 namespace railweave {
 
 RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options,
@@ -55,14 +57,15 @@ void RingRail::failed(const Failure& failure, Time now) {
 void RingRail::advance(Time now) {
   again_ = true;
   if (advancing_) return;
-  advancing_ = true;
-  while (again_ && !failed_ && slice_ && transport_->ready()) {
-    again_ = false;
-    if (!machine_) begin(now);
-    machine_->advance(now);
-    if (!failed_ && machine_->ready()) finish(now);
+  {
+    const ScopedFlag advancing(advancing_);
+    while (again_ && !failed_ && slice_ && transport_->ready()) {
+      again_ = false;
+      if (!machine_) begin(now);
+      machine_->advance(now);
+      if (!failed_ && machine_->ready()) finish(now);
+    }
   }
-  advancing_ = false;
   if (!slice_) machine_.reset();  // it may have been dropped in the meantime
 }
 

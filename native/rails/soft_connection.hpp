@@ -42,7 +42,7 @@ class SoftConnection final : public RdmaConnection {
   }
   std::optional<Fault> fault() const override {
     if (!queue_pair_.failed()) return std::nullopt;
-    return Fault{FailureKind::kPeerLost, "broke the connection with a request that makes no sense"};
+    return Fault{FailureKind::kRailDown, "broke the connection with a request that makes no sense"};
   }
   const roce::QueuePairStats& stats() const override { return queue_pair_.stats(); }
 

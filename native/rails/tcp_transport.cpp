@@ -111,20 +111,17 @@ void TcpTransport::dial_peer(int peer, Time now) {
   try {
     add_handshake(dial(options_.local, members_[peer]), peer, EPOLLOUT, deadline);
   } catch (const std::system_error& error) {
-    if (!patient()) throw;
     try_again(peer, error.what(), now);
   }
 }
 
 void TcpTransport::try_again(int peer, const std::string& message, Time now) {
-  if (patient()) {
-    Redial& redial = redials_[peer];
-    redial.at = now + redial.pause;
-    bring_forward(redial.at);
-    redial.pause = std::min(2 * redial.pause, timing::kMostDialPause);
-    return;
-  }
-  failed({.kind = FailureKind::kPeerLost, .rank = peer, .message = message}, now);
+  last_refusal_ = message;
+  if (failed_) return;
+  Redial& redial = redials_[peer];
+  redial.at = now + redial.pause;
+  bring_forward(redial.at);
+  redial.pause = std::min(2 * redial.pause, timing::kMostDialPause);
 }
 
 void TcpTransport::on_ready(std::uint32_t, Time now) {

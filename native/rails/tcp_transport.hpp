@@ -35,8 +35,8 @@ struct TcpTransportOptions {
 /// makes room. So whatever strangers do, a member gets in. What is closed counts as malformed.
 ///
 /// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
-/// incarnation, whoever is behind is turned away and tries again. The first incarnation, that of `connect`,
-/// tries once: nobody dials before all ranks listen.
+/// incarnation, whoever is behind is turned away and tries again. A dial that fails is repeated until `abort`
+/// or `halt`: the owner decides how long it waits.
 class TcpTransport final : public Transport,
                            private TransportListener,
                            private TcpHandshake::Owner,
@@ -49,11 +49,13 @@ class TcpTransport final : public Transport,
   /// Who takes part; `members` are the listening sockets of all ranks, in order; own place is ignored. Dials
   /// nobody: that is for `restart`, with incarnations from 1. Once.
   void introduce(const Key& key, int rank, const std::vector<SocketAddress>& members);
-  /// The same, and joins them as incarnation 0. A dial that fails: std::system_error.
+  /// The same, and joins them as incarnation 0.
   void connect(const Key& key, int rank, const std::vector<SocketAddress>& members, Time now);
   /// Ranks that become peers besides the neighbours. Before it is known who takes part.
   void befriend(std::vector<int> ranks) { friends_ = std::move(ranks); }
   std::vector<int> missing() const;  // peers to which there is no connection yet
+  /// Why the last dial failed; empty if none did.
+  const std::string& last_refusal() const { return last_refusal_; }
 
   std::string_view kind() const override { return "tcp"; }
   int world_size() const override { return static_cast<int>(members_.size()); }
@@ -136,8 +138,9 @@ class TcpTransport final : public Transport,
   std::vector<int> friends_;
   std::vector<int> peers_;  // in order
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
-  std::vector<Redial> redials_;                              // by rank
-  std::vector<std::uint64_t> heard_dials_;                   // by rank: the newest one's number
+  std::vector<Redial> redials_;             // by rank
+  std::vector<std::uint64_t> heard_dials_;  // by rank: the newest one's number
+  std::string last_refusal_{};
   std::vector<std::optional<Parked>> parked_;                // by rank
   std::vector<std::unique_ptr<TcpConnection>> connections_;  // by rank
   std::vector<std::unique_ptr<TcpConnection>> halted_;       // one of them may be what `halt` was called from

@@ -356,8 +356,8 @@ void VerbsQueuePair::complete_badly(const ibv_wc& done, Time now) {
 
 void VerbsQueuePair::died(const std::string& why) {
   if (std::exchange(dead_, true)) return;
-  fault_ = Fault{FailureKind::kSilent, "is cut off: queue pair " + std::to_string(number()) + " of device '" +
-                                           port_.device + "' has died: " + why};
+  fault_ = Fault{FailureKind::kRailDown, "is cut off: queue pair " + std::to_string(number()) +
+                                             " of device '" + port_.device + "' has died: " + why};
 }
 
 // ---------------------------------------------------------------- ends

@@ -308,9 +308,20 @@ class Agent:
         Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it
         """
 
-    def connect_tcp(self, rail: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
+    def add_breaking_tcp(self, name: str, address: str, interface: str, peer_timeout_s: float = 5.0) -> tuple[int, int]:
+        """For tests: a TCP rail that `break_at` breaks"""
+
+    def break_at(self, rail: int, where: str, times: int = 1) -> None:
+        """The next calls of this function of a breaking rail throw"""
+
+    def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
         """
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
+        """
+
+    def last_refusal(self, rail: int) -> str:
+        """
+        Why the last dial of a tcp rail, or of the control of an ina rail, failed; '' if none did
         """
 
     def add_rdma(self, name: str, address: str, interface: str, rate_bps: int = 0, peer_timeout_s: float = 5.0, sums: bool = False, place: RdmaPlace = RdmaPlace.USER_SPACE, traffic_class: int = 0) -> tuple[int, list[int]]:

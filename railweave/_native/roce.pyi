@@ -250,6 +250,14 @@ class EndpointStats:
     @property
     def strangers(self) -> int: ...
 
+    @property
+    def segmentation_refused(self) -> int: ...
+
+def try_kernel_cuts() -> bool:
+    """
+    Whether the kernel cuts UDP super-packets of packet sockets (Linux 6.2 and later). Sends one over loopback, to nobody. OSError if that cannot be tried
+    """
+
 class Endpoint:
     """Queue pairs on an interface, with their socket; addresses as integers."""
 

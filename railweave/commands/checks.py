@@ -38,6 +38,7 @@ def run_checks() -> list[Finding]:
     findings += [_tool(*entry) for entry in TOOLS]
     findings += [_package(*entry) for entry in PACKAGES]
     findings += [_kernel(*entry) for entry in KERNEL]
+    findings.append(super_packets())
     return sorted(findings, key=lambda finding: not finding.needed)
 
 
@@ -180,6 +181,19 @@ def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
     if complaint.startswith("unshare: "):
         remedy = "root that may make network namespaces is needed; in a container: --privileged"
     return Finding(name, present, needed, "works" if present else complaint, remedy)
+
+
+def super_packets() -> Finding:
+    """Find out whether RDMA rails in user space can hand many packets to the kernel at once."""
+    name, remedy = "UDP super-packets (RDMA rails)", "for faster RDMA rails in user space: Linux 6.2 or later"
+    try:
+        from railweave._native import roce  # noqa: PLC0415
+
+        works = roce.try_kernel_cuts()
+    except (ImportError, OSError) as error:
+        return Finding(name, False, False, str(error), remedy)
+    refusal = "the kernel refuses them on packet sockets: packets are sent one by one"
+    return Finding(name, works, False, "works" if works else refusal, remedy)
 
 
 def _run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:

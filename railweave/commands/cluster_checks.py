@@ -23,7 +23,7 @@ import numpy as np
 
 from railweave._native import ina
 from railweave.access import Access, access_of, refusal
-from railweave.commands.checks import Finding
+from railweave.commands.checks import Finding, super_packets
 from railweave.controller import programs
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
@@ -68,6 +68,8 @@ def run_checks(cluster: Cluster) -> list[Finding]:
         findings += of_plane
         if cluster.kind(plane) == "ina" and answers and all(finding.present for finding in of_plane):
             findings.append(_reduced_packet(cluster, access, host, plane, nic))
+    if any(cluster.kind(plane) in ("rdma", "netreduce") for plane in cluster.hosts[host]):
+        findings.append(super_packets())
     return findings
 
 

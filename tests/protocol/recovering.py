@@ -25,7 +25,9 @@ Parts = list[tuple[int, int, int]]
 class Rank:
     """One agent, and the plan that all ranks follow: equal parts on the rails that are alive."""
 
-    def __init__(self, rank: int, size: int, rails: int, peer_timeout_s: float) -> None:
+    def __init__(
+        self, rank: int, size: int, rails: int, peer_timeout_s: float, breaking: bool = False
+    ) -> None:
         self.rank = rank
         self.size = size
         self.rails = rails
@@ -34,7 +36,12 @@ class Rank:
         self.ports: list[int] = []
         self.control: list[int] = []
         for rail in range(rails):
-            index, port = self.agent.add_tcp(f"tcp{rail}", "127.0.0.1", "lo", 0, peer_timeout_s)
+            at = (f"tcp{rail}", "127.0.0.1", "lo")
+            index, port = (
+                self.agent.add_breaking_tcp(*at, peer_timeout_s)
+                if breaking
+                else self.agent.add_tcp(*at, 0, peer_timeout_s)
+            )
             assert index == rail
             self.ports.append(port)
             self.control.append(self.agent.open_control(rail))
@@ -91,17 +98,30 @@ class Job:
     """All ranks, connected; use as a context manager."""
 
     def __init__(
-        self, size: int, rails: int = 2, *, peer_timeout_s: float = 5.0, most_kept_bytes: int = 1 << 28
+        self,
+        size: int,
+        rails: int = 2,
+        *,
+        peer_timeout_s: float = 5.0,
+        most_kept_bytes: int = 1 << 28,
+        breaking: bool = False,
+        recovers: bool = True,
     ) -> None:
-        self.ranks = [Rank(rank, size, rails, peer_timeout_s) for rank in range(size)]
+        self.ranks = [Rank(rank, size, rails, peer_timeout_s, breaking) for rank in range(size)]
         for rail in range(rails):
             places = [("127.0.0.1", rank.ports[rail]) for rank in self.ranks]
             missing = self.run(lambda rank: rank.agent.connect_tcp(rail, places, DEADLINE_S))  # noqa: B023
             assert missing == [[]] * size
+        self._recovery = (peer_timeout_s, most_kept_bytes)
+        self._meeting = threading.Barrier(size)
+        if recovers:
+            self.enable_recovery()
+
+    def enable_recovery(self) -> None:
+        rails = self.ranks[0].rails
         members = [[("127.0.0.1", rank.control[rail]) for rank in self.ranks] for rail in range(rails)]
         for rank in self.ranks:
-            rank.agent.enable_recovery(members, [0] * rails, peer_timeout_s, most_kept_bytes)
-        self._meeting = threading.Barrier(size)
+            rank.agent.enable_recovery(members, [0] * rails, *self._recovery)
 
     def run(self, work: Callable[[Rank], Result]) -> list[Result]:
         """Run `work` on every rank, each in a thread of its own."""

@@ -26,7 +26,7 @@ def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothin
     assert agent.wait(op, DEADLINE_S)
     failure = agent.failure_of(op)
     assert failure is not None
-    assert failure.kind is FailureKind.INTERNAL
+    assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "ina")
     assert "must be attached" in failure.message
     stats = threading.Thread(target=agent.stats, daemon=True)  # hangs where the loop is owned for ever
     stats.start()

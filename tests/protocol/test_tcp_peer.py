@@ -175,6 +175,27 @@ def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -
             assert missing.result(DEADLINE_S) == []
 
 
+def test_a_rank_that_is_refused_at_first_joins_once_its_peer_listens() -> None:
+    """As behind a firewall that is opened, or an interface that comes up."""
+    agent = Agent(1, 2)
+    agent.set_secret(SECRET)
+    rail, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
+    with contextlib.closing(agent), socket.socket() as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(("127.0.0.1", 0))
+        places = [listener.getsockname(), ("127.0.0.1", port)]
+        missing = pool.submit(agent.connect_tcp, rail, places, DEADLINE_S)
+        latest = time.monotonic() + DEADLINE_S
+        while "Connection refused" not in agent.last_refusal(rail):
+            assert time.monotonic() < latest
+        assert not missing.done()
+        listener.listen()
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(32, socket.MSG_WAITALL) == hello(1)
+            connection.sendall(hello(0))
+            assert missing.result(DEADLINE_S) == []
+
+
 def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
     with host.connect(), host.dial(hello(KEY, 1, 0)) as second:
         with contextlib.suppress(ConnectionResetError):

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rail whose own code throws is excluded and used again; it never ends a job that has another rail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from protocol.recovering import DEADLINE_S, SECRET, Job, Rank
+
+from railweave._native.agent import Agent, Call, Failure, FailureKind
+from railweave._native.collectives import DType, ReduceOp
+
+BROKEN = 1  # the rail
+COUNTS = (10, 100_000)
+
+
+def calls(rank: Rank, numbers: range) -> None:
+    """Add up on all ranks, by turns on one rail and over all, and check each sum."""
+    for number in numbers:
+        x = np.full(COUNTS[number % 2], rank.rank + number, np.int32)
+        assert (rank.all_reduce(x) == sum(r + number for r in range(rank.size))).all()
+
+
+def until_used_again(rank: Rank) -> None:
+    """The rail has been out, and is back."""
+    rank.until(lambda: len(rank.agent.changes(0)) >= 2 and rank.alive(1 << 30) == [0, BROKEN])
+
+
+@pytest.mark.parametrize("where", ["start", "pass_over", "expire", "slice_done"])
+def test_a_rail_that_throws_is_excluded_and_used_again(where: str) -> None:
+    """On one rank only; the others have to learn of it."""
+    with Job(3, breaking=True) as job:
+        job.run(lambda rank: calls(rank, range(4)))
+        job.ranks[1].agent.break_at(BROKEN, where)
+        job.run(lambda rank: calls(rank, range(4, 40)))
+        job.run(until_used_again)
+        job.run(lambda rank: calls(rank, range(40, 60)))
+        for rank in job.ranks:
+            state = rank.agent.rail_states()[BROKEN]
+            assert (state.state, state.failures) == ("up", 1)
+            assert f"its own code failed: {where} is broken" in state.last_failure
+
+
+@pytest.mark.parametrize("where", ["halt", "restart", "next_chunks", "stats", "abort"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_rail_that_throws_while_it_is_out_is_used_again(where: str, times: int) -> None:
+    with Job(2, breaking=True) as job:
+        job.ranks[1].agent.break_at(BROKEN, where, times)
+        job.ranks[0].agent.set_obstacle(BROKEN, "it is tested")
+        job.run(lambda rank: rank.until(lambda: rank.alive(1 << 30) == [0]))
+        job.run(lambda rank: calls(rank, range(10)))
+        job.ranks[0].agent.set_obstacle(BROKEN, "")
+        job.run(until_used_again)
+        job.run(lambda rank: calls(rank, range(10, 30)))
+        assert all(rank.agent.failure() is None for rank in job.ranks)
+
+
+def test_a_rail_that_throws_before_recovery_is_known_is_excluded() -> None:
+    """As while the ranks join their rails one by one."""
+    with Job(2, breaking=True, recovers=False) as job:
+        for rank in job.ranks:
+            rank.agent.break_at(BROKEN, "expire")
+            rank.agent.stats()  # a turn of the loop
+        job.enable_recovery()
+        job.run(until_used_again)
+        job.run(lambda rank: calls(rank, range(20)))
+
+
+@contextmanager
+def lone_rail() -> Iterator[list[Agent]]:
+    """Two ranks without another rail."""
+    agents = [Agent(rank, 2) for rank in range(2)]
+    places = []
+    for agent in agents:
+        agent.set_secret(SECRET)
+        _, port = agent.add_breaking_tcp("tcp", "127.0.0.1", "lo")
+        places.append(("127.0.0.1", port))
+    threads = [
+        threading.Thread(target=agent.connect_tcp, args=(0, places, DEADLINE_S)) for agent in agents
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    yield agents
+    for agent in agents:
+        agent.close(0.1)
+
+
+def submit(agent: Agent) -> int:
+    x, out = np.ones(10, np.float32), np.empty(10, np.float32)
+    point = op, _ = agent.plan_point(DEADLINE_S)
+    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, 10), x, out, [(0, 0, 10)])
+    return int(op)
+
+
+@pytest.mark.parametrize("where", ["start", "expire", "slice_done"])
+def test_the_only_rail_that_throws_ends_the_communicator_with_its_name(where: str) -> None:
+    with lone_rail() as (broken, other):
+        broken.break_at(0, where)
+        told = [(agent, submit(agent)) for agent in (broken, other)]
+        for agent, op in told:
+            assert agent.wait(op, DEADLINE_S)
+        failure = broken.failure()
+        assert failure is not None
+        assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "tcp")
+        assert failure.message == f"its own code failed: {where} is broken"
+        if where == "start":  # else the other may have its result by then
+            failure = other.failure()
+            assert failure is not None
+            assert (failure.kind, failure.rail, failure.message) == (
+                FailureKind.RAIL_DOWN,
+                "tcp",
+                f"its own code failed: {where} is broken",
+            )
+
+
+@pytest.mark.parametrize("where", ["abort", "announce"])
+def test_a_rail_that_throws_at_the_end_keeps_nobody_waiting(where: str) -> None:
+    with lone_rail() as (agent, _):
+        agent.break_at(0, where, 100)
+        op = submit(agent)
+        waited: list[bool] = []
+        waiter = threading.Thread(target=lambda: waited.append(agent.wait(op, DEADLINE_S)), daemon=True)
+        waiter.start()
+        agent.fail(Failure(FailureKind.PEER_LOST, 1, "it is tested"))
+        waiter.join(DEADLINE_S)
+        assert waited == [True]
+        failure = agent.failure_of(op)
+        assert failure is not None
+        assert failure.message == "it is tested"

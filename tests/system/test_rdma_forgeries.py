@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets forged in a peer's name break a queue pair: its rail is excluded, and the job goes on."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from protocol.rail_world import SECRET
+from system.namespaces import inside
+from system.rdma_hosts import NIC, Hosts, bridged
+
+from railweave._native import roce
+from railweave._native.agent import Agent, Call, FailureKind
+from railweave._native.collectives import DType, ReduceOp
+
+DEADLINE_S = 30.0
+RDMA, TCP = 0, 1  # rails
+ETH_P_ALL = 3  # also what a bridge takes
+FIRST_ADDRESS = 0x0A030001
+CALL = Call(DType.INT32, ReduceOp.SUM, 1 << 18)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    with bridged(2) as made:
+        yield made
+
+
+class Job:
+    """Two ranks, each with an RDMA and perhaps a TCP rail on its only interface."""
+
+    def __init__(self, hosts: Hosts, *, with_tcp: bool) -> None:
+        self.hosts = hosts
+        self.done = False
+        self.agents: list[Agent] = []
+        queue_pairs, ports, control = [], [], []
+        for rank in range(2):
+            with inside(hosts.namespaces[rank]):  # its threads are made here, and dial from here
+                agent = Agent(rank, 2)
+                agent.set_secret(SECRET)
+                at = (hosts.address(rank), NIC)
+                queue_pairs.append(agent.add_rdma("rdma", *at, 0, 5.0 if with_tcp else 2.0)[1])
+                if with_tcp:
+                    ports.append((hosts.address(rank), agent.add_tcp("tcp", *at)[1]))
+                    control.append([(hosts.address(rank), agent.open_control(rail)) for rail in (RDMA, TCP)])
+            self.agents.append(agent)
+        self.queue_pair = queue_pairs[0][1]  # rank 0's, whose peer is rank 1's
+        members = [(hosts.address(rank), hosts.mac(rank), queue_pairs[rank]) for rank in range(2)]
+        self.on_every_rank(lambda rank: self.agents[rank].connect_rdma(RDMA, members))
+        if with_tcp:
+            connect = self.on_every_rank(
+                lambda rank: self.agents[rank].connect_tcp(TCP, ports, DEADLINE_S)
+            )
+            assert connect == [[], []]
+            places = [[control[rank][rail] for rank in range(2)] for rail in (RDMA, TCP)]
+            self.on_every_rank(lambda rank: self.agents[rank].enable_recovery(places, [0, 0]))
+
+    def on_every_rank(self, work: Callable[[int], Any]) -> list[Any]:
+        def there(rank: int) -> Any:
+            with inside(self.hosts.namespaces[rank]):
+                return work(rank)
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(there, range(2)))
+
+    def call(self, rank: int) -> None:
+        """Add up over the RDMA rail while it is up. AssertionError if that fails."""
+        agent = self.agents[rank]
+        x = np.full(CALL.count, rank + 1, np.int32)
+        out = np.empty_like(x)
+        submitted = False
+        while not submitted:
+            point = op, _ = agent.plan_point(DEADLINE_S)
+            alive = [True, False]
+            for change in agent.changes(0):
+                if change.from_op <= op:
+                    alive = change.alive
+            submitted = agent.submit(point, CALL, x, out, [(alive.index(True), 0, CALL.count)])
+        assert agent.wait(op, DEADLINE_S), "the time is up"
+        failure = agent.failure_of(op)
+        assert failure is None, (failure.kind, failure.rail, failure.message)
+        assert (out == 3).all()
+
+    def calls_until(self, reached: Callable[[], bool]) -> None:
+        """Have both ranks call, the same number of times, until then."""
+        latest = time.monotonic() + DEADLINE_S
+        while not reached():
+            assert time.monotonic() < latest, "nothing has come of it"
+            self.on_every_rank(lambda rank: [self.call(rank) for _ in range(10)])
+
+
+class Forger:
+    """Sees what the ranks send, and answers rank 0 in the name of rank 1."""
+
+    def __init__(self, hosts: Hosts, queue_pair: int) -> None:
+        self.path = roce.Path(
+            bytes.fromhex(hosts.mac(1).replace(":", "")),
+            bytes.fromhex(hosts.mac(0).replace(":", "")),
+            FIRST_ADDRESS + 1,
+            FIRST_ADDRESS,
+        )
+        self.queue_pair = queue_pair
+        self.sockets = []
+        for port in ("port0", "port1"):
+            with inside(hosts.switch):
+                made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            made.bind((port, 0))
+            made.settimeout(0.1)
+            self.sockets.append(made)
+
+    def sniff(self, port: int) -> int | None:
+        """The packet number of the next request that comes in by this port."""
+        try:
+            frame, (_, _, kind, *_) = self.sockets[port].recvfrom(1 << 16)
+        except TimeoutError:
+            return None
+        if kind == socket.PACKET_OUTGOING or frame[36:38] != roce.UDP_PORT.to_bytes(2):
+            return None
+        return int.from_bytes(frame[51:54]) if frame[42] != roce.Opcode.ACKNOWLEDGE.value else None
+
+    def send(self, transport: bytes) -> None:
+        self.sockets[0].send(roce.seal(self.path, 1, transport))
+
+    def refuse(self, code: int) -> None:
+        """A NAK for what rank 0 has just sent."""
+        if (number := self.sniff(0)) is not None:
+            self.send(roce.build(roce.Opcode.ACKNOWLEDGE, self.queue_pair, number, aeth=(3, code, 0)))
+
+    def intrude(self) -> None:
+        """A write to memory that rank 0 has not offered, in place of rank 1's request."""
+        if (number := self.sniff(1)) is not None:
+            reth = (0, 0xBAD, 4)
+            self.send(roce.build(roce.Opcode.WRITE_ONLY, self.queue_pair, number, b"evil", reth=reth))
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+@contextmanager
+def attacked(job: Job, forge: Callable[[Forger], None]) -> Iterator[None]:
+    """Forge until the block ends, and drop what rank 1 sends by RDMA meanwhile, which would be faster."""
+    forger = Forger(job.hosts, job.queue_pair)
+    rules = (
+        "add table netdev cut\n"
+        "add chain netdev cut port1 { type filter hook ingress device port1 priority 0; }\n"
+        f"add rule netdev cut port1 udp dport {roce.UDP_PORT} drop\n"
+    )
+    with inside(job.hosts.switch):
+        cut = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
+    if cut.returncode != 0:
+        pytest.skip("nft cannot drop packets on a device here")
+
+    def attack() -> None:
+        while not job.done:
+            forge(forger)
+
+    with ThreadPoolExecutor(1) as pool:
+        attacking = pool.submit(attack)
+        try:
+            yield
+        finally:
+            with inside(job.hosts.switch):
+                subprocess.run(["nft", "delete", "table", "netdev", "cut"], check=True)
+            job.done = True
+            attacking.result(DEADLINE_S)
+            forger.close()
+
+
+FORGERIES = {
+    "invalid request": (lambda forger: forger.refuse(1), "refused a request as invalid"),
+    "access error": (lambda forger: forger.refuse(2), "refused access to the memory"),
+    "operational error": (lambda forger: forger.refuse(3), "reported an error of its own"),
+    "intrusion": (Forger.intrude, "broke the connection with a request that makes no sense"),
+}
+
+
+@pytest.mark.parametrize(("forge", "reason"), FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_packet_costs_the_rail_and_not_the_job(
+    hosts: Hosts, forge: Callable[[Forger], None], reason: str
+) -> None:
+    job = Job(hosts, with_tcp=True)
+    try:
+        with attacked(job, forge):
+            job.calls_until(lambda: bool(job.agents[0].rail_states()[RDMA].failures))
+        assert reason in job.agents[0].rail_states()[RDMA].last_failure
+        job.calls_until(lambda: all(agent.rail_states()[RDMA].state == "up" for agent in job.agents))
+        assert all(agent.failure() is None for agent in job.agents)
+    finally:
+        job.on_every_rank(lambda rank: job.agents[rank].close(1.0))
+
+
+@pytest.mark.parametrize(("forge", "reason"), FORGERIES.values(), ids=FORGERIES)
+def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(
+    hosts: Hosts, forge: Callable[[Forger], None], reason: str
+) -> None:
+    job = Job(hosts, with_tcp=False)
+    try:
+        with attacked(job, forge), pytest.raises(AssertionError, match=reason):
+            job.calls_until(lambda: False)
+        failure = job.agents[0].failure()
+        assert failure is not None
+        assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "rdma")
+    finally:
+        job.on_every_rank(lambda rank: job.agents[rank].close(0.1))
