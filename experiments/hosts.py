@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from railweave.experiments.errors import OptionError
+from railweave.hosts.errors import InvalidOption
+from railweave.topologies.lab.faults import nic_of
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Plane, Topology
@@ -43,6 +45,24 @@ def require_peers(topology: Topology) -> None:
         raise OptionError(f"{len(topology.hosts)} hosts given; a collective needs at least 2")
 
 
+def planes_of(topology: Topology, names: str | Sequence[str] | None) -> list[Plane]:
+    """Return the planes of these names, or of a comma-separated list of names; None: all planes.
+
+    Raises InvalidOption, which lists the topology's planes, for an unknown name and for no name at all.
+    """
+    if names is None:
+        return list(topology.planes)
+    listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    known = {plane.name: plane for plane in topology.planes}
+    unknown = [name for name in listed if name not in known]
+    if unknown or not listed:
+        what = f"no plane is called {unknown[0]!r}" if unknown else "no plane is named"
+        raise InvalidOption(
+            f"rails={names!r}: {what}; expected one or more of {', '.join(known)}: correct the name"
+        )
+    return [plane for name, plane in known.items() if name in listed]
+
+
 async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:
     """Start the job's ranks in the order of the hosts; return the rank of each process."""
     return {await start_rank(lab, options, rank): rank for rank in range(len(lab.topology.hosts))}
@@ -60,10 +80,10 @@ def environment_of(
     topology: Topology, host: str, rank: int, controller: str, options: JobOptions
 ) -> dict[str, str]:
     """Return the environment from which `railweave.init()` in a host knows its job and its rails."""
-    used = [plane for plane in topology.planes if options.planes is None or plane.name in options.planes]
+    used = planes_of(topology, options.planes)
     rails = []
     for plane in used:
-        interface = _interface(plane, host)
+        interface = nic_of(plane, host).interface
         rails.append(
             f"{plane.name}={plane.kind}@{interface}" + (f"/{plane.rate_bps}" if plane.rate_bps else "")
         )
@@ -77,7 +97,7 @@ def environment_of(
         # For torch.distributed, as torchrun sets it; ranks meet there, off the planes.
         "MASTER_ADDR": management_address(1),
         "MASTER_PORT": str(TORCH_PORT),
-        "GLOO_SOCKET_IFNAME": _interface(used[0], host),
+        "GLOO_SOCKET_IFNAME": nic_of(used[0], host).interface,
         # Hosts share this machine's processors; and one thread per product makes products repeat bit for bit.
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
@@ -92,7 +112,3 @@ def environment_of(
     if options.report_of is not None:
         environment["RAILWEAVE_REPORT"] = str(options.report_of(rank))
     return {**environment, **options.environment}
-
-
-def _interface(plane: Plane, host: str) -> str:
-    return next(nic.interface for nic in plane.nics if nic.host == host)

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from railweave.experiments.hosts import JobOptions
+from railweave.experiments.hosts import JobOptions, planes_of
 from railweave.experiments.messages import read
 from railweave.experiments.program.collect import Collected, Interfaces, collect
 from railweave.experiments.program.fault_script import fault_of
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.supervisor import Supervisor, cancel
+from railweave.hosts.options import check_shares
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.injection import Injection
@@ -140,24 +141,27 @@ class Testbed:
         worker: Worker,
         *arguments: Any,
         shares: Mapping[str, float] | None = None,
-        rails: Sequence[str] | None = None,
+        rails: str | Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Job:
         """Start a worker on every host: a function `worker(comm, *arguments)`, or a command.
 
         The function must stand in a file, at its top level; its module is imported in every host's process,
-        arguments and the value that it returns travel as JSON. `shares` and `rails` are as for
-        `railweave.init`; one job runs at a time.
+        arguments and the value that it returns travel as JSON. `rails` are names of the lab's planes, default
+        all of them; `shares` are as for `railweave.init`. One job runs at a time. Raises InvalidOption, which
+        lists the planes, if a name in `rails` or `shares` is none of them.
         """
         if self._job is not None and not self._job.done():
             raise LabError("a job runs already: wait for it first")
+        planes = [plane.name for plane in planes_of(self.topology, rails)]
+        check_shares(shares or {}, planes)
         self._jobs += 1
         name = f"job{self._jobs}"
         options = JobOptions(
             name,
             command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)],
             shares=shares,
-            planes=rails,
+            planes=planes,
             environment=environment or {},
             report_of=lambda rank: self._options.out / f"{name}-rank-{rank}.jsonl",
             merged=True,

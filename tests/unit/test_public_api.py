@@ -24,6 +24,19 @@ def test_a_lab_takes_numbers_as_text(given: dict[str, Any], refused: str) -> Non
         railweave.lab(rails="tcp", **given)
 
 
+@pytest.mark.parametrize("rails", [["ina", "tpc"], ["tpc"], "tc", "tcp0", "tcp,ina,", "", []])
+def test_a_labs_job_names_planes_in_full(rails: str | list[str]) -> None:
+    bed = railweave.lab(rails=["ina", "tcp"])
+    with pytest.raises(railweave.InvalidOption, match="expected one or more of ina, tcp: correct the name"):
+        bed.run(["true"], rails=rails)
+
+
+def test_a_labs_job_shares_only_among_its_planes() -> None:
+    bed = railweave.lab(rails="ina,tcp,tcp")
+    with pytest.raises(railweave.InvalidOption, match="rail 'tcp0', but the rails are ina, tcp1"):
+        bed.run(["true"], rails="tcp1, ina", shares={"tcp0": 1.0})
+
+
 def test_importing_railweave_is_cheap() -> None:
     code = "import sys, railweave; print(*sorted({'numpy', 'grpc', 'railweave._native'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
