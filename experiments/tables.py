@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
 from railweave.experiments.units import format_rate
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, **style: Any) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1, **style: Any) -> Table:
     """Return a table; what stands in its first `left` columns is words, the rest is numbers."""
     made = Table(pad_edge=False, **{"box": SIMPLE_HEAD, **style})
     for place, name in enumerate(columns):
@@ -62,6 +63,6 @@ def _results(rail: RailAccount) -> str:
     return f"{rail.switch_results:,}/{rail.expected_results:,}"
 
 
-def mark(good: bool) -> str:
+def mark(good: bool) -> Text:
     """Return yes or NO, in colour."""
-    return "[green]yes[/green]" if good else "[red]NO[/red]"
+    return Text("yes", "green") if good else Text("NO", "red")
