@@ -23,6 +23,7 @@ from railweave.topologies.lab.namespaces import (
     CONTROLLER_NODE,
     Namespaces,
     Primed,
+    check_names,
     require_tools,
 )
 from railweave.topologies.lab.options import LabOptions
@@ -59,7 +60,11 @@ class Lab:
     """`async with Lab(topology, options) as lab:` is a running network; on leaving, all of it is gone."""
 
     def __init__(self, topology: Topology, options: LabOptions) -> None:
-        """Nothing happens before `async with`."""
+        """Check the names; nothing happens before `async with`.
+
+        TopologyError if Linux cannot have nodes and interfaces of these names.
+        """
+        check_names(topology)
         self.topology = topology
         self._options = options
         self._events: asyncio.Queue[Event] = asyncio.Queue()

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
 from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
@@ -20,7 +21,10 @@ from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
 MANAGEMENT_PREFIX = 16
+MANAGEMENT_INTERFACE = "mgmt"
 BRIDGE = "br0"  # in the namespace of a switch that is one
+MAX_INTERFACE_NAME = 15  # characters: Linux's IFNAMSIZ, without the zero at the end
+_INTERFACE = re.compile(r"[a-z][\w.-]*", re.ASCII | re.IGNORECASE)  # also the name of nft's chain
 
 
 def require_tools() -> None:
@@ -55,6 +59,44 @@ def require_tools() -> None:
 def interface_of_port(switch: str, port: int) -> str:
     """Return the name of a switch's interface."""
     return f"{switch}-eth{port}"
+
+
+def check_names(topology: Topology) -> None:
+    """Raise TopologyError, which names the node, for nodes and interfaces that cannot be made."""
+    switches = [switch.name for plane in topology.planes for switch in plane.switches]
+    nodes = Counter([CONTROLLER_NODE, MANAGEMENT_NODE, *topology.hosts, *switches])
+    for name, count in nodes.items():
+        if count > 1:
+            raise TopologyError(
+                f"{name!r} is the name of {count} nodes; expected different names of hosts and switches, and "
+                f"neither {CONTROLLER_NODE} nor {MANAGEMENT_NODE}, which every lab has: rename one"
+            )
+    interfaces = Counter(_interfaces(topology))
+    for (node, name), count in interfaces.items():
+        given = f"{node}: its interface would be called {name!r}"
+        if len(name) > MAX_INTERFACE_NAME:
+            raise TopologyError(
+                f"{given}, {len(name)} characters; Linux allows {MAX_INTERFACE_NAME}: choose a shorter name"
+            )
+        if not _INTERFACE.fullmatch(name):
+            raise TopologyError(
+                f"{given}; expected an ASCII letter, then letters, digits, '.', '_' or '-': rename it"
+            )
+        if count > 1:
+            raise TopologyError(f"{given}, and another one as well; expected different names: rename one")
+
+
+def _interfaces(topology: Topology) -> Iterator[tuple[str, str]]:
+    """Yield each interface of hosts and switches, with its node in words."""
+    for host in topology.hosts:
+        yield f"host {host!r}", MANAGEMENT_INTERFACE
+    for plane in topology.planes:
+        for nic in plane.nics:
+            yield f"host {nic.host!r}", nic.interface
+            yield f"switch {nic.switch!r}", interface_of_port(nic.switch, nic.port)
+        for trunk in plane.trunks:
+            yield f"switch {trunk.lower!r}", interface_of_port(trunk.lower, trunk.lower_port)
+            yield f"switch {trunk.upper!r}", interface_of_port(trunk.upper, trunk.upper_port)
 
 
 class Primed:
@@ -217,8 +259,11 @@ class Namespaces:
             members |= {s.name: s.p4runtime.rpartition(":")[0] for s in plane.switches if s.p4runtime}
         for number, (node, address) in enumerate(members.items(), start=1):
             port = interface_of_port(MANAGEMENT_NODE, number)
-            self._add_link(node, "mgmt", MANAGEMENT_NODE, port, Shape())
-            self._ip[node] += [f"address add {address}/{MANAGEMENT_PREFIX} dev mgmt", "link set mgmt up"]
+            self._add_link(node, MANAGEMENT_INTERFACE, MANAGEMENT_NODE, port, Shape())
+            self._ip[node] += [
+                f"address add {address}/{MANAGEMENT_PREFIX} dev {MANAGEMENT_INTERFACE}",
+                f"link set {MANAGEMENT_INTERFACE} up",
+            ]
             self._ip[MANAGEMENT_NODE].append(f"link set {port} up master {BRIDGE}")
 
     def _add_bridge(self, node: str) -> None:
