@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import InvalidOption
+from railweave.topologies.errors import WorkerFailed
 from railweave.topologies.lab.faults import nic_of
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
@@ -17,6 +20,7 @@ from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import management_address
 
 TORCH_PORT = 29500
+NO_RAILWEAVE = "No module named 'railweave'"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,31 @@ class JobOptions:
 def module_command(module: str, *arguments: str) -> list[str]:
     """Return the command of a Python module."""
     return [sys.executable, "-m", module, *arguments]
+
+
+def search_path() -> str:
+    """Return the PATH of ranks: their `python` is that of the environment in which railweave runs."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raise OptionError if a command's program is not there, or cannot be executed."""
+    if command and shutil.which(command[0], path=search_path()) is None:
+        raise OptionError(
+            f"program {command[0]!r}: there is no such executable file on PATH; expected one, as in "
+            f"`python my.py`: correct the name. railweave's own Python is {sys.executable}"
+        )
+
+
+def explained(error: WorkerFailed, command: Sequence[str]) -> WorkerFailed:
+    """Return the error; where a rank's Python has no railweave, name that Python and what to do."""
+    if NO_RAILWEAVE not in str(error):
+        return error
+    return WorkerFailed(
+        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave; expected "
+        f"{sys.executable}: write `python` for it, or install railweave into the other one",
+        error.code,
+    )
 
 
 def require_peers(topology: Topology) -> None:
@@ -88,6 +117,7 @@ def environment_of(
             f"{plane.name}={plane.kind}@{interface}" + (f"/{plane.rate_bps}" if plane.rate_bps else "")
         )
     environment = {
+        "PATH": search_path(),
         "RANK": str(rank),
         "WORLD_SIZE": str(len(topology.hosts)),
         "LOCAL_RANK": "0",

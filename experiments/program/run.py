@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railweave.experiments.hosts import JobOptions
+from railweave.experiments.hosts import JobOptions, explained, require_program
 from railweave.experiments.live.page import live_page
 from railweave.experiments.program.collect import Collected, collect
 from railweave.experiments.program.fault_script import Entry, play
 from railweave.experiments.supervisor import Supervisor, alongside
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
@@ -67,8 +67,10 @@ async def run(
 
     `on_news` is told where the live page is, and of faults and repairs; without it, `on_phase` is.
     Raises WorkerFailed when a rank has ended otherwise than with status 0, and LabError when a part of the
-    network has, or when not all ranks have called railweave.init in time.
+    network has, or when not all ranks have called railweave.init in time. Raises OptionError, before the
+    network is made, if there is no such program.
     """
+    require_program(options.command)
     topology, say = options.topology, on_news or on_phase
     events: list[tuple[float, str]] = []
 
@@ -90,10 +92,13 @@ async def run(
                 await supervisor.start(_job(options, page.environment), on_line)
             reading = supervisor.read()
             faults = _faults(lab, options, lambda at, text: on_event(f"{at:.2f} s", text))
-            if options.shell:
-                await alongside(lab.prompt(), reading, faults)
-            else:
-                await alongside(reading, faults)
+            try:
+                if options.shell:
+                    await alongside(lab.prompt(), reading, faults)
+                else:
+                    await alongside(reading, faults)
+            except WorkerFailed as error:
+                raise explained(error, options.command) from error
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}
         switches = await lab.switch_counters()
     return ProgramResult(options, collect(reports, topology.planes, interfaces), switches, events)

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from railweave.experiments.hosts import JobOptions, planes_of
+from railweave.experiments.hosts import JobOptions, explained, planes_of, require_program
 from railweave.experiments.messages import read
 from railweave.experiments.program.collect import Collected, Interfaces, collect
 from railweave.experiments.program.fault_script import fault_of
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.supervisor import Supervisor, cancel
 from railweave.hosts.options import check_shares
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
@@ -149,17 +149,20 @@ class Testbed:
         The function must stand in a file, at its top level; its module is imported in every host's process,
         arguments and the value that it returns travel as JSON. `rails` are names of the lab's planes, default
         all of them; `shares` are as for `railweave.init`. One job runs at a time. Raises InvalidOption, which
-        lists the planes, if a name in `rails` or `shares` is none of them.
+        lists the planes, if a name in `rails` or `shares` is none of them, and OptionError if there is no
+        such command.
         """
         if self._job is not None and not self._job.done():
             raise LabError("a job runs already: wait for it first")
         planes = [plane.name for plane in planes_of(self.topology, rails)]
         check_shares(shares or {}, planes)
+        command = command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)]
+        require_program(command)
         self._jobs += 1
         name = f"job{self._jobs}"
         options = JobOptions(
             name,
-            command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)],
+            command,
             shares=shares,
             planes=planes,
             environment=environment or {},
@@ -211,6 +214,8 @@ class Testbed:
         await supervisor.start(options, on_line)
         try:
             await supervisor.read()
+        except WorkerFailed as error:
+            raise explained(error, options.command) from error
         finally:
             await self._lab.stop_workers()  # of a job that has failed
         during = _difference(self._interfaces(), before)

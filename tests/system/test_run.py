@@ -57,6 +57,37 @@ def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
 
 
+def test_python_is_that_of_railweave_without_an_activated_environment(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    file = tmp_path / "my.py"
+    file.write_text("import sys, railweave; print('runs in', sys.prefix)")
+    command = start(*RUN, "--join", "0", "--", "python", str(file))
+    said, complaint = command.process.communicate()
+    assert command.process.returncode == 0, complaint
+    assert said.count(f"runs in {sys.prefix}") == 2
+
+
+def test_a_python_without_railweave_is_named(start: Start, tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    other.chmod(0o755)
+    file = tmp_path / "my.py"
+    file.write_text("import railweave")
+    code, complaint = start(*RUN, "--", str(other), str(file)).end()
+    assert code == 1
+    assert f"{other} runs a Python without railweave; expected {sys.executable}: write `python`" in complaint
+
+
+def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Start) -> None:
+    code, complaint = start(*RUN, "--", "pyton", "my.py").end()
+    assert code == 1
+    assert "program 'pyton': there is no such executable file" in complaint
+    assert f"railweave's own Python is {sys.executable}" in complaint
+    assert complaint.count("\n") == 1  # no network is made
+
+
 def test_the_first_failure_ends_all_and_is_named(start: Start, tmp_path: Path) -> None:
     text = """
 import sys, railweave

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -251,6 +252,7 @@ def test_hosts_know_their_rails_from_the_environment() -> None:
     assert environment["RAILWEAVE_RAILS"] == "ina=ina@h2-ina/100000000,tcp=tcp@h2-tcp"
     assert environment["RAILWEAVE_SHARES"] == "ina=0.750000,tcp=0.250000"
     assert (environment["RANK"], environment["WORLD_SIZE"]) == ("1", "2")
+    assert environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
     only = environment_of(topology, "h1", 0, "", replace(job, planes=("tcp",), shares=None))
     assert only["RAILWEAVE_RAILS"] == "tcp=tcp@h1-tcp"
     assert (only["MASTER_ADDR"], only["GLOO_SOCKET_IFNAME"]) == ("10.255.0.1", "h1-tcp")
