@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from railweave._native.ina import WIDE_LANES, exact_lanes
+from railweave._native.sum_rings import MOST_HOST_SUM_BYTES
 from railweave.experiments.messages import RailCounts
 from railweave.hosts.reports import SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
@@ -58,9 +59,11 @@ class RailAccount:
     def results_agree(self) -> bool:
         """Whether the switch has formed one result per chunk; true for rails without a P4 switch.
 
-        A rail that was excluded has incomplete chunks, and was probed before it was readmitted.
+        A rail that was excluded has incomplete chunks, and was probed before it was readmitted. A rail over
+        which ranks have recovered parts of another one need not have formed results for them.
         """
-        return self.failures > 0 or self.switch_results == self.expected_results
+        recovered = self.failures > 0 or self.sent["recovery"] > 0
+        return recovered or self.switch_results == self.expected_results
 
 
 def account(
@@ -90,6 +93,17 @@ def account(
             )
         )
     return accounts
+
+
+def sums_of(elements: int, lanes: int) -> int:
+    """Return the packets of float32 that the switch of a netreduce rail adds: the data.
+
+    The hosts themselves agree on the exponents, and sum short slices.
+
+    >>> [sums_of(elements, 256) for elements in (1024, 1025, 256 * 257)]
+    [0, 5, 257]
+    """
+    return -(-elements // lanes) if 4 * elements > MOST_HOST_SUM_BYTES else 0
 
 
 def chunks_of(elements: int, lanes: int, hosts: int) -> int:

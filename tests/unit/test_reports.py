@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import account, chunks_of
+from railweave.experiments.accounting import account, chunks_of, sums_of
 from railweave.experiments.allreduce import report as bench_report
 from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
 from railweave.experiments.contenders import Contender
@@ -119,6 +119,7 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert not replace(tcp, sent={**tcp.sent, "recovery": 0}).bytes_agree
     assert not replace(tcp, sent={**tcp.sent, "headers": -1, "payload": 3_920_001}).bytes_agree
     assert not replace(ina, switch_results=76).results_agree
+    assert replace(ina, switch_results=76, sent={**ina.sent, "recovery": 9}).results_agree
     assert tcp.results_agree
 
 
@@ -145,6 +146,17 @@ def test_chunks_are_data_and_their_exponents() -> None:
     assert chunks_of(256 * 256, 256, 4) == 257
     assert chunks_of(256 * 256 + 1, 256, 4) == 259
     assert [chunks_of(elements, 256, 4) for elements in (1, 24, 128, 129, 256, 257)] == [1, 1, 1, 2, 2, 3]
+
+
+def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
+    assert [sums_of(elements, 256) for elements in (1, 1024, 1025, 256 * 257)] == [0, 0, 5, 257]
+    recorder = run.Recorder(2, lambda _: None, {"netreduce": 256, "ina": 256}, ["netreduce"])
+    sizes = [4 * 1024, 4 * 256 * 257]
+    for rail in ("netreduce", "ina"):
+        slices = [{"rail": rail, "bytes": size, "survey": False} for size in sizes]
+        slices.append({"rail": rail, "bytes": 5000, "survey": True})
+        recorder.take({"event": "start", "rank": 0, "time": 0.0, "slices": slices})
+    assert recorder.chunks == {"netreduce": 257, "ina": (4 + 1) + (257 + 2) + 5}
 
 
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
