@@ -7,7 +7,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from railweave.experiments.hosts import JobOptions, explained, require_program
@@ -82,7 +82,8 @@ async def run(
     on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
     reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
     title = options.title or shlex.join(options.command)
-    async with live_page(options.live, topology, title, say) as page, Lab(topology, options.lab) as lab:
+    network = replace(options.lab, flows=True)
+    async with live_page(options.live, topology, title, say) as page, Lab(topology, network) as lab:
         for report in reports.values():
             report.unlink(missing_ok=True)
         supervisor = Supervisor(lab)
@@ -101,7 +102,8 @@ async def run(
                 raise explained(error, options.command) from error
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}
         switches = await lab.switch_counters()
-    return ProgramResult(options, collect(reports, topology.planes, interfaces), switches, events)
+    collected = collect(reports, topology.planes, interfaces, disturbed=bool(events))
+    return ProgramResult(options, collected, switches, events)
 
 
 def _job(options: ProgramOptions, environment: Mapping[str, str]) -> JobOptions:

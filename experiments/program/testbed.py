@@ -16,7 +16,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -28,7 +28,6 @@ from railweave.experiments.program.worker import command_of
 from railweave.experiments.supervisor import Supervisor, cancel
 from railweave.hosts.options import check_shares
 from railweave.topologies.errors import LabError, WorkerFailed
-from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -106,7 +105,7 @@ class Testbed:
         """Nothing happens before `with`."""
         self.topology = topology
         self._options = options
-        self._lab = Lab(topology, options)
+        self._lab = Lab(topology, replace(options, flows=True))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="railweave lab", daemon=True)
         self._jobs = 0
@@ -219,7 +218,8 @@ class Testbed:
         finally:
             await self._lab.stop_workers()  # of a job that has failed
         during = _difference(self._interfaces(), before)
-        return JobResult(values, output, collect(reports, self.topology.planes, during))
+        disturbed = bool(self._outages)
+        return JobResult(values, output, collect(reports, self.topology.planes, during, disturbed=disturbed))
 
     def _interfaces(self) -> Interfaces:
         return {plane.name: self._lab.interface_counters(plane.name) for plane in self.topology.planes}
@@ -240,13 +240,6 @@ class Testbed:
 
 def _difference(after: Interfaces, before: Interfaces) -> Interfaces:
     return {
-        plane: {
-            host: InterfaceCounters(
-                counts.bytes_sent - before[plane][host].bytes_sent,
-                counts.packets_sent - before[plane][host].packets_sent,
-                counts.dropped - before[plane][host].dropped,
-            )
-            for host, counts in hosts.items()
-        }
+        plane: {host: counts - before[plane][host] for host, counts in hosts.items()}
         for plane, hosts in after.items()
     }

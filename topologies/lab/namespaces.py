@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railweave.topologies.errors import LabError, TopologyError
+from railweave.topologies.lab import flows as flow_counters
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
 from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
@@ -142,12 +143,20 @@ class Shape:
 class Namespaces:
     """The Mininet network of one topology; `close` removes all of it."""
 
-    def __init__(self, topology: Topology, loss: Mapping[str, float], *, plain_frames: bool = False) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        loss: Mapping[str, float],
+        *,
+        plain_frames: bool = False,
+        flows: bool = False,
+    ) -> None:
         """Make the namespaces and join them.
 
         `loss` maps planes made of bridges to the probability that a UDP frame is dropped. `plain_frames`:
         hosts on P4 planes send frames of at most one MTU with finished checksums, for a switch
-        that reads its ports through libpcap and would take a super-packet for one long frame.
+        that reads its ports through libpcap and would take a super-packet for one long frame. `flows`: what
+        hosts send is counted by ports.
         """
         require_tools()
         from mininet.log import setLogLevel  # noqa: PLC0415
@@ -172,6 +181,8 @@ class Namespaces:
                 if self._shaped[name]:
                     self.feed(name, ["nft", "-f", "-"], class_rules(self._shaped[name], sources))
             self._add_loss(loss)
+            if flows:
+                self._count_flows()
         except BaseException:
             self.close()
             raise
@@ -297,6 +308,11 @@ class Namespaces:
                 self._ip[end].append(TokenBucket.of(rate_bps, mtu).interface_command(name))
         if rate_bps or mac is not None:
             self._tc[node] += queue_commands(interface, rate_bps, mtu, counted=True)
+
+    def _count_flows(self) -> None:
+        for host in self._topology.hosts:
+            nics = [nic for plane in self._topology.planes for nic in plane.nics if nic.host == host]
+            self.feed(host, ["nft", "-f", "-"], flow_counters.rules(nic.interface for nic in nics))
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():
