@@ -23,13 +23,12 @@ from railweave.controller.rings import RingSwitch
 from railweave.controller.tables import MAX_GROUP, Endpoint
 from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
-from railweave.p4src.artifacts import NETREDUCE, Artifact, artifact
+from railweave.p4src.artifacts import NETREDUCE, ROCE_LANES, Artifact, artifact
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
-ROCE_LANES = 256  # of the hosts' path MTU, 1,024 bytes
 AUDIT_S = 1.0  # between looks at what is to be read back
 DIRECTIONS = {"ingress": ("ingress",), "egress": ("egress",), "both": ("ingress", "egress")}
 

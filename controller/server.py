@@ -15,6 +15,7 @@ from railweave.controller import metrics
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.groups import Groups
+from railweave.controller.malformed import RefuseMalformed
 from railweave.controller.quotas import Quotas
 from railweave.controller.service import MAX_MESSAGE_BYTES, ControllerService
 from railweave.p4src.artifacts import artifact
@@ -71,7 +72,8 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
     groups = Groups(fabric, options.lease_s, options.quotas)
     links = asyncio.create_task(fabric.run(), name="switch links")
     server = options.access.server(
-        [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)]
+        [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.so_reuseport", 0)],
+        RefuseMalformed(),
     )
     try:
         port = _listen(server, options)

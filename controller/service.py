@@ -61,13 +61,15 @@ class ControllerService(pb_grpc.ControllerServicer):
         return pb.LeaveGroupResponse()
 
     async def Watch(
-        self, request_iterator: AsyncIterator[pb.Heartbeat], context: Context
+        self, request_iterator: AsyncIterator[pb.Heartbeat | None], context: Context
     ) -> AsyncIterator[pb.Event]:
         """Renew a lease with every heartbeat, and stream what happens to its group."""
         stream = object()
         first = await anext(request_iterator, None)
         if first is None:  # a stream that ends in order would say that the group has ended
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the stream ended before its first heartbeat")
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, "the stream ended before its first heartbeat, or it is malformed"
+            )
         async with _errors(context):
             lease = self._attach(first, stream)
         events = lease.events
@@ -87,15 +89,17 @@ class ControllerService(pb_grpc.ControllerServicer):
                 raise
             return self._groups.resume(first.lease, first.resume, stream, first.acknowledged)
 
-    async def _renew(self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat]) -> None:
+    async def _renew(
+        self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat | None]
+    ) -> None:
         """Read heartbeats until they stop; then the rank is lost."""
         reason = "its connection to the controller broke"
         try:
-            while True:
-                heartbeat = await self._next(heartbeats)
+            while (heartbeat := await self._next(heartbeats)) is not None:
                 lease.acknowledge(heartbeat.acknowledged)
                 if heartbeat.decisions:
                     lease.decisions = heartbeat.decisions[:MAX_DECISIONS]
+            reason = "its heartbeat was malformed"
         except TimeoutError:
             reason = f"no heartbeat for {self._groups.lease_s:g} s"
         except (StopAsyncIteration, grpc.RpcError):
@@ -103,8 +107,10 @@ class ControllerService(pb_grpc.ControllerServicer):
         if lease.stream is stream:
             self._groups.lost(lease, reason)
 
-    async def _next(self, heartbeats: AsyncIterator[pb.Heartbeat]) -> pb.Heartbeat:
-        """Return the next heartbeat; TimeoutError if the lease ends before, StopAsyncIteration at the end.
+    async def _next(self, heartbeats: AsyncIterator[pb.Heartbeat | None]) -> pb.Heartbeat | None:
+        """Return the next heartbeat, None if it is malformed.
+
+        TimeoutError if the lease ends before, StopAsyncIteration at the end.
 
         While this process stands still, as on a machine that is suspended, it hears nobody: then leases begin
         anew.

@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from railweave.experiments.errors import OptionError
+from railweave.hosts.errors import InvalidOption
+from railweave.topologies.errors import WorkerFailed
+from railweave.topologies.lab.faults import nic_of
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import management_address
 
 TORCH_PORT = 29500
+NO_RAILWEAVE = "No module named 'railweave'"
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,53 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
+def search_path() -> str:
+    """Return the PATH of ranks: their `python` is that of the environment in which railweave runs."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raise OptionError if a command's program is not there, or cannot be executed."""
+    if command and shutil.which(command[0], path=search_path()) is None:
+        raise OptionError(
+            f"program {command[0]!r}: there is no such executable file on PATH; expected one, as in "
+            f"`python my.py`: correct the name. railweave's own Python is {sys.executable}"
+        )
+
+
+def explained(error: WorkerFailed, command: Sequence[str]) -> WorkerFailed:
+    """Return the error; where a rank's Python has no railweave, name that Python and what to do."""
+    if NO_RAILWEAVE not in str(error):
+        return error
+    return WorkerFailed(
+        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave; expected "
+        f"{sys.executable}: write `python` for it, or install railweave into the other one",
+        error.code,
+    )
+
+
 def require_peers(topology: Topology) -> None:
     """Raise OptionError for fewer than two hosts."""
     if len(topology.hosts) < 2:
         raise OptionError(f"{len(topology.hosts)} hosts given; a collective needs at least 2")
+
+
+def planes_of(topology: Topology, names: str | Sequence[str] | None) -> list[Plane]:
+    """Return the planes of these names, or of a comma-separated list of names; None: all planes.
+
+    Raises InvalidOption, which lists the topology's planes, for an unknown name and for no name at all.
+    """
+    if names is None:
+        return list(topology.planes)
+    listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    known = {plane.name: plane for plane in topology.planes}
+    unknown = [name for name in listed if name not in known]
+    if unknown or not listed:
+        what = f"no plane is called {unknown[0]!r}" if unknown else "no plane is named"
+        raise InvalidOption(
+            f"rails={names!r}: {what}; expected one or more of {', '.join(known)}: correct the name"
+        )
+    return [plane for name, plane in known.items() if name in listed]
 
 
 async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:
@@ -60,14 +109,15 @@ def environment_of(
     topology: Topology, host: str, rank: int, controller: str, options: JobOptions
 ) -> dict[str, str]:
     """Return the environment from which `railweave.init()` in a host knows its job and its rails."""
-    used = [plane for plane in topology.planes if options.planes is None or plane.name in options.planes]
+    used = planes_of(topology, options.planes)
     rails = []
     for plane in used:
-        interface = _interface(plane, host)
+        interface = nic_of(plane, host).interface
         rails.append(
             f"{plane.name}={plane.kind}@{interface}" + (f"/{plane.rate_bps}" if plane.rate_bps else "")
         )
     environment = {
+        "PATH": search_path(),
         "RANK": str(rank),
         "WORLD_SIZE": str(len(topology.hosts)),
         "LOCAL_RANK": "0",
@@ -77,7 +127,7 @@ def environment_of(
         # For torch.distributed, as torchrun sets it; ranks meet there, off the planes.
         "MASTER_ADDR": management_address(1),
         "MASTER_PORT": str(TORCH_PORT),
-        "GLOO_SOCKET_IFNAME": _interface(used[0], host),
+        "GLOO_SOCKET_IFNAME": nic_of(used[0], host).interface,
         # Hosts share this machine's processors; and one thread per product makes products repeat bit for bit.
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
@@ -92,7 +142,3 @@ def environment_of(
     if options.report_of is not None:
         environment["RAILWEAVE_REPORT"] = str(options.report_of(rank))
     return {**environment, **options.environment}
-
-
-def _interface(plane: Plane, host: str) -> str:
-    return next(nic.interface for nic in plane.nics if nic.host == host)

@@ -8,12 +8,15 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
 from railweave.experiments.units import format_rate
 
+LEAST_SHOWN = 500  # bytes: what rounds to 0.001 MB
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, **style: Any) -> Table:
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1, **style: Any) -> Table:
     """Return a table; what stands in its first `left` columns is words, the rest is numbers."""
     made = Table(pad_edge=False, **{"box": SIMPLE_HEAD, **style})
     for place, name in enumerate(columns):
@@ -46,10 +49,25 @@ def rail_table(rails: Sequence[RailAccount]) -> Table:
 
 
 def byte_table(rails: Sequence[RailAccount]) -> Table:
-    """Return what the interfaces have sent, by class, in MB."""
-    counts = {rail.name: [*rail.sent.values(), rail.unexplained_bytes] for rail in rails}
-    rows = [(name, *(f"{count / 1e6:.3f}" for count in of)) for name, of in counts.items()]
-    return table(("MB sent", *BYTE_CLASSES, "unexplained"), rows)
+    """Return what the interfaces have sent, by class, in MB; other traffic has rows of its own."""
+    lost = any(rail.never_left_bytes for rail in rails)
+    shown = any(count >= LEAST_SHOWN for rail in rails for count in rail.others.values())
+    columns = [
+        *BYTE_CLASSES,
+        *(["others"] if shown else []),
+        "unexplained",
+        *(["never left"] if lost else []),
+    ]
+    rows = []
+    for rail in rails:
+        counts = {**rail.sent, "others": sum(rail.others.values()), "unexplained": rail.unexplained_bytes}
+        counts["never left"] = rail.never_left_bytes
+        rows.append((rail.name, *(f"{counts[column] / 1e6:.3f}" for column in columns)))
+        for what, count in rail.others.items():
+            if count >= LEAST_SHOWN:
+                cells = (f"{count / 1e6:.3f}" if column == "others" else "" for column in columns)
+                rows.append((f"  {what}", *cells))
+    return table(("MB sent", *columns), rows)
 
 
 def _megabytes(count: int) -> str:
@@ -62,6 +80,6 @@ def _results(rail: RailAccount) -> str:
     return f"{rail.switch_results:,}/{rail.expected_results:,}"
 
 
-def mark(good: bool) -> str:
+def mark(good: bool) -> Text:
     """Return yes or NO, in colour."""
-    return "[green]yes[/green]" if good else "[red]NO[/red]"
+    return Text("yes", "green") if good else Text("NO", "red")

@@ -85,7 +85,7 @@ def draw(
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(11, height + 3), height_ratios=[height, 3], layout="constrained"
     )
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)  # $ is part of a command, and no formula
     first = sorted({span.step for span in spans})[:FIRST_STEPS]
     _draw_rows(above, [span for span in spans if span.step in first], ranks, rows)
     above.set_title(f"the first {len(first)} {unit}s, and each rail's part in them", fontsize=10)
@@ -150,6 +150,5 @@ def _draw_throughput(axes: Any, spans: Sequence[Span], rows: Sequence[str]) -> N
 def _draw_events(axes: Any, events: Sequence[tuple[float, str]]) -> None:
     for at_s, text in events:
         axes.axvline(at_s, color="black", linewidth=0.8, linestyle=":")
-        axes.annotate(
-            text, (at_s, 0.03), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="right"
-        )
+        place = {"xycoords": ("data", "axes fraction"), "rotation": 90, "ha": "right"}
+        axes.annotate(text, (at_s, 0.03), **place, fontsize=7, parse_math=False)

@@ -232,7 +232,7 @@ class Communicator(Collectives):
                 world_size=len(members),
                 metrics="",  # its address is taken by this one
                 costs="",  # of other numbers of ranks
-                report="",
+                report_every_s=0.0,
             ),
             self._join,
         )

@@ -58,7 +58,7 @@ class RailSpec:
     @classmethod
     def parse(cls, text: str) -> RailSpec:
         """Read RAIL_FORM; without a name, the kind is the name."""
-        match = _RAIL.fullmatch(text.strip())
+        match = _RAIL.fullmatch(str(text).strip())
         if match is None:
             raise InvalidOption(f"cannot read rail {text!r}: expected {RAIL_FORM}")
         rate_bps = int(match["rate"] or 0) * _UNITS[match["unit"] or ""]
@@ -158,9 +158,18 @@ def parse_rails(
 ) -> tuple[RailSpec, ...]:
     """Read rails given as one comma-separated string or one by one; those `known` by their names alone."""
     given = [part.strip() for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
-    return tuple(
-        rail if isinstance(rail, RailSpec) else known.get(rail) or RailSpec.parse(rail) for rail in given
-    )
+    return tuple(rail if isinstance(rail, RailSpec) else _parse_rail(rail, known) for rail in given)
+
+
+def _parse_rail(text: str, known: Mapping[str, RailSpec]) -> RailSpec:
+    if text in known:
+        return known[text]
+    if known and "@" not in str(text):
+        raise InvalidOption(
+            f"rail {text!r}: the cluster file gives this host no plane of that name; expected "
+            f"{', '.join(known)}, or {RAIL_FORM}"
+        )
+    return RailSpec.parse(text)
 
 
 def parse_shares(text: str) -> dict[str, float]:

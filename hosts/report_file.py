@@ -2,9 +2,10 @@
 """A file in which a rank leaves what it did, for whoever started it: one JSON object per line.
 
 `joined` when it is connected with all others; at its end `left`, with its slices and the rails' counts (as
-`reports.Record` and `reports.RailReport`). Each has `rank` and `at`; times are seconds of CLOCK_MONOTONIC,
-which all processes of a machine share. On request a file beside it, which is replaced again and again, has
-the rails' counts while the rank runs.
+`reports.Record` and `reports.RailReport`) and its ports by rail. A rank that joins again, or splits its
+communicator, adds such lines for each communicator. Each has `rank` and `at`; times are seconds of
+CLOCK_MONOTONIC, which all processes of a machine share. On request a file beside it, which is replaced again
+and again, has the rails' counts while the rank runs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class ReportFile:
             self._thread.join()
         slices = [asdict(record) for record in self._reporter.drain_records()]
         with self._path.open("a") as file:
-            file.write(self._line("left", slices=slices, rails=self._rails()))
+            ports = self._reporter.ports()
+            file.write(self._line("left", slices=slices, rails=self._rails(), ports=ports))
 
     def _refresh(self, every_s: float) -> None:
         latest = latest_of(self._path)

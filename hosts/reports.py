@@ -133,6 +133,10 @@ class Reporter:
             )
         )
 
+    def ports(self) -> dict[str, list[int]]:
+        """Return this rank's ports by rail, UDP or TCP: what the rail sends comes from or goes to one."""
+        return {rail.spec.name: sorted({rail.port, rail.control_port} - {0}) for rail in self._rails}
+
     def drain_records(self) -> list[Record]:
         """Return the slices that have ended since the last call, oldest first."""
         names = {rail.index: rail.spec.name for rail in self._rails}

@@ -24,6 +24,8 @@ PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4
 
 JUMBO_MTU: Final = 9000
 JUMBO_LANES: Final = 1024
+ROCE_LANES: Final = 256
+"""Lanes per packet of netreduce rails: the hosts' path MTU is 1,024 bytes."""
 PROFILES: Final = {AGGREGATION: (JUMBO_LANES, 256, 64, 32), NETREDUCE: (256, 64), ATP: (256, 64)}
 """Lanes per packet for which each program is compiled. 32 are for planes with a Tofino that has no more."""
 

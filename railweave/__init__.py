@@ -121,7 +121,7 @@ def lab(
     topology: str = "planes",
     *,
     hosts: int = 4,
-    rails: str = "ina,tcp,rdma",
+    rails: str | Sequence[str] = "ina,tcp,rdma",
     rate: str | float | None = None,
     mtu: int = 1500,
     loss: str | float = 0,
@@ -145,7 +145,8 @@ def lab(
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
 
     refuse_in_rank()
-    chosen = common.topology_of(topology, hosts, rails, None if rate is None else str(rate), switch, mtu)
+    kinds = rails if isinstance(rails, str) else ",".join(rails)
+    chosen = common.topology_of(topology, hosts, kinds, None if rate is None else str(rate), switch, mtu)
     target = common.check_target(switch, chosen)
     losses = common.loss_of(str(loss), chosen)
     return Testbed(

@@ -47,13 +47,14 @@ class Access:
             credentials = grpc.composite_channel_credentials(credentials, own)
         return grpc.secure_channel(address, credentials, options)
 
-    def server(self, options: Sequence[tuple[str, Any]]) -> grpc.aio.Server:
+    def server(
+        self, options: Sequence[tuple[str, Any]], *interceptors: grpc.aio.ServerInterceptor
+    ) -> grpc.aio.Server:
         """Return a server that refuses every call without the token, if there is one."""
         import grpc  # noqa: PLC0415
 
-        return grpc.aio.server(
-            options=options, interceptors=[_token_required(self.token)] if self.token else []
-        )
+        required = [_token_required(self.token)] if self.token else []
+        return grpc.aio.server(options=options, interceptors=[*required, *interceptors])
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
         """Have a server listen; return the port. RuntimeError if the address cannot be had."""

@@ -27,28 +27,30 @@ def rate_text(rate_bps: int) -> str:
 
 def tree(topology: Topology) -> Tree:
     """Return the topology as a rich tree: planes, their switches, the peer of every port."""
+    from rich.text import Text  # noqa: PLC0415
     from rich.tree import Tree  # noqa: PLC0415
 
-    root = Tree(f"[bold]{topology.name}[/bold]: {len(topology.hosts)} hosts, {len(topology.planes)} planes")
+    counts = f": {len(topology.hosts)} hosts, {len(topology.planes)} planes"
+    root = Tree(Text.assemble((topology.name, "bold"), counts))
     for plane in topology.planes:
         colour = COLOURS[plane.kind]
-        branch = root.add(
-            f"[bold {colour}]{plane.name}[/] {plane.kind}  {plane.network}  {rate_text(plane.rate_bps)}"
-        )
+        about = f" {plane.kind}  {plane.network}  {rate_text(plane.rate_bps)}"
+        branch = root.add(Text.assemble((plane.name, f"bold {colour}"), about))
         for switch in plane.switches:
             what = f"P4 switch, P4Runtime {switch.p4runtime}" if switch.p4runtime else "Linux bridge"
-            leaf = branch.add(f"{switch.name}  [dim]{what}[/dim]")
+            leaf = branch.add(Text.assemble(switch.name, (f"  {what}", "dim")))
             for nic in plane.nics:
                 if nic.switch == switch.name:
-                    leaf.add(
-                        f"port {nic.port}: {nic.host}  [dim]{nic.interface}  {nic.address}  {nic.mac}[/dim]"
-                    )
+                    link = f"  {nic.interface}  {nic.address}  {nic.mac}"
+                    leaf.add(Text.assemble(f"port {nic.port}: {nic.host}", (link, "dim")))
             for trunk in plane.trunks:
-                rate = f"  [dim]{rate_text(trunk.rate_bps)}[/dim]" if trunk.rate_bps is not None else ""
+                rate = f"  {rate_text(trunk.rate_bps)}" if trunk.rate_bps is not None else ""
                 if trunk.upper == switch.name:
-                    leaf.add(f"port {trunk.upper_port}: {trunk.lower} port {trunk.lower_port}{rate}")
+                    ends = f"port {trunk.upper_port}: {trunk.lower} port {trunk.lower_port}"
+                    leaf.add(Text.assemble(ends, (rate, "dim")))
                 if trunk.lower == switch.name:
-                    leaf.add(f"port {trunk.lower_port}: up to {trunk.upper} port {trunk.upper_port}{rate}")
+                    ends = f"port {trunk.lower_port}: up to {trunk.upper} port {trunk.upper_port}"
+                    leaf.add(Text.assemble(ends, (rate, "dim")))
     return root
 
 
@@ -71,7 +73,9 @@ def picture(topology: Topology, path: Path) -> None:
     axes.set_ylim(-0.55, _depth(topology) + 0.75)
     axes.set_axis_off()
     axes.set_title(
-        f"{topology.name}: {len(topology.hosts)} hosts, {len(topology.planes)} planes", fontsize=11
+        f"{topology.name}: {len(topology.hosts)} hosts, {len(topology.planes)} planes",
+        fontsize=11,
+        parse_math=False,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
@@ -123,4 +127,5 @@ def _box(
     axes: Any, place: tuple[float, float], label: str, face: str, edge: str, text: str = "black"
 ) -> None:
     style = {"boxstyle": "round,pad=0.45", "facecolor": face, "edgecolor": edge}
-    axes.text(*place, label, ha="center", va="center", fontsize=9, color=text, bbox=style, zorder=2)
+    font = {"fontsize": 9, "color": text, "parse_math": False}
+    axes.text(*place, label, ha="center", va="center", **font, bbox=style, zorder=2)

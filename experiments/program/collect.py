@@ -28,15 +28,27 @@ class Collected:
     start_s: float  # when that was, of CLOCK_MONOTONIC
 
 
-def collect(reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: Interfaces) -> Collected:
-    """Read the ranks' report files; `interfaces` are the kernel's counts during the job."""
+def collect(
+    reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: Interfaces, *, disturbed: bool = False
+) -> Collected:
+    """Read the ranks' report files; `interfaces` are the kernel's counts during the job.
+
+    `disturbed`: faults were injected, which may have taken frames away before they were counted.
+    """
     lines = {rank: _lines(path) for rank, path in reports.items()}
-    left = {rank: line for rank, found in lines.items() for line in found if line["event"] == "left"}
-    counts = {rank: {rail["name"]: _counts(rail) for rail in line["rails"]} for rank, line in left.items()}
-    start_s = min((s["start_s"] for line in left.values() for s in line["slices"]), default=0.0)
+    left = [(rank, line) for rank, found in lines.items() for line in found if line["event"] == "left"]
+    counts: dict[int, dict[str, RailCounts]] = {}
+    ports: dict[str, set[int]] = {}
+    for rank, line in left:  # one per communicator
+        of_rank = counts.setdefault(rank, {})
+        for rail in line["rails"]:
+            of_rank[rail["name"]] = of_rank.get(rail["name"], RailCounts()) + _counts(rail)
+        for name, used in line["ports"].items():
+            ports.setdefault(name, set()).update(used)
+    start_s = min((s["start_s"] for _, line in left for s in line["slices"]), default=0.0)
     return Collected(
         joined=[rank for rank, found in lines.items() if found],
-        rails=account(planes, counts, interfaces) if counts else [],
+        rails=account(planes, counts, interfaces, ports, disturbed=disturbed) if counts else [],
         spans=_spans(left, start_s),
         start_s=start_s,
     )
@@ -51,10 +63,10 @@ def _counts(rail: Mapping[str, Any]) -> RailCounts:
     return RailCounts(**{f.name: values[f.name] for f in fields(RailCounts)})
 
 
-def _spans(left: Mapping[int, Mapping[str, Any]], start: float) -> list[Span]:
+def _spans(left: Sequence[tuple[int, Mapping[str, Any]]], start: float) -> list[Span]:
     return [
         Span(rank, s["rail"], s["op_index"], s["start_s"] - start, s["end_s"] - start, s["bytes"])
-        for rank, line in left.items()
+        for rank, line in left
         for s in line["slices"]
         if not s["survey"]
     ]

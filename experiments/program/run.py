@@ -7,15 +7,15 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railweave.experiments.hosts import JobOptions
+from railweave.experiments.hosts import JobOptions, explained, require_program
 from railweave.experiments.live.page import live_page
 from railweave.experiments.program.collect import Collected, collect
 from railweave.experiments.program.fault_script import Entry, play
 from railweave.experiments.supervisor import Supervisor, alongside
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
@@ -67,8 +67,10 @@ async def run(
 
     `on_news` is told where the live page is, and of faults and repairs; without it, `on_phase` is.
     Raises WorkerFailed when a rank has ended otherwise than with status 0, and LabError when a part of the
-    network has, or when not all ranks have called railweave.init in time.
+    network has, or when not all ranks have called railweave.init in time. Raises OptionError, before the
+    network is made, if there is no such program.
     """
+    require_program(options.command)
     topology, say = options.topology, on_news or on_phase
     events: list[tuple[float, str]] = []
 
@@ -80,7 +82,8 @@ async def run(
     on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
     reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
     title = options.title or shlex.join(options.command)
-    async with live_page(options.live, topology, title, say) as page, Lab(topology, options.lab) as lab:
+    network = replace(options.lab, flows=True)
+    async with live_page(options.live, topology, title, say) as page, Lab(topology, network) as lab:
         for report in reports.values():
             report.unlink(missing_ok=True)
         supervisor = Supervisor(lab)
@@ -90,13 +93,17 @@ async def run(
                 await supervisor.start(_job(options, page.environment), on_line)
             reading = supervisor.read()
             faults = _faults(lab, options, lambda at, text: on_event(f"{at:.2f} s", text))
-            if options.shell:
-                await alongside(lab.prompt(), reading, faults)
-            else:
-                await alongside(reading, faults)
+            try:
+                if options.shell:
+                    await alongside(lab.prompt(), reading, faults)
+                else:
+                    await alongside(reading, faults)
+            except WorkerFailed as error:
+                raise explained(error, options.command) from error
         interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}
         switches = await lab.switch_counters()
-    return ProgramResult(options, collect(reports, topology.planes, interfaces), switches, events)
+    collected = collect(reports, topology.planes, interfaces, disturbed=bool(events))
+    return ProgramResult(options, collected, switches, events)
 
 
 def _job(options: ProgramOptions, environment: Mapping[str, str]) -> JobOptions:

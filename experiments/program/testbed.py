@@ -18,18 +18,18 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
-from railweave.experiments.hosts import JobOptions
+from railweave.experiments.hosts import JobOptions, explained, planes_of, require_program
 from railweave.experiments.messages import read
 from railweave.experiments.program.collect import Collected, Interfaces, collect
 from railweave.experiments.program.fault_script import fault_of
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.supervisor import Supervisor, cancel
-from railweave.topologies.errors import LabError
-from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.hosts.options import check_shares
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -117,7 +117,7 @@ class Testbed:
         """Nothing happens before `with`."""
         self.topology = topology
         self._options = options
-        self._lab = Lab(topology, options)
+        self._lab = Lab(topology, replace(options, flows=True))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="railweave lab", daemon=True)
         self._jobs = 0
@@ -152,24 +152,30 @@ class Testbed:
         worker: Worker,
         *arguments: Any,
         shares: Mapping[str, float] | None = None,
-        rails: Sequence[str] | None = None,
+        rails: str | Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Job:
         """Start a worker on every host: a function `worker(comm, *arguments)`, or a command.
 
         The function must stand in a file, at its top level; its module is imported in every host's process,
-        arguments and the value that it returns travel as JSON. `shares` and `rails` are as for
-        `railweave.init`; one job runs at a time.
+        arguments and the value that it returns travel as JSON. `rails` are names of the lab's planes, default
+        all of them; `shares` are as for `railweave.init`. One job runs at a time. Raises InvalidOption, which
+        lists the planes, if a name in `rails` or `shares` is none of them, and OptionError if there is no
+        such command.
         """
         if self._job is not None and not self._job.done():
             raise LabError("a job runs already: wait for it first")
+        planes = [plane.name for plane in planes_of(self.topology, rails)]
+        check_shares(shares or {}, planes)
+        command = command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)]
+        require_program(command)
         self._jobs += 1
         name = f"job{self._jobs}"
         options = JobOptions(
             name,
-            command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)],
+            command,
             shares=shares,
-            planes=rails,
+            planes=planes,
             environment=environment or {},
             report_of=lambda rank: self._options.out / f"{name}-rank-{rank}.jsonl",
             merged=True,
@@ -219,10 +225,13 @@ class Testbed:
         await supervisor.start(options, on_line)
         try:
             await supervisor.read()
+        except WorkerFailed as error:
+            raise explained(error, options.command) from error
         finally:
             await self._lab.stop_workers()  # of a job that has failed
         during = _difference(self._interfaces(), before)
-        return JobResult(values, output, collect(reports, self.topology.planes, during))
+        disturbed = bool(self._outages)
+        return JobResult(values, output, collect(reports, self.topology.planes, during, disturbed=disturbed))
 
     def _interfaces(self) -> Interfaces:
         return {plane.name: self._lab.interface_counters(plane.name) for plane in self.topology.planes}
@@ -243,13 +252,6 @@ class Testbed:
 
 def _difference(after: Interfaces, before: Interfaces) -> Interfaces:
     return {
-        plane: {
-            host: InterfaceCounters(
-                counts.bytes_sent - before[plane][host].bytes_sent,
-                counts.packets_sent - before[plane][host].packets_sent,
-                counts.dropped - before[plane][host].dropped,
-            )
-            for host, counts in hosts.items()
-        }
+        plane: {host: counts - before[plane][host] for host, counts in hosts.items()}
         for plane, hosts in after.items()
     }

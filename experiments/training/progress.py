@@ -26,7 +26,7 @@ class TrainingProgress:
         self._steps = steps
         self._rails = rails
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", "bold", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from railweave.experiments import timeline
 from railweave.experiments.accounting import RULE
@@ -77,19 +78,27 @@ def print_report(result: DemoResult, console: Console) -> None:
     facts.add_row("held-out accuracy", f"{result.accuracy:.4f} (one process: {reference.accuracy:.4f})")
     facts.add_row(
         "greatest difference",
-        f"{result.max_abs_diff:.2e} in any parameter from the same training in one process; "
-        f"bound {reference.bound:.2e}: {mark(result.within_bound)}",
+        Text.assemble(
+            f"{result.max_abs_diff:.2e} in any parameter from the same training in one process; "
+            f"bound {reference.bound:.2e}: ",
+            mark(result.within_bound),
+        ),
     )
     facts.add_row(
         "",
-        "[dim]One averaged gradient element is off by at most "
-        f"{reference.largest_operation_bound:.1e} (proven). What that can become in "
-        f"{len(result.steps)} steps is "
-        f"measured: {MOVED_RUNS} runs in which every element was changed by that much, up or down at random, "
-        "ended at "
-        f"most {reference.moved:.1e} away; the bound is {SAFETY} times this.[/dim]",
+        Text(
+            "One averaged gradient element is off by at most "
+            f"{reference.largest_operation_bound:.1e} (proven). What that can become in "
+            f"{len(result.steps)} steps is "
+            f"measured: {MOVED_RUNS} runs in which every element was changed by that much, up or down at "
+            f"random, ended at most {reference.moved:.1e} away; the bound is {SAFETY} times this.",
+            "dim",
+        ),
     )
-    facts.add_row("ranks", f"bit for bit the same parameters on all: {mark(result.ranks_identical)}")
+    facts.add_row(
+        "ranks",
+        Text.assemble("bit for bit the same parameters on all: ", mark(result.ranks_identical)),
+    )
     facts.add_row(
         "time",
         f"{result.seconds:.1f} s for {len(result.steps)} steps, of which {communicate:.1f} s in allreduce",

@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from railweave.experiments.accounting import RailAccount, chunks_of
+from railweave.experiments.accounting import RailAccount, chunks_of, sums_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
 from railweave.experiments.messages import read
@@ -23,10 +23,10 @@ from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
 from railweave.experiments.training.worker import train
-from railweave.p4src.artifacts import lanes_for
+from railweave.p4src.artifacts import ROCE_LANES, lanes_for
 from railweave.switch.targets import TARGETS
 from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.model import Topology
+from railweave.topologies.model import Plane, Topology
 
 RESULT_DECISION = "result"
 
@@ -96,17 +96,27 @@ class DemoResult:
 class Recorder:
     """Collects the ranks' messages."""
 
-    def __init__(self, ranks: int, on_step: Callable[[Step], None], lanes: Mapping[str, int]) -> None:
-        """Call `on_step` whenever all ranks have taken a step; `lanes` is those of a packet, by rail."""
+    def __init__(
+        self,
+        ranks: int,
+        on_step: Callable[[Step], None],
+        lanes: Mapping[str, int],
+        netreduce: Collection[str] = (),
+    ) -> None:
+        """Call `on_step` whenever all ranks have taken a step.
+
+        `lanes` is those of a packet, by rail; `netreduce` names the rails of that kind.
+        """
         self._ranks = ranks
         self._lanes = lanes
+        self._netreduce = netreduce
         self._on_step = on_step
         self._waiting: dict[int, list[dict[str, Any]]] = {}
         self.start = math.inf  # of CLOCK_MONOTONIC
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.done: dict[int, dict[str, Any]] = {}
-        self.chunks: dict[str, int] = {}  # by rail: that rank 0 would have had in the network
+        self.chunks: dict[str, int] = {}  # by rail: what a switch would have summed for rank 0
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of one rank."""
@@ -127,11 +137,15 @@ class Recorder:
     def _count_chunks(self, message: dict[str, Any]) -> None:
         if message["rank"] == 0:
             for piece in message["slices"]:
-                elements = piece["bytes"] // 4
-                lanes = self._lanes[piece["rail"]]
-                integers = piece["survey"]  # without exponents
-                chunks = -(-elements // lanes) if integers else chunks_of(elements, lanes, self._ranks)
-                self.chunks[piece["rail"]] = self.chunks.get(piece["rail"], 0) + chunks
+                rail = piece["rail"]
+                self.chunks[rail] = self.chunks.get(rail, 0) + self._chunks_of(piece)
+
+    def _chunks_of(self, piece: dict[str, Any]) -> int:
+        elements, lanes = piece["bytes"] // 4, self._lanes[piece["rail"]]
+        survey = piece["survey"]  # integers, so without exponents; their maximum, which netreduce has not
+        if piece["rail"] in self._netreduce:
+            return 0 if survey else sums_of(elements, lanes)
+        return -(-elements // lanes) if survey else chunks_of(elements, lanes, self._ranks)
 
     def _take_step(self, message: dict[str, Any]) -> None:
         rank, number = message["rank"], message["step"]
@@ -203,7 +217,8 @@ async def run(
     Raises LabError and OptionError.
     """
     check(options)
-    recorder = Recorder(len(options.topology.hosts), on_step, _lanes(options))
+    netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
+    recorder = Recorder(len(options.topology.hosts), on_step, _lanes(options), netreduce)
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
     program = ProgramOptions(
@@ -228,7 +243,11 @@ async def run(
 def _lanes(options: DemoOptions) -> dict[str, int]:
     """Return the lanes of a packet by rail, as if all rails were in-network ones."""
     of_target = TARGETS[options.lab.switch_target].lanes
-    return {plane.name: of_target or lanes_for(plane.least_mtu) for plane in options.topology.planes}
+
+    def lanes(plane: Plane) -> int:
+        return ROCE_LANES if plane.kind == "netreduce" else of_target or lanes_for(plane.least_mtu)
+
+    return {plane.name: lanes(plane) for plane in options.topology.planes}
 
 
 async def _train_alone(options: DemoOptions) -> Reference:
@@ -241,7 +260,12 @@ async def _train_alone(options: DemoOptions) -> Reference:
 
 def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
-    results = {plane: packets.get(RESULT_DECISION, 0) for plane, packets in ran.switch_counters.items()}
+    # A switch of a netreduce plane that has counted nothing forwards only: the hosts make the sums.
+    results = {
+        plane: packets.get(RESULT_DECISION, 0)
+        for plane, packets in ran.switch_counters.items()
+        if options.topology.plane(plane).kind != "netreduce" or any(packets.values())
+    }
     return DemoResult(
         options=options,
         steps=recorder.steps,

@@ -335,6 +335,7 @@ class Simulation {
 
 void bind_sum_rings(nb::module_& m) {
   nb::module_ sub = m.def_submodule("sum_rings", "Allreduces that a switch adds up, for tests");
+  sub.attr("MOST_HOST_SUM_BYTES") = kMostHostSumBytes;
   sub.attr("ALIAS") = kAlias;
   sub.def("out_number", &out_number, "rank"_a, "The queue pair from which a rank WRITEs to the next");
   sub.def("into_number", &into_number, "sender"_a, "The next rank's end; the sender knows it by ALIAS more");

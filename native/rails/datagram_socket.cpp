@@ -246,7 +246,8 @@ std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t 
   return count;
 }
 
-std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote, bool urgent) {
+std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t remote, bool urgent,
+                                 const std::function<void(std::span<const Bytes>)>& on_sent) {
   std::size_t gone = 0;
   if (!connected_ && connects()) connect_to_one();
   if (!connected_ && connects()) {
@@ -264,6 +265,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
     if (!connected_) batch.address(remotes_.at(remote));
     const int sent = sendmmsg(fd(), batch.messages.data(), static_cast<unsigned>(batch.size), 0);
     for (int i = 0; i < sent; ++i) {
+      if (on_sent) on_sent(datagrams.subspan(gone, batch.datagrams[i]));
       gone += batch.datagrams[i];
       counts_.datagrams_sent += batch.datagrams[i];
       counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kUdpHeaders;

@@ -68,8 +68,10 @@ class DatagramSocket {
   void set_buffers(std::size_t bytes);
 
   /// Sends from the front of `datagrams` to the `remote`-th of the addresses until the kernel takes no more;
-  /// returns how many are gone. `urgent`: as network control (CS6), which passes queues of data.
-  std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0, bool urgent = false);
+  /// returns how many are gone: sent, or dropped because the kernel refused them. `urgent`: as network
+  /// control (CS6), which passes queues of data. `on_sent` gets the datagrams that the kernel has taken.
+  std::size_t send(std::span<const Bytes> datagrams, std::size_t remote = 0, bool urgent = false,
+                   const std::function<void(std::span<const Bytes>)>& on_sent = {});
   /// Takes one batch of what has arrived and hands over each datagram. False if there was no more.
   bool receive(const std::function<void(Bytes)>& take);
 

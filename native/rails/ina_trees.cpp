@@ -262,8 +262,9 @@ void InaTrees::flush(Time now) {
 
 /// How many are gone. Stops everything until EPOLLOUT if the socket is full.
 std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote, bool urgent) {
-  const std::size_t gone = socket_.send(datagrams, remote, urgent);
-  std::ranges::for_each(datagrams.first(gone), [this](Bytes datagram) { count(datagram); });
+  const std::size_t gone = socket_.send(datagrams, remote, urgent, [this](std::span<const Bytes> sent) {
+    std::ranges::for_each(sent, [this](Bytes datagram) { count(datagram); });
+  });
   if (gone < datagrams.size()) {
     blocked_ = true;
     loop_.rewatch(socket_.fd(), EPOLLIN | EPOLLOUT, handler_);

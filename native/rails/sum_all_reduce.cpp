@@ -15,7 +15,6 @@ constexpr std::uint32_t kAllAhead = std::numeric_limits<std::uint32_t>::max() / 
 // that are not full. Four, which a ring posts ahead, are the window of the transport. Not with devices, which
 // then did not recover from losses.
 constexpr std::size_t kUnshapedSegment = 252 * 1024 - 16;
-constexpr std::size_t kLeastBytes = 4096;  // below, the greeting takes longer than what it saves
 
 std::byte* bytes_of(std::vector<std::int32_t>& integers) {
   return reinterpret_cast<std::byte*>(integers.data());
@@ -27,7 +26,7 @@ bool sums_in_switch(const Slice& slice) {
   const CallDescription& call = slice.call;
   const bool adds = call.op == ReduceOp::kSum || call.op == ReduceOp::kAvg;
   return call.collective == Collective::kAllReduce && adds && ina::carries(call) &&
-         slice.count * item_size(call.dtype) > kLeastBytes;
+         slice.count * item_size(call.dtype) > kMostHostSumBytes;
 }
 
 SumAllReduce::SumAllReduce(Transport& transport, SumRing& ring, const Slice& slice,

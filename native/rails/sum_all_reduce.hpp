@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -16,6 +17,8 @@
 
 namespace railweave {
 
+/// The hosts sum slices of up to this size: the greeting would take longer than the switch saves.
+inline constexpr std::size_t kMostHostSumBytes = 4096;
 /// Whether it is quicker than what choose_algorithm would take, and the switch can add it.
 bool sums_in_switch(const Slice& slice);
 

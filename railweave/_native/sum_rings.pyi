@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import railweave._native.composed
 
 
+MOST_HOST_SUM_BYTES: int = 4096
+
 ALIAS: int = 8388608
 
 def out_number(rank: int) -> int:

@@ -344,10 +344,13 @@ def check_target(name: str, topology: model.Topology) -> str:
 
 
 def console(json_file: Path | None) -> Console:
-    """Return the console for text: stdout, or stderr if JSON goes to stdout."""
+    """Return the console for text: stdout, or stderr if JSON goes to stdout.
+
+    It prints text as it is: names, paths and errors may contain square brackets. `rich.text.Text` has styles.
+    """
     from rich.console import Console  # noqa: PLC0415 - help needs none
 
-    chosen = Console(stderr=str(json_file) == "-", highlight=False)
+    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
     if not chosen.is_terminal:
         chosen.width = PLAIN_WIDTH
     return chosen

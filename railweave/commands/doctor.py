@@ -30,6 +30,7 @@ def doctor(
     NIC to the other hosts and a sum in the network. Exits with 1 if something that is needed is missing.
     """
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     purpose = "take part in the cluster" if cluster else "run the demo"
     with common.one_line_errors():
@@ -39,8 +40,8 @@ def doctor(
     for column in ("", "what", "found", "what to do"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        absent = "[red]absent[/red]" if finding.needed else "[yellow]no[/yellow]"
-        mark = "[green]ok[/green]" if finding.present else absent
+        absent = Text("absent", "red") if finding.needed else Text("no", "yellow")
+        mark = Text("ok", "green") if finding.present else absent
         table.add_row(mark, finding.name, finding.detail, "" if finding.present else finding.remedy)
     console.print(table)
     able = all(finding.present for finding in findings if finding.needed)

@@ -85,7 +85,7 @@ def plan(
         predictions = [predict(planner, size, collective, dtype, op) for size in units.parse_sizes(what)]
         console = common.console(json_file)
         if len(predictions) == 1:
-            console.print(str(predictions[0]), soft_wrap=True, markup=False)
+            console.print(str(predictions[0]), soft_wrap=True)
         else:
             _print_sweep(predictions, console)
         common.write_json(_as_json(predictions), json_file)
@@ -151,7 +151,7 @@ def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     console.print(f"{what}, {first.hosts} hosts; gain is over the best rail alone")
     console.print(table)
     if first.note:
-        console.print(first.note, markup=False)
+        console.print(first.note)
 
 
 def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None:

@@ -83,17 +83,18 @@ def _ask(controller: str, access: Access, job: str) -> pb.ExplainResponse:
 
 
 def _print_job(report: pb.JobReport, console: Console) -> None:
-    console.print(f"[bold]{report.job}[/bold]  {report.size} ranks")
+    from rich.text import Text  # noqa: PLC0415 - help needs none
+
+    console.print(Text.assemble((report.job, "bold"), f"  {report.size} ranks"))
     for rail in report.rails:
-        console.print(f"  {rail.rail}  [dim]{rail.kind} on plane {rail.plane}[/dim]  {_in_network(rail)}")
+        plane = (f"{rail.kind} on plane {rail.plane}", "dim")
+        console.print(Text.assemble(f"  {rail.rail}  ", plane, "  ", *_in_network(rail)))
         for tree in rail.trees:
             moved = f", moved {tree.moves} times" if tree.moves else ""
-            held = f"; [yellow]paused: {tree.paused}[/yellow]" if tree.paused else ""
+            held = ("; ", (f"paused: {tree.paused}", "yellow")) if tree.paused else ()
             where = f"root {tree.root} of {', '.join(tree.switches)}" if tree.root else "no place"
-            console.print(
-                f"    tree {tree.tree}: group {tree.group}, {where}, {tree.slots} slots{moved}{held}",
-                soft_wrap=True,
-            )
+            line = f"    tree {tree.tree}: group {tree.group}, {where}, {tree.slots} slots{moved}"
+            console.print(Text.assemble(line, *held), soft_wrap=True)
         for number, member in enumerate(rail.ring):
             how = f"alone: {member.reason}" if member.reason else f"a rack, tree {number}"
             ranks = ", ".join(map(str, member.ranks))
@@ -102,17 +103,18 @@ def _print_job(report: pb.JobReport, console: Console) -> None:
         console.print(_decisions(report))
 
 
-def _in_network(rail: pb.RailReport) -> str:
+def _in_network(rail: pb.RailReport) -> list[str | tuple[str, str]]:
+    """Return parts of a line: text, or text and its style."""
     if rail.refusal:
-        return f"[yellow]refused: {rail.refusal}[/yellow]"
+        return [(f"refused: {rail.refusal}", "yellow")]
     if rail.ring:
         racks = sum(not member.reason for member in rail.ring)
-        return f"a ring of {racks} racks and {len(rail.ring) - racks} single ranks"
+        return [f"a ring of {racks} racks and {len(rail.ring) - racks} single ranks"]
     if rail.kind == "netreduce":
         window = rail.sums.window_packets
         how = f"sums by {_adders(rail)}, window of {window} packets" if window else "sums by the hosts"
-        return f"{how}[yellow]: {rail.sums.reason}[/yellow]" if rail.sums.reason else how
-    return f"{len(rail.trees)} trees" if rail.kind == "ina" else ""
+        return [how, (f": {rail.sums.reason}", "yellow")] if rail.sums.reason else [how]
+    return [f"{len(rail.trees)} trees" if rail.kind == "ina" else ""]
 
 
 def _adders(rail: pb.RailReport) -> str:

@@ -12,6 +12,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial, wraps
 from itertools import chain
 from typing import Any
@@ -278,10 +279,11 @@ def _communicator(given: Any) -> Communicator:
         controller=None if controlled else "the store",
         timeout_s=given.timeout.total_seconds(),
         metrics=of_world_alone,
-        report=of_world_alone,
         costs=of_world_alone,
         spin_us=None if "RAILWEAVE_SPIN_US" in os.environ else default_spin_us(),
     )
+    if given.global_ranks_in_group:
+        options = replace(options, report_every_s=0.0)  # the file with latest counts is the world's
     return Communicator(options, None if controlled else meet_in(dist.PrefixStore(job, store)))
 
 

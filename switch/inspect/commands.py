@@ -221,7 +221,7 @@ def trace(
     try:
         for one in client.trace(port, count, timeout):
             traces.append(one)
-            console.print(render(one), markup=False, soft_wrap=True)
+            console.print(render(one), soft_wrap=True)
             console.print()
     except Unsupported:
         raise SwitchError("only the embedded switch traces packets; BMv2 does with --log-console") from None
@@ -252,10 +252,10 @@ def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[
 
 
 def _console(json_file: Path | None) -> Console:
-    """The console for text: stdout, or stderr if JSON goes to stdout."""
+    """The console for text, which it prints as it is: stdout, or stderr if JSON goes to stdout."""
     from rich.console import Console  # noqa: PLC0415
 
-    chosen = Console(stderr=str(json_file) == "-", highlight=False)
+    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
     if not chosen.is_terminal:
         chosen.width = _PLAIN_WIDTH
     return chosen

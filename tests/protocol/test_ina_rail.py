@@ -30,13 +30,13 @@ def switch(request: pytest.FixtureRequest) -> Iterator[LoopbackSwitch]:
 BEST_EFFORT, LOWER_EFFORT = 0, 0x20  # CS0, CS1
 
 
-def attached_rails(hosts: int, rate_bps: int = 0, *, yields: bool = False) -> Rails:
+def attached_rails(hosts: int, rate_bps: int = 0, *, yields: bool = False, address: str = ADDRESS) -> Rails:
     rails = Rails(hosts)
     members = [
         (LOOPBACK, rails.open_ina(host, LOOPBACK, rate_bps=rate_bps, yields=yields)) for host in range(hosts)
     ]
     for host in range(hosts):
-        rails.attach(host, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
+        rails.attach(host, [(GROUP, address)], slots=SLOTS, lanes=LANES)
         rails.connect_tcp(host, SECRET, members)
     return rails
 
@@ -98,6 +98,15 @@ def test_what_has_insisted_yields_again_without_a_pause(switch: LoopbackSwitch) 
         start(rails, call, "sum", inputs)
         world.run(lambda: all(call in rails.done(host) for host in range(2)))  # noqa: B023
     assert LOWER_EFFORT in switch.services[CONTRIBUTE]
+
+
+def test_what_the_kernel_refuses_to_send_is_not_counted_as_sent() -> None:
+    rails = attached_rails(2, address="240.0.0.1")  # reserved: there is no way from loopback
+    start(rails, 0, "sum", [np.ones(5000, np.int32)] * 2)
+    World(2, rails).run(lambda: rails.stats(0).send_drops > 0)
+    stats = rails.stats(0)
+    counted = {name: getattr(stats.sent, name) for name in ("payload", "resends")}
+    assert counted == {"payload": 0, "resends": 0}
 
 
 def test_errors_say_what_is_wrong() -> None:

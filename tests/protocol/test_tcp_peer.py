@@ -16,7 +16,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.tcp_greetings import HELLO, MAGIC, VERSION, hello, is_answer, proof, shake_hands, tcp_key
+from protocol.tcp_greetings import (
+    HELLO,
+    MAGIC,
+    VERSION,
+    hello,
+    is_answer,
+    number_of,
+    proof,
+    shake_hands,
+    tcp_key,
+)
 
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import Collective, DType, ReduceOp
@@ -191,8 +201,8 @@ def test_a_rank_that_is_refused_at_first_joins_once_its_peer_listens() -> None:
         listener.listen()
         connection, _ = listener.accept()
         with connection:
-            assert connection.recv(32, socket.MSG_WAITALL) == hello(1)
-            connection.sendall(hello(0))
+            greeting = connection.recv(HELLO, socket.MSG_WAITALL)
+            connection.sendall(hello(KEY, 0, 1, answered=number_of(greeting)))
             assert missing.result(DEADLINE_S) == []
 
 

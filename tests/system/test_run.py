@@ -57,6 +57,77 @@ def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "1" / "trace.json").read_text())["traceEvents"]
 
 
+def test_python_is_that_of_railweave_without_an_activated_environment(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    file = tmp_path / "my.py"
+    file.write_text("import sys, railweave; print('runs in', sys.prefix)")
+    command = start(*RUN, "--join", "0", "--", "python", str(file))
+    said, complaint = command.process.communicate()
+    assert command.process.returncode == 0, complaint
+    assert said.count(f"runs in {sys.prefix}") == 2
+
+
+def test_a_python_without_railweave_is_named(start: Start, tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    other.chmod(0o755)
+    file = tmp_path / "my.py"
+    file.write_text("import railweave")
+    code, complaint = start(*RUN, "--", str(other), str(file)).end()
+    assert code == 1
+    assert f"{other} runs a Python without railweave; expected {sys.executable}: write `python`" in complaint
+
+
+def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Start) -> None:
+    code, complaint = start(*RUN, "--", "pyton", "my.py").end()
+    assert code == 1
+    assert "program 'pyton': there is no such executable file" in complaint
+    assert f"railweave's own Python is {sys.executable}" in complaint
+    assert complaint.count("\n") == 1  # no network is made
+
+
+def test_other_traffic_and_several_communicators_are_in_the_books(start: Start, tmp_path: Path) -> None:
+    text = """
+import socket
+import numpy as np
+import railweave
+
+def connection(comm):
+    if comm.rank == 0:
+        with socket.create_server(("10.1.0.1", 7777)) as server:
+            comm.barrier()
+            return server.accept()[0]
+    comm.barrier()
+    return socket.create_connection(("10.1.0.1", 7777))
+
+x = np.ones(1 << 18, np.float32)
+for _ in range(2):
+    with railweave.init() as comm, connection(comm) as other:
+        comm.all_reduce(x)
+        if comm.rank:
+            other.sendall(bytes(1 << 20))
+            other.shutdown(socket.SHUT_WR)
+        while comm.rank == 0 and other.recv(1 << 16):
+            pass
+        with comm.split(color=0) as pair:
+            assert (pair.all_reduce(x) == 2).all()
+"""
+    file = tmp_path / "r.json"
+    command = start(*RUN, "--json", str(file), *program(tmp_path, text))
+    said, complaint = command.process.communicate()
+    assert command.process.returncode == 0, said + complaint
+    assert "all counts agree" in said
+    ina, tcp = json.loads(file.read_text())["rows"]
+    others = ina["others"]["tcp port 7777"]
+    assert 2 << 20 < others < 1.1 * (2 << 20)
+    assert "tcp port 7777" in said
+    assert "tcp port 7777" not in tcp["others"]
+    assert ina["payload_bytes"] + tcp["payload_bytes"] >= 4 << 20  # two calls in each of two jobs
+    assert min(*ina["sent"].values(), *tcp["sent"].values()) >= 0
+
+
 def test_the_first_failure_ends_all_and_is_named(start: Start, tmp_path: Path) -> None:
     text = """
 import sys, railweave

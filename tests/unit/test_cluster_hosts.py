@@ -88,6 +88,14 @@ def test_options_come_from_the_file_where_nothing_else_says_them(tmp_path: Path)
     assert argument.rails == (TCP,)
 
 
+@pytest.mark.parametrize("rails", ["second,foo", "foo", "tc"])
+def test_a_rail_that_is_no_plane_of_the_file_is_told_the_planes(tmp_path: Path, rails: str) -> None:
+    environment = {**RANK, "RAILWEAVE_CLUSTER": file(tmp_path, "one"), "RAILWEAVE_RAILS": rails}
+    name = rails.rpartition(",")[2]
+    with pytest.raises(InvalidOption, match=f"rail '{name}': .* no plane of that name; expected tcp, second"):
+        options_from(environment=environment)
+
+
 def test_a_bad_file_is_a_bad_option(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"none\.yaml"):
         options_from(cluster=f"{tmp_path}/none.yaml", environment=RANK)

@@ -151,6 +151,11 @@ def test_nonsense_is_named(changed: dict[str, str], message: str) -> None:
         options_from(environment={**ENVIRONMENT, **changed})
 
 
+def test_a_rail_that_is_no_text_is_named() -> None:
+    with pytest.raises(InvalidOption, match="cannot read rail 7: expected name=kind@interface"):
+        options_from(rails=[7], environment=ENVIRONMENT)  # type: ignore[list-item]
+
+
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(InvalidOption, match="RANK is not set"):
         options_from(environment={})

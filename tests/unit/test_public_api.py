@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,19 @@ def test_a_rank_makes_no_lab(monkeypatch: pytest.MonkeyPatch, variable: str) -> 
     monkeypatch.setenv(variable, "set")
     with pytest.raises(LabError, match=r"in rank 3 of a job.*below `if __name__ == \"__main__\":`"):
         railweave.lab()
+
+
+@pytest.mark.parametrize("rails", [["ina", "tpc"], ["tpc"], "tc", "tcp0", "tcp,ina,", "", []])
+def test_a_labs_job_names_planes_in_full(rails: str | list[str], tmp_path: Path) -> None:
+    bed = railweave.lab(rails=["ina", "tcp"], out=str(tmp_path))
+    with pytest.raises(railweave.InvalidOption, match="expected one or more of ina, tcp: correct the name"):
+        bed.run(["true"], rails=rails)
+
+
+def test_a_labs_job_shares_only_among_its_planes(tmp_path: Path) -> None:
+    bed = railweave.lab(rails="ina,tcp,tcp", out=str(tmp_path))
+    with pytest.raises(railweave.InvalidOption, match="rail 'tcp0', but the rails are ina, tcp1"):
+        bed.run(["true"], rails="tcp1, ina", shares={"tcp0": 1.0})
 
 
 def test_importing_railweave_is_cheap() -> None:

@@ -16,6 +16,7 @@ from railweave.hosts.errors import InvalidOption
 from railweave.hosts.report_file import ReportFile, latest_of
 from railweave.hosts.reports import RailReport, Record, Reporter, SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.flows import Flow, Flows
 from railweave.topologies.planes import planes
 
 
@@ -69,6 +70,7 @@ def test_reports_are_joined_with_what_the_interfaces_sent(tmp_path: Path) -> Non
         "at": 8.0,
         "slices": [asdict(s) for s in slices],
         "rails": [asdict(rail)],
+        "ports": {"tcp": [4000]},
     }
     reports = {rank: tmp_path / f"{rank}.jsonl" for rank in range(2)}
     reports[0].write_text(json.dumps(line) + "\n")
@@ -79,5 +81,11 @@ def test_reports_are_joined_with_what_the_interfaces_sent(tmp_path: Path) -> Non
     assert (account.agent_bytes, account.unexplained_bytes, account.bytes_agree) == (1000, 0, True)
     assert [(span.step, span.start_s, span.end_s) for span in found.spans] == [(4, 0.0, 0.5)]
     assert found.start_s == 7.0
+    flows = Flows({Flow("tcp", (4000, 5000)): 1000, Flow("tcp", (5000, 4001)): 900, Flow("udp", (9, 9)): 500})
+    split = {**line, "rank": 1, "slices": [], "ports": {"tcp": [4001]}}
+    reports[0].write_text("".join(json.dumps(one) + "\n" for one in (line, split)))
+    found = collect(reports, topology.planes, {"tcp": {"h1": InterfaceCounters(2500, 8, 0, flows)}})
+    (account,) = found.rails  # of both communicators
+    assert (account.agent_bytes, account.others, account.bytes_agree) == (2000, {"udp port 9": 500}, True)
     del reports[0]
     assert collect(reports, topology.planes, {}).rails == []

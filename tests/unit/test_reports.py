@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import account, chunks_of
+from railweave.experiments.accounting import account, chunks_of, sums_of
 from railweave.experiments.allreduce import report as bench_report
 from railweave.experiments.allreduce.run import Row, Sweep, sum_of_limits, with_contenders
 from railweave.experiments.contenders import Contender
@@ -23,12 +24,13 @@ from railweave.experiments.hosts import JobOptions, environment_of
 from railweave.experiments.messages import RailCounts, read
 from railweave.experiments.records import Cpu, Record, Sample
 from railweave.experiments.scenario import Scenario, Workload
-from railweave.experiments.tables import rail_table
+from railweave.experiments.tables import byte_table, rail_table
 from railweave.experiments.training import report, run
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.progress import TrainingProgress
 from railweave.experiments.training.reference import Reference
 from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.flows import Flow, Flows
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
@@ -113,11 +115,12 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert ina.goodput_bps == pytest.approx(60e6)
     assert ina.payload_bytes == 6_000_000
     assert tcp.sent == TCP_SENT
-    assert (tcp.bytes_agree, tcp.unexplained_bytes) == (True, 20_000)
+    assert (tcp.bytes_agree, tcp.unexplained_bytes, tcp.never_left_bytes) == (True, 20_000, 0)
     assert not replace(tcp, interface_bytes=4_300_000).bytes_agree
     assert not replace(tcp, sent={**tcp.sent, "recovery": 0}).bytes_agree
     assert not replace(tcp, sent={**tcp.sent, "headers": -1, "payload": 3_920_001}).bytes_agree
     assert not replace(ina, switch_results=76).results_agree
+    assert replace(ina, switch_results=76, sent={**ina.sent, "recovery": 9}).results_agree
     assert tcp.results_agree
 
 
@@ -132,6 +135,46 @@ def test_what_was_multicast_and_fetched_has_columns_where_there_is_any(tmp_path:
         assert all((word in lines) == (shown is not rails) for word in ("fetched", "3.000 MB", "0.040 MB"))
 
 
+def test_other_traffic_has_rows_of_its_own(tmp_path: Path) -> None:
+    counts = {
+        rank: {"tcp": RailCounts(bytes_sent=10_000, sent_payload=9_000, sent_headers=1_000)}
+        for rank in range(2)
+    }
+    flows = {
+        "h1": Flows({Flow("tcp", (40_000, 9001)): 10_000, Flow("tcp", (50_000, 7777)): 40_000}),
+        "h2": Flows(
+            {Flow("tcp", (9001, 40_000)): 9_000, Flow("tcp", (7777, 50_000)): 4_000, Flow("icmp"): 600}
+        ),
+    }
+    sent = {"h1": 52_000, "h2": 14_980}
+    interfaces = {"tcp": {host: InterfaceCounters(sent[host], 99, 0, flows[host]) for host in flows}}
+    (tcp,) = account(TWO.planes[1:], counts, interfaces, {"tcp": {9001, 9002}})
+    assert list(tcp.others) == ["tcp port 7777", "icmp"]
+    assert sum(tcp.others.values()) == 52_000 + 14_980 - 20_000  # with the headers of all frames
+    assert (tcp.bytes_agree, tcp.unexplained_bytes, tcp.never_left_bytes) == (True, 0, 0)
+    out = StringIO()
+    Console(file=out, width=200).print(byte_table([tcp]))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert ["tcp", "port", "7777", "0.046"] in lines
+    assert ["icmp", "0.001"] in lines
+    (more,) = account(TWO.planes[1:], counts, interfaces)  # nobody says which ports are the agents'
+    assert not more.bytes_agree
+    assert not replace(tcp, interface_bytes=80_000).bytes_agree
+    assert replace(tcp, interface_bytes=67_300, handshake_bytes=200).bytes_agree
+    assert not replace(tcp, interface_bytes=67_300).bytes_agree
+
+
+def test_what_never_left_is_no_negative_row(tmp_path: Path) -> None:
+    _, tcp = demo_result(tmp_path).rails
+    lost = replace(tcp, interface_bytes=4_000_000)
+    assert (lost.unexplained_bytes, lost.never_left_bytes, lost.bytes_agree) == (0, 200_000, False)
+    assert replace(lost, disturbed=True).bytes_agree
+    out = StringIO()
+    Console(file=out, width=200).print(byte_table([lost]))
+    assert "never left" in out.getvalue()
+    assert "-0" not in out.getvalue()
+
+
 def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_path: Path) -> None:
     _, tcp = demo_result(tmp_path).rails
     assert not replace(tcp, interface_bytes=4_000_000).bytes_agree
@@ -144,6 +187,17 @@ def test_chunks_are_data_and_their_exponents() -> None:
     assert chunks_of(256 * 256, 256, 4) == 257
     assert chunks_of(256 * 256 + 1, 256, 4) == 259
     assert [chunks_of(elements, 256, 4) for elements in (1, 24, 128, 129, 256, 257)] == [1, 1, 1, 2, 2, 3]
+
+
+def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
+    assert [sums_of(elements, 256) for elements in (1, 1024, 1025, 256 * 257)] == [0, 0, 5, 257]
+    recorder = run.Recorder(2, lambda _: None, {"netreduce": 256, "ina": 256}, ["netreduce"])
+    sizes = [4 * 1024, 4 * 256 * 257]
+    for rail in ("netreduce", "ina"):
+        slices = [{"rail": rail, "bytes": size, "survey": False} for size in sizes]
+        slices.append({"rail": rail, "bytes": 5000, "survey": True})
+        recorder.take({"event": "start", "rank": 0, "time": 0.0, "slices": slices})
+    assert recorder.chunks == {"netreduce": 257, "ina": (4 + 1) + (257 + 2) + 5}
 
 
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
@@ -251,6 +305,7 @@ def test_hosts_know_their_rails_from_the_environment() -> None:
     assert environment["RAILWEAVE_RAILS"] == "ina=ina@h2-ina/100000000,tcp=tcp@h2-tcp"
     assert environment["RAILWEAVE_SHARES"] == "ina=0.750000,tcp=0.250000"
     assert (environment["RANK"], environment["WORLD_SIZE"]) == ("1", "2")
+    assert environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
     only = environment_of(topology, "h1", 0, "", replace(job, planes=("tcp",), shares=None))
     assert only["RAILWEAVE_RAILS"] == "tcp=tcp@h1-tcp"
     assert (only["MASTER_ADDR"], only["GLOO_SOCKET_IFNAME"]) == ("10.255.0.1", "h1-tcp")

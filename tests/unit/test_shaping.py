@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from railweave.topologies.lab import counters
+from railweave.topologies.lab import counters, flows
 from railweave.topologies.lab.shaping import (
     FRAME,
     SOURCES,
@@ -81,6 +82,39 @@ def test_each_source_has_a_class_as_long_as_there_are_enough() -> None:
 
 def test_loss_is_a_part_in_a_million() -> None:
     assert "mod 1000000 < 12345 counter drop" in bridge_loss_rules(0.012345)
+
+
+def test_flows_are_read_as_nft_writes_them() -> None:
+    def element(value: object, count: int) -> dict[str, object]:
+        return {"elem": {"val": value, "counter": {"packets": 1, "bytes": count}}}
+
+    text = json.dumps(
+        {
+            "nftables": [
+                {"metainfo": {"json_schema_version": 1}},
+                {"counter": {"name": "handshakes-h1-tcp", "packets": 2, "bytes": 148}},
+                {"counter": {"name": "others-h1-tcp", "packets": 1, "bytes": 42}},
+                {"set": {"name": "ports-h1-tcp", "elem": [element({"concat": [6, 47424, 80]}, 300)]}},
+                {"set": {"name": "protocols-h1-tcp", "elem": [element(1, 98), element(132, 60)]}},
+                {"set": {"name": "ports-h1-ina"}},
+            ]
+        }
+    )
+    found = flows.parse(text)
+    expected = {
+        flows.Flow("tcp", (47424, 80)): 300,
+        flows.Flow("icmp"): 98,
+        flows.Flow("IP protocol 132"): 60,
+        flows.Flow(flows.NOT_IP): 42,
+    }
+    assert found == {"h1-tcp": flows.Flows(expected, 148), "h1-ina": flows.Flows()}
+    before = flows.Flows({flows.Flow("tcp", (47424, 80)): 300, flows.Flow("icmp"): 90}, 100)
+    assert (found["h1-tcp"] - before).bytes_sent == {
+        flows.Flow("icmp"): 8,
+        flows.Flow("IP protocol 132"): 60,
+        flows.Flow(flows.NOT_IP): 42,
+    }
+    assert [str(flow) for flow in expected] == ["tcp port 80", "icmp", "IP protocol 132", flows.NOT_IP]
 
 
 def test_counters_are_read_as_tc_writes_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -12,7 +13,9 @@ import yaml
 
 from railweave.topologies.clos import fat_tree, leaf_spine, mixed_racks
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import interface_of_port
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology, Trunk
 from railweave.topologies.named import named
 from railweave.topologies.planes import plane_names, planes
@@ -37,6 +40,39 @@ def test_interface_names_fit_the_kernel() -> None:
         for nic in plane.nics:
             assert len(nic.interface) <= 15
             assert len(f"{nic.switch}-eth{nic.port}") <= 15
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("s-tcp", "leaf-of-rack-1", "switch 'leaf-of-rack-1': .*'leaf-of-rack-1-eth1', 19 characters; .* 15"),
+        (
+            "h2-tcp",
+            "h2-on-the-tcp-plane",
+            "host 'h2': .* 'h2-on-the-tcp-plane', 19 characters; Linux allows 15",
+        ),
+        ("s-tcp", "a switch", "switch 'a switch': .* 'a switch-eth1'; expected an ASCII letter"),
+        ("h2-tcp", "h2/tcp", "host 'h2': .* 'h2/tcp'; expected an ASCII letter"),
+        ("h2-tcp", "2tcp", "host 'h2': .* '2tcp'; expected an ASCII letter"),
+        ("h2-tcp", "mgmt", "host 'h2': .* 'mgmt', and another one"),
+        ("h2-ina", "h2-tcp", "host 'h2': .* 'h2-tcp', and another one"),
+        ("s-tcp", "h2", "'h2' is the name of 2 nodes"),
+        ("s-tcp", "c0", "'c0' is the name of 2 nodes; .* neither c0 nor s-mgmt"),
+    ],
+)
+def test_names_that_linux_cannot_have_are_refused_before_anything_is_made(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    text = to_yaml(planes(2, ("ina", "tcp")))
+    out = tmp_path / "out"
+    with pytest.raises(TopologyError, match=message):
+        Lab(from_yaml(text.replace(old, new)), LabOptions(out))
+    assert not out.exists()
+
+
+def test_many_ports_make_names_too_long_too() -> None:
+    with pytest.raises(TopologyError, match="'s-rdma10-eth1000', 16 characters"):
+        Lab(planes(1000, ["rdma"] * 11), LabOptions(Path("out")))
 
 
 def test_names_carry_numbers_only_where_kinds_repeat() -> None:

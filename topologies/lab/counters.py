@@ -8,7 +8,9 @@ frames on a real link, has its headers counted once; the queue counts what the l
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from railweave.topologies.lab.flows import Flows
 
 COMMAND = ("tc", "-s", "-j", "qdisc", "show")
 
@@ -20,6 +22,16 @@ class InterfaceCounters:
     bytes_sent: int
     packets_sent: int
     dropped: int  # because the queue was full
+    flows: Flows = field(default_factory=Flows)  # none if the lab does not count them
+
+    def __sub__(self, before: InterfaceCounters) -> InterfaceCounters:
+        """Return what has been counted since `before`."""
+        return InterfaceCounters(
+            self.bytes_sent - before.bytes_sent,
+            self.packets_sent - before.packets_sent,
+            self.dropped - before.dropped,
+            self.flows - before.flows,
+        )
 
 
 def parse(text: str) -> dict[str, InterfaceCounters]:

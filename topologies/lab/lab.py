@@ -12,17 +12,19 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from railweave.topologies.errors import LabError, WorkerFailed
-from railweave.topologies.lab import counters, services
+from railweave.topologies.lab import counters, flows, services
 from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.lab.faults import Step
 from railweave.topologies.lab.namespaces import (
     CONTROLLER_NODE,
     Namespaces,
     Primed,
+    check_names,
     require_tools,
 )
 from railweave.topologies.lab.options import LabOptions
@@ -59,7 +61,11 @@ class Lab:
     """`async with Lab(topology, options) as lab:` is a running network; on leaving, all of it is gone."""
 
     def __init__(self, topology: Topology, options: LabOptions) -> None:
-        """Nothing happens before `async with`."""
+        """Check the names; nothing happens before `async with`.
+
+        TopologyError if Linux cannot have nodes and interfaces of these names.
+        """
+        check_names(topology)
         self.topology = topology
         self._options = options
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -122,10 +128,15 @@ class Lab:
 
     def interface_counters(self, plane: str) -> dict[str, InterfaceCounters]:
         """Return the kernel's counts of each host's interface on a plane."""
-        return {
+        counts = {
             nic.host: counters.parse(self.read(nic.host, counters.COMMAND))[nic.interface]
             for nic in self.topology.plane(plane).nics
         }
+        if self._options.flows:
+            for nic in self.topology.plane(plane).nics:
+                sent = flows.parse(self.read(nic.host, flows.COMMAND))[nic.interface]
+                counts[nic.host] = replace(counts[nic.host], flows=sent)
+        return counts
 
     def bytes_carried(self, plane: str) -> int:
         """Return what a plane's links have carried, both ways together; unshaped ones do not count."""
@@ -270,7 +281,10 @@ class Lab:
         self.topology_file.write_text(to_yaml(self.topology))
         self._record = RunRecord(self._options.out)
         self._namespaces = Namespaces(
-            self.topology, self._options.loss, plain_frames=self._options.switch_target == "bmv2"
+            self.topology,
+            self._options.loss,
+            plain_frames=self._options.switch_target == "bmv2",
+            flows=self._options.flows,
         )
         for node in self._namespaces.nodes():
             self._record.add(f"namespace {node}", self._namespaces.pid(node))

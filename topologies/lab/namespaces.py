@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, TopologyError
+from railweave.topologies.lab import flows as flow_counters
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
 from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
@@ -20,7 +22,10 @@ from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
 CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
 MANAGEMENT_PREFIX = 16
+MANAGEMENT_INTERFACE = "mgmt"
 BRIDGE = "br0"  # in the namespace of a switch that is one
+MAX_INTERFACE_NAME = 15  # characters: Linux's IFNAMSIZ, without the zero at the end
+_INTERFACE = re.compile(r"[a-z][\w.-]*", re.ASCII | re.IGNORECASE)  # also the name of nft's chain
 
 
 def require_tools() -> None:
@@ -55,6 +60,44 @@ def require_tools() -> None:
 def interface_of_port(switch: str, port: int) -> str:
     """Return the name of a switch's interface."""
     return f"{switch}-eth{port}"
+
+
+def check_names(topology: Topology) -> None:
+    """Raise TopologyError, which names the node, for nodes and interfaces that cannot be made."""
+    switches = [switch.name for plane in topology.planes for switch in plane.switches]
+    nodes = Counter([CONTROLLER_NODE, MANAGEMENT_NODE, *topology.hosts, *switches])
+    for name, count in nodes.items():
+        if count > 1:
+            raise TopologyError(
+                f"{name!r} is the name of {count} nodes; expected different names of hosts and switches, and "
+                f"neither {CONTROLLER_NODE} nor {MANAGEMENT_NODE}, which every lab has: rename one"
+            )
+    interfaces = Counter(_interfaces(topology))
+    for (node, name), count in interfaces.items():
+        given = f"{node}: its interface would be called {name!r}"
+        if len(name) > MAX_INTERFACE_NAME:
+            raise TopologyError(
+                f"{given}, {len(name)} characters; Linux allows {MAX_INTERFACE_NAME}: choose a shorter name"
+            )
+        if not _INTERFACE.fullmatch(name):
+            raise TopologyError(
+                f"{given}; expected an ASCII letter, then letters, digits, '.', '_' or '-': rename it"
+            )
+        if count > 1:
+            raise TopologyError(f"{given}, and another one as well; expected different names: rename one")
+
+
+def _interfaces(topology: Topology) -> Iterator[tuple[str, str]]:
+    """Yield each interface of hosts and switches, with its node in words."""
+    for host in topology.hosts:
+        yield f"host {host!r}", MANAGEMENT_INTERFACE
+    for plane in topology.planes:
+        for nic in plane.nics:
+            yield f"host {nic.host!r}", nic.interface
+            yield f"switch {nic.switch!r}", interface_of_port(nic.switch, nic.port)
+        for trunk in plane.trunks:
+            yield f"switch {trunk.lower!r}", interface_of_port(trunk.lower, trunk.lower_port)
+            yield f"switch {trunk.upper!r}", interface_of_port(trunk.upper, trunk.upper_port)
 
 
 class Primed:
@@ -100,12 +143,20 @@ class Shape:
 class Namespaces:
     """The Mininet network of one topology; `close` removes all of it."""
 
-    def __init__(self, topology: Topology, loss: Mapping[str, float], *, plain_frames: bool = False) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        loss: Mapping[str, float],
+        *,
+        plain_frames: bool = False,
+        flows: bool = False,
+    ) -> None:
         """Make the namespaces and join them.
 
         `loss` maps planes made of bridges to the probability that a UDP frame is dropped. `plain_frames`:
         hosts on P4 planes send frames of at most one MTU with finished checksums, for a switch
-        that reads its ports through libpcap and would take a super-packet for one long frame.
+        that reads its ports through libpcap and would take a super-packet for one long frame. `flows`: what
+        hosts send is counted by ports.
         """
         require_tools()
         from mininet.log import setLogLevel  # noqa: PLC0415
@@ -130,6 +181,8 @@ class Namespaces:
                 if self._shaped[name]:
                     self.feed(name, ["nft", "-f", "-"], class_rules(self._shaped[name], sources))
             self._add_loss(loss)
+            if flows:
+                self._count_flows()
         except BaseException:
             self.close()
             raise
@@ -217,8 +270,11 @@ class Namespaces:
             members |= {s.name: s.p4runtime.rpartition(":")[0] for s in plane.switches if s.p4runtime}
         for number, (node, address) in enumerate(members.items(), start=1):
             port = interface_of_port(MANAGEMENT_NODE, number)
-            self._add_link(node, "mgmt", MANAGEMENT_NODE, port, Shape())
-            self._ip[node] += [f"address add {address}/{MANAGEMENT_PREFIX} dev mgmt", "link set mgmt up"]
+            self._add_link(node, MANAGEMENT_INTERFACE, MANAGEMENT_NODE, port, Shape())
+            self._ip[node] += [
+                f"address add {address}/{MANAGEMENT_PREFIX} dev {MANAGEMENT_INTERFACE}",
+                f"link set {MANAGEMENT_INTERFACE} up",
+            ]
             self._ip[MANAGEMENT_NODE].append(f"link set {port} up master {BRIDGE}")
 
     def _add_bridge(self, node: str) -> None:
@@ -252,6 +308,11 @@ class Namespaces:
                 self._ip[end].append(TokenBucket.of(rate_bps, mtu).interface_command(name))
         if rate_bps or mac is not None:
             self._tc[node] += queue_commands(interface, rate_bps, mtu, counted=True)
+
+    def _count_flows(self) -> None:
+        for host in self._topology.hosts:
+            nics = [nic for plane in self._topology.planes for nic in plane.nics if nic.host == host]
+            self.feed(host, ["nft", "-f", "-"], flow_counters.rules(nic.interface for nic in nics))
 
     def _add_loss(self, loss: Mapping[str, float]) -> None:
         for name, probability in loss.items():

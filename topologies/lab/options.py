@@ -18,3 +18,4 @@ class LabOptions:
     controller: Sequence[str] = ()  # further options of `railweave controller`
     impair: str = ""  # impairment of P4 planes' links, per direction: as for `railweave switch --impair`
     seed: int = 1  # of impairments; every switch draws for itself
+    flows: bool = False  # whether what hosts send is counted by ports

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts send on their interfaces, by protocol and ports, as nft counts it just before the queue.
+
+The kernel hands super-packets to nft, which counts the headers of each once: the frames that they become have
+more bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TABLE = "railweave_flows"
+COMMAND = ("nft", "-n", "-j", "list", "table", "netdev", TABLE)
+MOST_FLOWS = 65535  # that are counted, of an interface
+NAMES = {1: "icmp", 6: "tcp", 17: "udp"}
+NOT_IP = "no IP (ARP)"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Packets of one protocol from one port to another; protocols other than TCP and UDP have no ports."""
+
+    protocol: str
+    ports: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Name it by the lower port, which is the service's more often than not."""
+        return f"{self.protocol} port {min(self.ports)}" if self.ports else self.protocol
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Bytes by flow, Ethernet headers included."""
+
+    bytes_sent: Mapping[Flow, int] = field(default_factory=dict)
+    handshake_bytes: int = 0  # of these, in TCP segments with SYN or RST
+
+    def __sub__(self, before: Flows) -> Flows:
+        """Return what has been sent since `before`."""
+        sent = Counter(self.bytes_sent)
+        sent.subtract(before.bytes_sent)
+        return Flows(+sent, self.handshake_bytes - before.handshake_bytes)
+
+
+def rules(interfaces: Iterable[str]) -> str:
+    """Return an nft script that counts what leaves through interfaces, behind all other hooks there."""
+    return "".join(
+        f"""
+table netdev {TABLE} {{
+  set ports-{name} {{
+    type inet_proto . inet_service . inet_service; size {MOST_FLOWS}; flags dynamic;
+  }}
+  set protocols-{name} {{ type inet_proto; size 256; flags dynamic; }}
+  counter handshakes-{name} {{ }}
+  counter others-{name} {{ }}
+  chain {name} {{
+    type filter hook egress device "{name}" priority 10;
+    ether type != ip counter name others-{name} accept
+    ip frag-off & 0x1fff != 0 update @protocols-{name} {{ ip protocol counter }} accept
+    ip protocol != {{ tcp, udp }} update @protocols-{name} {{ ip protocol counter }} accept
+    tcp flags & (syn | rst) != 0 counter name handshakes-{name}
+    update @ports-{name} {{ ip protocol . th sport . th dport counter }}
+  }}
+}}
+"""
+        for name in interfaces
+    )
+
+
+def parse(text: str) -> dict[str, Flows]:
+    """Read the output of COMMAND: flows by interface."""
+    sent: dict[str, dict[Flow, int]] = {}
+    handshakes: dict[str, int] = {}
+    for item in json.loads(text)["nftables"]:
+        what = next(iter(item))
+        if what not in ("set", "counter"):
+            continue
+        found = item[what]
+        kind, _, interface = found["name"].partition("-")
+        flows = sent.setdefault(interface, {})
+        if kind == "handshakes":
+            handshakes[interface] = found["bytes"]
+        elif kind == "others" and found["bytes"]:
+            flows[Flow(NOT_IP)] = found["bytes"]
+        for element in found.get("elem", ()):
+            flows[_flow(element["elem"]["val"])] = element["elem"]["counter"]["bytes"]
+    return {name: Flows(flows, handshakes.get(name, 0)) for name, flows in sent.items()}
+
+
+def _flow(value: Any) -> Flow:
+    protocol, *ports = value["concat"] if isinstance(value, dict) else [value]
+    return Flow(NAMES.get(protocol, f"IP protocol {protocol}"), tuple(ports))
