@@ -314,7 +314,7 @@ class Agent:
     def break_at(self, rail: int, where: str, times: int = 1) -> None:
         """The next calls of this function of a breaking rail throw"""
 
-    def connect_tcp(self, rail: int, token: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
+    def connect_tcp(self, rail: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
         """
         Connect a tcp rail, or the control of an ina rail, to all ranks' (address, port); the ranks still missing at the end
         """

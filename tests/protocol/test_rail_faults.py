@@ -79,9 +79,7 @@ def lone_rail() -> Iterator[list[Agent]]:
         agent.set_secret(SECRET)
         _, port = agent.add_breaking_tcp("tcp", "127.0.0.1", "lo")
         places.append(("127.0.0.1", port))
-    threads = [
-        threading.Thread(target=agent.connect_tcp, args=(0, places, DEADLINE_S)) for agent in agents
-    ]
+    threads = [threading.Thread(target=agent.connect_tcp, args=(0, places, DEADLINE_S)) for agent in agents]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -56,9 +56,7 @@ class Job:
         members = [(hosts.address(rank), hosts.mac(rank), queue_pairs[rank]) for rank in range(2)]
         self.on_every_rank(lambda rank: self.agents[rank].connect_rdma(RDMA, members))
         if with_tcp:
-            connect = self.on_every_rank(
-                lambda rank: self.agents[rank].connect_tcp(TCP, ports, DEADLINE_S)
-            )
+            connect = self.on_every_rank(lambda rank: self.agents[rank].connect_tcp(TCP, ports, DEADLINE_S))
             assert connect == [[], []]
             places = [[control[rank][rail] for rank in range(2)] for rail in (RDMA, TCP)]
             self.on_every_rank(lambda rank: self.agents[rank].enable_recovery(places, [0, 0]))
