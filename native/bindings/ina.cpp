@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/operators.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -22,6 +23,7 @@
 #include "ina/fixed_point.hpp"
 #include "ina/lanes.hpp"
 #include "ina/packet.hpp"
+#include "ina/seal.hpp"
 #include "loop/thread.hpp"
 
 namespace nb = nanobind;
@@ -316,6 +318,44 @@ void bind_endpoint(nb::module_& m) {
       .def("stats", &PyEndpoint::stats);
 }
 
+/// Lanes of whole packets as bytes, in network order.
+void bind_seal(nb::module_& m) {
+  m.def("seal_primes", &ina::seal_primes, "world_size"_a);
+  nb::class_<ina::Counts>(m, "Counts")
+      .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t>(), "agreeing"_a = 0, "nonfinite"_a = 0,
+           "overflowing"_a = 0)
+      .def_ro("agreeing", &ina::Counts::agreeing)
+      .def_ro("nonfinite", &ina::Counts::nonfinite)
+      .def_ro("overflowing", &ina::Counts::overflowing);
+  nb::class_<ina::Seal>(m, "Seal")
+      .def(
+          "__init__",
+          [](ina::Seal* self, const nb::bytes& secret, std::uint64_t tree, int rank, int world_size,
+             std::uint32_t lanes) { new (self) ina::Seal(secret_of(secret), tree, rank, world_size, lanes); },
+          "secret"_a, "tree"_a, "rank"_a, "world_size"_a, "lanes"_a)
+      .def("mark", &ina::Seal::mark, "chunk"_a, "identity"_a)
+      .def("by_member", &ina::Seal::by_member, "chunk"_a, "mark"_a)
+      .def(
+          "close",
+          [](const ina::Seal& self, const nb::bytes& data, const ina::Counts& counts, std::uint64_t chunk,
+             std::uint64_t bound) {
+            return filled(data.size() + ina::kSealLanes * ina::kLaneBytes, [&](std::byte* lanes) {
+              std::ranges::copy(view(data), lanes);
+              self.close(lanes, counts, chunk, bound);
+            });
+          },
+          "data"_a, "counts"_a, "chunk"_a, "bound"_a, "The data lanes, and the seal behind them.")
+      .def(
+          "holds",
+          [](const ina::Seal& self, const nb::bytes& lanes, std::uint64_t chunk, std::uint64_t bound,
+             bool without_own) { return self.holds(view(lanes).data(), chunk, bound, without_own); },
+          "lanes"_a, "chunk"_a, "bound"_a, "without_own"_a = false)
+      .def(
+          "counts",
+          [](const ina::Seal& self, const nb::bytes& lanes) { return self.counts(view(lanes).data()); },
+          "lanes"_a);
+}
+
 struct EndpointCost {
   std::uint64_t chunks;
   Duration transmit_ns;  // find the next chunk, read the input, build the packet
@@ -387,6 +427,7 @@ void bind_ina(nb::module_& m) {
   bind_fixed_point(ina);
   bind_exact(ina);
   bind_lanes(ina);
+  bind_seal(ina);
   bind_endpoint(ina);
   ina.def(
       "spreads",
