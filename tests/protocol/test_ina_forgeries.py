@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets that are damaged on a link, or that a stranger forges: no rank takes a wrong number for right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from protocol.network import MICROSECOND, SECOND, SECRET, Network, Shape, build, join, tree_of
+from protocol.oracle import Array, expected
+from protocol.switch_model import MISMATCH, NONFINITE, OVERFLOW, RESULT, Packet
+from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
+
+from railweave._native import ina
+
+LANES = 12
+RANKS = 3
+BOUND = 60 * SECOND
+KINDS = [(op, dtype) for op in ("sum", "max") for dtype in ("float32", "int32")]
+
+Change = Callable[[Packet], Packet | None]
+
+
+class Tampered(Network):
+    """A network where `change` makes other packets of those that come down to host 0, or go up from it."""
+
+    change: Change = staticmethod(lambda packet: packet)
+    way = "down"
+    tampered = 0
+
+    def at_host(self, host: int, data: bytes) -> None:
+        super().at_host(host, self._tamper(data) if host == 0 and self.way == "down" else data)
+
+    def from_host(self, host: int, data: bytes) -> None:
+        super().from_host(host, self._tamper(data) if host == 0 and self.way == "up" else data)
+
+    def _tamper(self, data: bytes) -> bytes:
+        packet = Packet.parse(data)
+        changed = self.change(packet) if packet is not None and packet.kind <= RESULT else None
+        self.tampered += changed is not None and changed != packet
+        return data if changed is None else changed.encode()
+
+
+def tampered(change: Change, way: str = "down", ranks: int = RANKS) -> Tampered:
+    root = tree_of(Shape.of(ranks), LANES)
+    network = Tampered(join(root, range(ranks), 16, LANES), root, build(1).link, seed=1)
+    network.change, network.way = change, way  # type: ignore[method-assign]
+    return network
+
+
+def flip(generator: random.Random, share: float) -> Change:
+    """One bit of a packet's lanes, of a share of the packets."""
+
+    def change(packet: Packet) -> Packet:
+        if not packet.lanes or generator.random() >= share:
+            return packet
+        lanes = bytearray(packet.lanes)
+        lanes[generator.randrange(len(lanes))] ^= 1 << generator.randrange(8)
+        return replace(packet, lanes=bytes(lanes))
+
+    return change
+
+
+def outcome(network: Tampered, op: str, inputs: Sequence[Array]) -> list[object]:
+    """Run one call; "right" or the kind of failure, by rank. A wrong number is an AssertionError."""
+    outputs = start_all(network, 0, op, inputs)
+
+    def over() -> bool:
+        return all(any(event == 0 or is_failure(event) for event in events) for events in network.events)
+
+    try:
+        network.run(over, BOUND)
+    except AssertionError:  # a rank that has failed answers nobody: the others are late for good
+        assert any(is_failure(event) for events in network.events for event in events)
+    wanted = expected(inputs, op, LANES)
+    ends: list[object] = []
+    for events, output in zip(network.events, outputs, strict=True):
+        if 0 in events:
+            assert_bits([output], wanted)
+            ends.append("right")
+        else:
+            ends.append(next((event[0] for event in events if is_failure(event)), "late"))
+    return ends
+
+
+def is_failure(event: object) -> bool:
+    return isinstance(event, tuple) and event[0] != "stalled"
+
+
+def refused(network: Network, why: str, rank: int = 0) -> int:
+    return int(network.endpoints[rank].stats()["refused"][why])
+
+
+def inputs_of(dtype: str, count: int = 200) -> list[Array]:
+    return random_inputs(np.random.default_rng(7), RANKS, count, dtype)
+
+
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_damaged_on_the_last_link_is_asked_for_again(op: str, dtype: str, seed: int) -> None:
+    network = tampered(flip(random.Random(seed), 0.2))
+    ends = outcome(network, op, inputs_of(dtype))
+    assert network.tampered
+    if op == "sum" and dtype == "int32":  # no maxima, which prove themselves only later
+        assert ends == ["right"] * RANKS
+        assert refused(network, "seal") >= network.tampered - network.endpoints[0].stats()["duplicates"]
+    assert "mismatch" not in ends
+
+
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_damaged_before_the_switch_is_nobodys_result(op: str, dtype: str, seed: int) -> None:
+    network = tampered(flip(random.Random(seed), 0.2), "up")
+    ends = outcome(network, op, inputs_of(dtype))
+    assert network.tampered
+    assert "silent" in ends or op == "max", "of lanes that are no maximum nothing is left"
+    assert "mismatch" not in ends
+
+
+def once(change: Change, where: Callable[[Packet], bool]) -> Change:
+    done = []
+
+    def changed(packet: Packet) -> Packet:
+        if done or not where(packet):
+            return packet
+        done.append(packet)
+        return change(packet) or packet
+
+    return changed
+
+
+def with_lane(lane: int, add: int) -> Change:
+    def change(packet: Packet) -> Packet:
+        lanes = np.frombuffer(packet.lanes, ">i4").copy()
+        lanes[lane] += add
+        return replace(packet, lanes=lanes.tobytes())
+
+    return change
+
+
+def is_maximum(packet: Packet) -> bool:
+    return packet.op == 1 and bool(packet.lanes)
+
+
+def test_too_small_a_maximum_is_refused_by_the_rank_that_has_a_greater_one() -> None:
+    inputs = [np.full(8, 100 * (rank == 0), np.int32) for rank in range(RANKS)]
+    network = tampered(once(with_lane(2, -7), is_maximum))
+    assert outcome(network, "max", inputs) == ["right"] * RANKS
+    assert refused(network, "seal") == 1
+
+
+@pytest.mark.parametrize("add", [1, -7, 1000])
+def test_a_maximum_that_no_rank_has_is_found_by_the_witnesses(add: int) -> None:
+    """On one rank alone; it is not the rank that has the greatest, so it cannot tell by itself."""
+    inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
+    network = tampered(once(with_lane(2, add), is_maximum))
+    assert set(outcome(network, "max", inputs)) == {"silent"}
+
+
+def test_a_maximum_that_the_switch_itself_makes_up_is_found() -> None:
+    inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
+    network = tampered(once(with_lane(2, 1000), is_maximum), "up")
+    # Rank 0 itself sent less: what it gets is no less than its own.
+    assert "silent" in outcome(network, "max", inputs)
+
+
+@pytest.mark.parametrize("way", ["down", "up"])
+@pytest.mark.parametrize("add", [1, 30])
+def test_an_exponent_that_no_rank_has_is_found_with_the_data(way: str, add: int) -> None:
+    inputs = [np.linspace(1, 300 + rank, 40, dtype=np.float32) for rank in range(RANKS)]
+    network = tampered(once(with_lane(0, add), is_maximum), way)
+    assert "silent" in outcome(network, "sum", inputs)
+
+
+@pytest.mark.parametrize("flag", [NONFINITE, OVERFLOW])
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+def test_flags_in_headers_change_no_result(op: str, dtype: str, flag: int) -> None:
+    network = tampered(lambda packet: replace(packet, flags=packet.flags ^ flag))
+    ends = outcome(network, op, inputs_of(dtype))
+    assert "mismatch" not in ends
+
+
+def blind(network: Network, packet: Packet) -> None:
+    """A stranger's packet, whose slots and rounds are right and whose marks are guessed."""
+    network.endpoints[0].receive(packet.encode(), network.now)
+    network.pump(0)
+
+
+@pytest.mark.parametrize("flags", [0, MISMATCH])
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> None:
+    inputs = inputs_of(dtype)
+    network = tampered(lambda packet: packet)
+    outputs = start_all(network, 0, op, inputs)
+    generator = np.random.default_rng(3)
+    while network.endpoints[0].stats()["contributions"] < 5:
+        network.step()
+    for number in range(1000):
+        lanes = generator.integers(0, 256, 4 * LANES, np.uint8).tobytes()
+        mark = int(generator.integers(0, 2**32))
+        blind(network, Packet(RESULT, number % 2, 7, 0, flags, number % 4 * 2, 0, mark, lanes))
+    network.run(lambda: all_have(network, 0), BOUND)
+    assert_bits(outputs, expected(inputs, op, LANES))
+    assert refused(network, "mark") > 100
+
+
+def test_a_mismatch_is_believed_when_it_comes_twice() -> None:
+    """A bit that was flipped on the way here does not end the call."""
+    inputs = inputs_of("int32", 8)
+    network = tampered(once(lambda packet: replace(packet, flags=packet.flags | MISMATCH), lambda _: True))
+    assert outcome(network, "sum", inputs) == ["right"] * RANKS
+    network = tampered(lambda packet: replace(packet, flags=packet.flags | MISMATCH))
+    assert outcome(network, "sum", inputs)[0] == "mismatch"
+
+
+def test_results_of_other_chunks_do_not_pass() -> None:
+    """A recording of an earlier call, played again in the place of a later one."""
+    kept: list[Packet] = []
+
+    def replay(packet: Packet) -> Packet:
+        kept.append(packet)
+        older = [each for each in kept[:-1] if each.lanes and each.op == packet.op]
+        return replace(packet, lanes=older[0].lanes) if older and packet.lanes else packet
+
+    network = tampered(replay)
+    ends = outcome(network, "sum", inputs_of("int32"))
+    assert ends[0] == "silent"
+
+
+def test_a_group_of_another_secret_is_a_group_of_strangers() -> None:
+    network = build(2, lanes=LANES)
+    stranger = ina.Endpoint(
+        group=7, child=1, slots=16, lanes=LANES, world_size=2, secret=SECRET[::-1], rank=1
+    )
+    network.ranks[1].endpoint = stranger
+    values = np.ones(8, np.int32)
+    for rank, endpoint in enumerate(network.endpoints):
+        endpoint.start(0, "sum", values, values.copy())
+        network.at(rank * MICROSECOND, lambda rank=rank: network.pump(rank))  # type: ignore[misc]
+    network.run(
+        lambda: any(is_failure(e) for events in network.events for e in events) or network.now > SECOND, BOUND
+    )
+    assert not any(0 in events for events in network.events)
