@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from railweave._native.collectives import Collective, ReduceOp
+from railweave._native.collectives import Called, Collective, ReduceOp
 from railweave.hosts.arrays import Array, input_array, new_like, output_array
 from railweave.hosts.capabilities import OPS
 from railweave.hosts.errors import InvalidOption
@@ -20,7 +20,8 @@ class Collectives(ABC):
 
     Every call takes as `x` (and `out`) a numpy array or anything with the buffer protocol or DLPack on the
     CPU, of float16, bfloat16 (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64. All
-    ranks make the same calls in the same order, with the same shapes, types, operations and roots. A call
+    ranks make the same calls in the same order, with the same shapes, types, operations and roots; that
+    holds for tensors of no elements, too. A call
     returns its result (a torch tensor where `x` is one, else a numpy array) or, with `async_op`, a Work whose
     `wait` does; leave the arrays alone until then. Calls
     raise UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
@@ -40,11 +41,13 @@ class Collectives(ABC):
         async_op: bool,
         op: ReduceOp = ReduceOp.SUM,
         root: int = 0,
+        called: Called = Called.AS_CARRIED,
     ) -> Any:
         """Run a collective from `source` to `target`, both flat and contiguous; return `result` or a Work.
 
         `count` is in elements: of the tensor, or of one shard where there are shards, of which `source` or
-        `target` then has one per rank.
+        `target` then has one per rank. `called` says which call of the program this is, where `collective`
+        does not: ranks that differ in it get a CollectiveMismatch.
         """
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
@@ -75,10 +78,11 @@ class Collectives(ABC):
         source = input_array(x)
         result = new_like(x, np.shape(x), source.dtype) if out is None else out
         target = output_array(result, source.dtype, source.size)
-        if root is not None and root != self.rank:
-            result = None
-        reduce_op = OPS.get(op) or _unknown(op)
-        return self._run(Collective.ALL_REDUCE, source, target, source.size, result, async_op, reduce_op)
+        call = (Collective.ALL_REDUCE, source, target, source.size)
+        if root is None:
+            return self._run(*call, result, async_op, _op(op))
+        kept = result if root == self.rank else None
+        return self._run(*call, kept, async_op, _op(op), root, Called.REDUCE)
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Reduce `x` over all ranks, each of which gets one shard of the result: rank r the r-th.
@@ -97,8 +101,7 @@ class Collectives(ABC):
         count = source.size // self.world_size
         result = new_like(x, (shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
         target = output_array(result, source.dtype, count)
-        reduce_op = OPS.get(op) or _unknown(op)
-        return self._run(Collective.REDUCE_SCATTER, source, target, count, result, async_op, reduce_op)
+        return self._run(Collective.REDUCE_SCATTER, source, target, count, result, async_op, _op(op))
 
     def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
         """Collect every rank's `x`, in the order of the ranks; all have the same shape and type.
@@ -129,14 +132,26 @@ class Collectives(ABC):
     def barrier(self, async_op: bool = False) -> Any:
         """Return when all ranks have called it; with `async_op`, a Work whose `wait` does."""
         token = np.zeros(1, np.int32)
-        return self._run(Collective.ALL_REDUCE, token, token, 1, None, async_op)
+        call = (Collective.ALL_REDUCE, token, token, 1)
+        return self._run(*call, None, async_op, called=Called.BARRIER)
 
     def _root(self, root: int) -> int:
-        root = operator.index(root)
+        root = whole_number("root", root)
         if not 0 <= root < self.world_size:
             raise InvalidOption(f"root is {root}: expected a rank, 0 to {self.world_size - 1}")
         return root
 
 
-def _unknown(op: str) -> NoReturn:
-    raise InvalidOption(f"op is {op!r}: expected one of {', '.join(OPS)}")
+def _op(name: str) -> ReduceOp:
+    found = OPS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidOption(f"op is {name!r}: expected one of {', '.join(OPS)}")
+    return found
+
+
+def whole_number(name: str, value: object) -> int:
+    """Return `value` as an int; InvalidOption calls it `name` if it is no whole number."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # this is the check
+    except TypeError:
+        raise InvalidOption(f"{name} is {value!r}: give a whole number") from None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from railweave._native.agent import Agent, Failure, FailureKind
-from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
 from railweave.hosts.arrays import DTYPES, Array
-from railweave.hosts.collectives import Collectives
+from railweave.hosts.collectives import Collectives, whole_number
 from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger, Reason, Verdict
-from railweave.hosts.errors import GroupRefused, InvalidOption
+from railweave.hosts.errors import GroupRefused, InvalidOption, RailweaveError
 from railweave.hosts.events import (
     Decision,
     Event,
@@ -58,6 +57,8 @@ if TYPE_CHECKING:
     from railweave.hosts.metrics import MetricsServer
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
+
+EMPTY = {Called.AS_CARRIED: Called.EMPTY, Called.REDUCE: Called.EMPTY_REDUCE}
 
 Answer = TypeVar("Answer")
 
@@ -213,11 +214,8 @@ class Communicator(Collectives):
         rank. The new communicator opens connections and asks for slots of its own, under the job's name with
         `/`, the number of the split and the color behind it; close it before this one. Raises as `init` does.
         """
-        for name, value in (("color", color), ("key", key)):
-            if value is not None and not 0 <= operator.index(value) < 1 << 62:
-                raise InvalidOption(
-                    f"{name} is {value}: expected 0 to 2^62 - 1" + " or None" * (name == "color")
-                )
+        color = None if color is None else _split_number("color", color, " or None")
+        key = _split_number("key", key)
         mine = np.array([-1 if color is None else color, key], np.int64)
         given = self.all_gather(mine).reshape(self.world_size, 2).tolist()
         self._splits += 1
@@ -247,14 +245,23 @@ class Communicator(Collectives):
         async_op: bool,
         op: ReduceOp = ReduceOp.SUM,
         root: int = 0,
+        called: Called = Called.AS_CARRIED,
     ) -> Any:
-        if self.world_size == 1 or count == 0:
+        if self.world_size == 1:
+            if not self._close.alive:
+                raise RailweaveError("the communicator is closed")
             np.copyto(target, source)
             return CompletedWork(self, -1, result) if async_op else result
+        if count == 0:  # the other ranks may call something else: one element stands for none
+            count, called = 1, EMPTY[called]
+            source, target = (
+                np.zeros(self.world_size if wide else 1, source.dtype)
+                for wide in (collective is Collective.REDUCE_SCATTER, collective is Collective.ALL_GATHER)
+            )
         dtype = DTYPES[source.dtype.char]
         if dtype is DType.BFLOAT16:  # numpy tells nobody else what that is: the native code takes its bits
             source, target = source.view(np.uint16), target.view(np.uint16)
-        call = (collective, dtype, op, root, count)
+        call = (collective, dtype, op, root, called, count)
         op_index = self._calls.submit(call, source, target, start_now=async_op)
         if async_op:
             return Work(self, op_index, result)
@@ -335,6 +342,13 @@ class Communicator(Collectives):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+def _split_number(name: str, value: int, otherwise: str = "") -> int:
+    number = whole_number(name, value)
+    if not 0 <= number < 1 << 62:
+        raise InvalidOption(f"{name} is {number}: expected 0 to 2^62 - 1{otherwise}")
+    return number
 
 
 def _striped(rail: Opening, share: float, members: Members) -> StripedRail:

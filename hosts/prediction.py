@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave._native.collectives import Called, Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.errors import InvalidOption
@@ -18,6 +18,8 @@ from railweave.hosts.striping.priors import StripedRail
 from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, Part, Split, balanced, time_of
 
 T = TypeVar("T")
+
+MOST_BYTES = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ def predict(
     kind = _named({name: each for each, name in NAMES.items()}, dtype, "dtype")
     operation = _named(capabilities.OPS, op, "op")
     unit = capabilities.size_bytes(which, 1, item_size(kind), planner.world_size)
-    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < unit:
-        least = f"expected at least {unit}, the least tensor of {collective} {dtype}"
+    whole = isinstance(size_bytes, int) and not isinstance(size_bytes, bool)
+    if not whole or not unit <= size_bytes < MOST_BYTES:
+        least = f"expected at least {unit}, the least tensor of {collective} {dtype}, and less than 2^62"
         raise InvalidOption(f"size_bytes is {size_bytes!r}: {least}")
     with planner.lock:
         return _Question(planner, which, kind, operation, size_bytes // unit).answer()
@@ -124,7 +127,8 @@ class _Question:
         splits: tuple[SplitPrediction, ...] = ()
         stage = "nothing to learn"
         if self._able:
-            split, call_class = self._planner.in_force((collective, dtype, op, 0, self._count))
+            call = (collective, dtype, op, 0, Called.AS_CARRIED, self._count)
+            split, call_class = self._planner.in_force(call)
             splits = self._splits(split)
             stage = call_class.stage if len(self._able) > 1 else stage
         if not self._planner.learning:
@@ -234,7 +238,7 @@ def shares_text(shares: Mapping[str, float]) -> str:
 
 
 def _named(choices: Mapping[str, T], name: str, what: str = "collective") -> T:
-    if name not in choices:
+    if not isinstance(name, str) or name not in choices:
         raise InvalidOption(f"unknown {what} {name!r}: expected one of {', '.join(choices)}")
     return choices[name]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from railweave._native.agent import Failure, FailureKind
-from railweave._native.collectives import Collective, DType
+from railweave._native.collectives import Called, Collective, DType
 from railweave.hosts.arrays import Array
 from railweave.hosts.capabilities import OP_NAMES
 from railweave.hosts.errors import InvalidOption, RailDown
@@ -67,14 +67,15 @@ class CallSequence:
             op_index = self._place(self._arrays, call, source, target, start_now)
             if self._survey_at is not None:
                 self._survey(start_now)
-            if not start_now and call[0] is Collective.ALL_REDUCE and source.nbytes <= MOST_REPEATED:
+            plain = call[0] is Collective.ALL_REDUCE and call[4] is Called.AS_CARRIED
+            if not start_now and plain and source.nbytes <= MOST_REPEATED:
                 self._repeat(call, source)
         return op_index
 
     def _repeat(self, call: CallKey, source: Array) -> None:
         """Let the agent make calls that follow and are like this one, as long as their plans are known."""
         plans, most = self._planner.ahead(self._agent.next_op(), call, self._changes)
-        _, dtype, op, _, _ = call
+        _, dtype, op, _, _, _ = call
         if most > 0 and dtype is not DType.BFLOAT16:  # whose arrays show the bits
             self._repeated = plans
             ways, expected_s = [plan.parts for plan in plans], plans[0].expected_s

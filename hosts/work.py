@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any, Protocol
+
+from railweave.hosts.errors import InvalidOption
+
+FOREVER_S = 1e9
 
 
 class Waits(Protocol):
@@ -29,7 +35,7 @@ class Work:
         TimeoutError after `timeout` seconds: the call goes on, and can be waited for again. Without a
         timeout, the communicator's own holds, and ends the communicator.
         """
-        self._comm._wait(self._op_index, timeout)
+        self._comm._wait(self._op_index, _seconds(timeout))
         return self._result
 
     def done(self) -> bool:
@@ -38,13 +44,23 @@ class Work:
 
 
 class CompletedWork(Work):
-    """A call that was complete when it was made: of one rank, or of no elements."""
+    """A call that was complete when it was made: of one rank."""
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the result."""
-        del timeout
+        _seconds(timeout)
         return self._result
 
     def done(self) -> bool:
         """Return True."""
         return True
+
+
+def _seconds(timeout: float | None) -> float | None:
+    """Check a time-out of a caller."""
+    if timeout is None:
+        return None
+    seconds = min(timeout, FOREVER_S) if isinstance(timeout, Real) else math.nan
+    if math.isnan(seconds):
+        raise InvalidOption(f"timeout is {timeout!r}: expected seconds, or None for the communicator's own")
+    return seconds

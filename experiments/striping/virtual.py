@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from railweave._native.collectives import Collective, DType, ReduceOp, choose_method, item_size
+from railweave._native.collectives import Called, Collective, DType, ReduceOp, choose_method, item_size
 from railweave.hosts.capabilities import REDUCING, SHARDED
 from railweave.hosts.decisions import Ledger
 from railweave.hosts.limits import limit_bps
@@ -21,6 +21,7 @@ from railweave.hosts.striping.priors import host_steps
 
 if TYPE_CHECKING:
     from railweave._native.agent import Change
+    from railweave.hosts.striping import CallKey
 
 What = tuple[Collective, DType]
 SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
@@ -92,9 +93,6 @@ class Taken:
         """Return the part of each rail that carries one."""
         total = sum(count for _, _, count in self.plan.parts)
         return {rail: count / total for rail, _, count in self.plan.parts}
-
-
-CallKey = tuple[Collective, DType, ReduceOp, int, int]
 
 
 class RepeatingPlanner:
@@ -183,10 +181,8 @@ class StripedJob:
     ) -> Taken:
         """Run one collective on all ranks to its end, with the survey that follows it."""
         self._await()
-        plans = [
-            planner.plan(self.op_index, (collective, dtype, op, 0, count), self.changes)
-            for planner in self._asked
-        ]
+        call = (collective, dtype, op, 0, Called.AS_CARRIED, count)
+        plans = [planner.plan(self.op_index, call, self.changes) for planner in self._asked]
         self._agree(plans)
         plan = plans[0]
         size = count * item_size(dtype) * ((self.hosts or self.ranks) if collective in SHARDED else 1)
@@ -204,10 +200,9 @@ class StripedJob:
         """
         self._await()
         self._repeating.settle(self.op_index)
+        call = (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, Called.AS_CARRIED, count)
         for rank in leading:
-            self.planners[rank].plan(
-                self.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, count), self.changes
-            )
+            self.planners[rank].plan(self.op_index, call, self.changes)
         reasons = ["" if each else "its cable is out" for each in alive]
         self.changes.append(cast("Change", Changed(self.op_index, list(alive), reasons)))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railweave._native.agent import Call
-from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave._native.collectives import Called, Collective, DType, ReduceOp, item_size
 from railweave.hosts import capabilities
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Ledger, Reason, Tally, Verdict, size_class
@@ -44,7 +44,8 @@ SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
 NO_SPLIT = Split((), 0.0)
 
-CallKey = tuple[Collective, DType, ReduceOp, int, int]  # the last two: root, and count of elements
+# The numbers are the root and the count of elements.
+CallKey = tuple[Collective, DType, ReduceOp, int, Called, int]
 
 
 class RailState(enum.StrEnum):
@@ -211,7 +212,7 @@ class Planner:
                 last.call_class.counted(op_index - 1, calls, last.call.count)
 
     def _entry(self, key: CallKey) -> _Entry:
-        collective, dtype, op, _, count = key
+        collective, dtype, op, _, _, count = key
         size = capabilities.size_bytes(collective, count, item_size(dtype), self.world_size)
         able = self._able(collective, dtype, op)
         kind = (cost_key(collective, dtype, size), tuple(rail.index for rail in able))
@@ -243,7 +244,7 @@ class Planner:
 
     def _plan_of(self, entry: _Entry, parts: tuple[Part, ...], spared: Verdict) -> Plan:
         """Return a plan with these parts, and a verdict on every rail."""
-        collective, dtype, op, root, count = entry.key
+        collective, dtype, op, root, called, count = entry.key
         counts = {rail: part for rail, _, part in parts}
         verdicts = {}
         for rail in self.rails:
@@ -262,7 +263,8 @@ class Planner:
         times = [self.table.expected_s(key, rail, unit * part, alone) for rail, part in counts.items()]
         expected_s = max(times) if all(times) and not self.fixed else 0.0
         learns = entry.call_class if self.learning and len(entry.rails) > 1 else None
-        return Plan(Call(dtype, op, count, collective, root), parts, tally, entry.size, expected_s, learns)
+        call = Call(dtype, op, count, collective, root, called)
+        return Plan(call, parts, tally, entry.size, expected_s, learns)
 
     # ------------------------------------------------------------ surveys
 

@@ -123,6 +123,7 @@ Slice Calls::slice_of(const Place& place) const {
   if (piece.fetch_from < 0) return slice;
   slice.call.collective = Collective::kBroadcast;
   slice.call.op = ReduceOp::kSum;
+  slice.call.called = Called::kAsCarried;
   slice.call.root = static_cast<std::uint16_t>(piece.fetch_from);
   slice.input = slice.output;  // the result that lies here, at the root
   return slice;

@@ -304,7 +304,9 @@ class PythonAgent {
     if (name == nullptr) PyErr_Clear();
     InputArray input;
     OutputArray output;
-    if (name == nullptr || repeat_.op != name || !nb::try_cast(x, input, false) ||
+    // Other arrays, such as those of ctypes, may give their memory without strides, which a cast would read.
+    if (name == nullptr || repeat_.op != name || !nb::hasattr(x, "__dlpack__") ||
+        !nb::hasattr(out, "__dlpack__") || !nb::try_cast(x, input, false) ||
         !nb::try_cast(out, output, false) || !repeat_.fits(input) || !repeat_.fits(output))
       return std::nullopt;
     const Submission submission{.call = repeat_.call,
@@ -555,7 +557,7 @@ void bind_agent(nb::module_& m) {
            "each over the parts of the next one of `ways`, while so many changes are known. `op`: the "
            "operation's name")
       .def(
-          "again", &PythonAgent::again, "x"_a, "op"_a, "out"_a,
+          "again", &PythonAgent::again, "x"_a.none(), "op"_a.none(), "out"_a.none(),
           "Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has "
           "been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for")
       .def("stop_repeating", &PythonAgent::stop_repeating,

@@ -80,15 +80,17 @@ void bind_agent_values(nb::module_& sub) {
       .def(
           "__init__",
           [](CallDescription* self, DType dtype, ReduceOp op, std::uint64_t count, Collective collective,
-             std::uint16_t root) {
+             std::uint16_t root, Called called) {
             new (self) CallDescription{.op_index = 0,
                                        .collective = collective,
                                        .dtype = dtype,
                                        .op = op,
                                        .root = root,
-                                       .count = count};
+                                       .count = count,
+                                       .called = called};
           },
-          "dtype"_a, "op"_a, "count"_a, "collective"_a = Collective::kAllReduce, "root"_a = 0)
+          "dtype"_a, "op"_a, "count"_a, "collective"_a = Collective::kAllReduce, "root"_a = 0,
+          "called"_a = Called::kAsCarried)
       .def_ro("count", &CallDescription::count, "elements of the tensor, or of one rank's shard");
 }
 

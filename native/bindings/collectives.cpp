@@ -190,8 +190,9 @@ void bind_collectives(nb::module_& m) {
   RAILWEAVE_ENUM(sub, DType, kFloat32, kInt32, kFloat16, kBFloat16, kFloat64, kInt8, kUInt8, kInt64);
   RAILWEAVE_ENUM(sub, ReduceOp, kSum, kMax, kMin, kAvg, kProd);
   RAILWEAVE_ENUM(sub, Collective, kAllReduce, kReduceScatter, kAllGather, kBroadcast);
+  RAILWEAVE_ENUM(sub, Called, kAsCarried, kEmpty, kReduce, kEmptyReduce, kBarrier);
   // Parts of a key that every call looks up: Enum's own hash is a function in Python.
-  for (const char* name : {"DType", "ReduceOp", "Collective"})
+  for (const char* name : {"DType", "ReduceOp", "Collective", "Called"})
     sub.attr(name).attr("__hash__") = nb::module_::import_("builtins").attr("object").attr("__hash__");
   nb::class_<Call>(sub, "Call", "One collective of one rank, or the part (offset, count) of it")
       .def(nb::init<DType, ReduceOp, ConstArray, Array, Collective, std::uint16_t,

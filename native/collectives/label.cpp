@@ -22,28 +22,32 @@ std::string name(const Names& names, Enum value) {
 
 std::byte* store_label(std::byte* to, const MessageLabel& label) {
   const CallDescription& call = label.call;
-  return store_fields(to, call.op_index, call.collective, call.dtype, call.op, std::uint8_t{0}, call.root,
+  return store_fields(to, call.op_index, call.collective, call.dtype, call.op, call.called, call.root,
                       label.part, call.count, label.slice_count);
 }
 
 std::optional<MessageLabel> load_label(const std::byte* from) {
   MessageLabel label{};
   CallDescription& call = label.call;
-  std::uint8_t zero;
-  load_fields(from, call.op_index, call.collective, call.dtype, call.op, zero, call.root, label.part,
+  load_fields(from, call.op_index, call.collective, call.dtype, call.op, call.called, call.root, label.part,
               call.count, label.slice_count);
-  const bool known =
-      call.collective <= Collective::kBroadcast && call.dtype <= DType::kInt64 && call.op <= ReduceOp::kProd;
-  if (!known || zero != 0) return std::nullopt;
+  const bool known = call.collective <= Collective::kBroadcast && call.dtype <= DType::kInt64 &&
+                     call.op <= ReduceOp::kProd && call.called <= Called::kBarrier;
+  if (!known) return std::nullopt;
   return label;
 }
 
 std::string describe(const CallDescription& call) {
-  const std::string what = name(kCollectives, call.collective) + " #" + std::to_string(call.op_index) +
-                           " of " + std::to_string(call.count) + " " + name(kDTypes, call.dtype);
+  const std::string number = " #" + std::to_string(call.op_index);
+  if (call.called == Called::kBarrier) return "barrier" + number;
+  const std::string collective = is_reduce(call.called) ? "reduce" : name(kCollectives, call.collective);
+  const std::uint64_t count = is_empty(call.called) ? 0 : call.count;
+  const std::string what =
+      collective + number + " of " + std::to_string(count) + " " + name(kDTypes, call.dtype);
   switch (call.collective) {
     case Collective::kAllReduce:
-      return what + ", " + name(kOps, call.op);
+      return what + ", " + name(kOps, call.op) +
+             (is_reduce(call.called) ? ", to rank " + std::to_string(call.root) : "");
     case Collective::kReduceScatter:
       return what + " per rank, " + name(kOps, call.op);
     case Collective::kAllGather:
@@ -56,7 +60,8 @@ std::string describe(const CallDescription& call) {
 
 std::string describe(const MessageLabel& label) {
   const std::string whole = describe(label.call);
-  if (label.slice_count == label.call.count) return whole;
+  const bool stands_for_more = is_empty(label.call.called) || label.call.called == Called::kBarrier;
+  if (label.slice_count == label.call.count || stands_for_more) return whole;
   return whole + ", " + std::to_string(label.slice_count) + " on this rail";
 }
 

@@ -40,14 +40,14 @@ inline MessageLabel label_of(const Slice& slice) {
 }
 inline SliceKey key_of(const MessageLabel& label) { return {label.call.op_index, label.part}; }
 
-/// Network order: op index 32, collective 8, dtype 8, op 8, zero 8, root 16, part 16, count 64, slice count
+/// Network order: op index 32, collective 8, dtype 8, op 8, called 8, root 16, part 16, count 64, slice count
 /// 64. Returns where it ends.
 std::byte* store_label(std::byte* to, const MessageLabel& label);
 /// Nothing if a field has no meaning: a hostile or foreign sender.
 std::optional<MessageLabel> load_label(const std::byte* from);
 
 /// "all_reduce #7 of 1024 float32, sum", "broadcast #8 of 1024 float32 from rank 2", "all_gather #9 of 1024
-/// float32 per rank"
+/// float32 per rank", "reduce #10 of 1024 float32, sum, to rank 2", "barrier #11"
 std::string describe(const CallDescription& call);
 /// `describe` and, where it differs from the whole, the slice: "all_reduce #7 of 1024 float32, sum, 512 on
 /// this rail"

@@ -13,6 +13,19 @@ constexpr bool is_sharded(Collective collective) {
   return collective == Collective::kReduceScatter || collective == Collective::kAllGather;
 }
 
+/// What the program called, where that is more than the collective that rails carry. Ranks compare it.
+enum class Called : std::uint8_t {
+  kAsCarried = 0,
+  kEmpty = 1,        // of no elements: rails carry one in their place
+  kReduce = 2,       // an all_reduce of which only `root` keeps the result
+  kEmptyReduce = 3,  // both
+  kBarrier = 4,      // an all_reduce of one element
+};
+constexpr bool is_empty(Called called) { return called == Called::kEmpty || called == Called::kEmptyReduce; }
+constexpr bool is_reduce(Called called) {
+  return called == Called::kReduce || called == Called::kEmptyReduce;
+}
+
 enum class DType : std::uint8_t {
   kFloat32 = 0,
   kInt32 = 1,
@@ -49,10 +62,11 @@ struct CallDescription {
   Collective collective;
   DType dtype;
   ReduceOp op;         // of all_reduce and reduce_scatter; else kSum
-  std::uint16_t root;  // of broadcast; else 0
+  std::uint16_t root;  // of broadcast and reduce; else 0
   // Elements of the whole tensor, not of one rail's slice, for all_reduce and broadcast; of one rank's shard
   // for reduce_scatter and all_gather.
   std::uint64_t count;
+  Called called = Called::kAsCarried;
 
   bool operator==(const CallDescription&) const = default;
 };
@@ -77,6 +91,7 @@ constexpr std::uint32_t mark_of(const CallDescription& call) {
   mix(static_cast<std::uint8_t>(call.op), 1);
   mix(call.root, 2);
   mix(call.count, 8);
+  mix(static_cast<std::uint8_t>(call.called), 1);
   return hash;
 }
 

@@ -250,8 +250,9 @@ void ComposedAllReduce::enter_ring(Segment& segment) {
                                  .collective = Collective::kAllReduce,
                                  .dtype = dtype,
                                  .op = reduce_op(part.op),
-                                 .root = 0,
-                                 .count = part.column};
+                                 .root = slice_.call.root,
+                                 .count = part.column,
+                                 .called = slice_.call.called};
       const Slice slice{.id = 0,
                         .call = call,
                         .input = column,

@@ -95,8 +95,9 @@ void SumAllReduce::begin_exponents() {
                              .collective = Collective::kAllReduce,
                              .dtype = DType::kInt32,
                              .op = ReduceOp::kMax,
-                             .root = 0,
-                             .count = exponent_lanes_.size()};
+                             .root = slice_.call.root,
+                             .count = exponent_lanes_.size(),
+                             .called = slice_.call.called};
   exponents_ = choose_algorithm(transport_,
                                 {.id = 0,
                                  .call = call,

@@ -287,7 +287,7 @@ class RailState:
 class Call:
     """A collective call; the agent gives it its index"""
 
-    def __init__(self, dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, count: int, collective: railweave._native.collectives.Collective = railweave._native.collectives.Collective.ALL_REDUCE, root: int = 0) -> None: ...
+    def __init__(self, dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, count: int, collective: railweave._native.collectives.Collective = railweave._native.collectives.Collective.ALL_REDUCE, root: int = 0, called: railweave._native.collectives.Called = railweave._native.collectives.Called.AS_CARRIED) -> None: ...
 
     @property
     def count(self) -> int:

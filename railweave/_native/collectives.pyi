@@ -53,6 +53,20 @@ class Collective(enum.Enum):
     def __hash__(self, /):
         """Return hash(self)."""
 
+class Called(enum.Enum):
+    AS_CARRIED = 0
+
+    EMPTY = 1
+
+    REDUCE = 2
+
+    EMPTY_REDUCE = 3
+
+    BARRIER = 4
+
+    def __hash__(self, /):
+        """Return hash(self)."""
+
 class Call:
     """One collective of one rank, or the part (offset, count) of it"""
 

@@ -10,7 +10,10 @@ import signal
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +167,9 @@ def test_a_call_like_the_last_one_but_for_its_arrays_is_refused_like_any() -> No
             (x, "sum", np.empty(6, ">f4")),
             (x.astype(complex), "sum", out),
             (x, "mean", out),
+            (x, None, out),
+            (x, ["sum"], out),
+            (None, "sum", out),
             (np.concatenate([x, x])[:6], "sum", None),
         ]
         shifted = np.ones(7, np.float32)
@@ -173,6 +179,15 @@ def test_a_call_like_the_last_one_but_for_its_arrays_is_refused_like_any() -> No
                 assert comm.all_reduce(x, out=out)[0] == comm.world_size
             with pytest.raises((InvalidOption, UnsupportedDType)):
                 comm.all_reduce(given, op, into)  # type: ignore[arg-type]
+        for _ in range(3):
+            comm.all_reduce(x, out=out)
+        for given in (RawArray("f", [1] * 6), array.array("f", [1] * 6)):  # no strides come with the first
+            assert comm.all_reduce(given, out=out) is out
+            assert np.all(out == comm.world_size)
+            comm.all_reduce(x, out=out)
+            assert comm.all_reduce(x, out=given) is given
+            assert list(given) == [comm.world_size] * 6
+            comm.all_reduce(x, out=out)
         strided = np.ones(12, np.float32)[::2]
         assert comm.all_reduce(strided, out=out) is out
         assert np.all(out == comm.world_size)
@@ -494,18 +509,59 @@ def test_a_world_of_one_needs_nobody() -> None:
         np.testing.assert_array_equal(comm.all_reduce(x, op="avg"), x)
         np.testing.assert_array_equal(comm.all_reduce(x, async_op=True).wait(), x)
         assert comm.stats().rails == ()
+    with pytest.raises(RailweaveError, match="closed"):
+        comm.all_reduce(x)
 
 
 def test_closed_communicators_refuse() -> None:
     def work(comm: Communicator) -> None:
         comm.close()
         comm.close()
-        with pytest.raises(RailweaveError, match="closed"):
-            comm.all_reduce(np.zeros(3, np.float32))
+        for count in (3, 0):
+            with pytest.raises(RailweaveError, match="closed"):
+                comm.all_reduce(np.zeros(count, np.float32))
 
     job = StaticJob(2)
     job.run(work)
     assert all(membership.left for membership in job.memberships.values())
+
+
+def test_arguments_of_other_types_are_refused() -> None:
+    def work(comm: Communicator) -> None:
+        x: Any = np.ones(3, np.float32)
+        refused: list[Callable[[], Any]] = [
+            lambda: comm.all_reduce(x, None),  # type: ignore[arg-type]
+            lambda: comm.reduce_scatter(np.ones(2), {}),  # type: ignore[arg-type]
+            lambda: comm.reduce(x, "0"),  # type: ignore[arg-type]
+            lambda: comm.broadcast(x, 0.0),  # type: ignore[arg-type]
+            lambda: comm.split("left"),  # type: ignore[arg-type]
+            lambda: comm.split(0, 1.5),  # type: ignore[arg-type]
+            lambda: comm.plan(1 << 70),
+            lambda: comm.plan(4, ["all_reduce"]),  # type: ignore[arg-type]
+        ]
+        for call in refused:
+            with pytest.raises(InvalidOption, match=r" is |unknown"):
+                call()
+        pending = comm.all_reduce(x, async_op=True)
+        for timeout in ("1", float("nan"), [1]):
+            with pytest.raises(InvalidOption, match="timeout is"):
+                pending.wait(timeout)
+        assert pending.wait(1 << 2000)[0] == comm.world_size
+
+    StaticJob(2).run(work)
+
+
+def test_colors_of_other_types_are_the_same_color() -> None:
+    jobs = {name: StaticJob(2) for name in ("all", "all/1.1")}
+
+    def work(comm: Communicator) -> None:
+        comm._join = lambda *given, **named: jobs[named["job"]].join(*given, **named)
+        split = comm.split(bool(1) if comm.rank else 1)
+        assert split is not None
+        with split:
+            assert split.all_reduce(np.ones(2, np.float32))[0] == 2
+
+    jobs["all"].run(work, job="all")
 
 
 def test_metrics_that_cannot_be_served_are_refused() -> None:

@@ -285,7 +285,7 @@ def test_what_makes_no_sense_is_refused_and_leaves_the_communicator_usable() -> 
         for message, call in REFUSED:
             with pytest.raises(InvalidOption, match=message):
                 call(comm)
-        with pytest.raises(TypeError):
+        with pytest.raises(InvalidOption, match="root is '0': give a whole number"):
             comm.broadcast(np.zeros(1), root="0")  # type: ignore[arg-type]
         assert comm.all_gather(np.ones(1)).tolist() == [1, 1]
 
@@ -303,7 +303,7 @@ CALLS: dict[str, Callable[[Communicator, int], Any]] = {
     "broadcast #1 of 6000 float32 from rank 0": lambda comm, n: comm.broadcast(np.zeros(n, "f")),
     "broadcast #1 of 6000 float32 from rank 1": lambda comm, n: comm.broadcast(np.zeros(n, "f"), root=1),
 }
-BARRIER = "all_reduce #2 of 1 int32, sum"
+BARRIER = "barrier #2"
 PAIRS = [
     ("all_reduce #1 of 6000 float32, sum", "all_gather #1 of 6000 float32 per rank"),
     ("reduce_scatter #1 of 2000 float32 per rank, sum", "reduce_scatter #1 of 2000 float32 per rank, max"),

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob, skip_unless_possible
 from protocol.loopback_switch import PLACE, LoopbackSwitch
 
-from railweave.hosts.arrays import DTYPES
+from railweave.hosts.arrays import DTYPES, Array
 from railweave.hosts.capabilities import INA_DTYPES, INA_OPS, OPS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch
@@ -20,6 +22,8 @@ from railweave.hosts.options import parse_rails
 RANKS = 3
 ODD_ONE = 1
 
+
+Call = Callable[[Communicator], Any]
 
 RAILS = [
     "tcp=tcp@lo",
@@ -73,19 +77,121 @@ def equal(rails: str) -> dict[str, float]:
 
 
 def assert_found(rails: str, common: Kind, odd: Kind) -> None:
+    def made(kind: Kind) -> Call:
+        return lambda comm: comm.all_reduce(np.zeros(kind.count, kind.dtype), kind.op)
+
+    assert_described(rails, {str(common): made(common), str(odd): made(odd)})
+
+
+def assert_described(rails: str, calls: dict[str, Call]) -> None:
+    """Make the first call on all ranks but one, the second there; all learn of both."""
+    job = StaticJob(RANKS, ina=[PLACE])
+    common, odd = calls.values()
+
+    def work(comm: Communicator) -> str:
+        comm.all_reduce(np.zeros(3, np.int32))
+        job.meet()
+        with pytest.raises(CollectiveMismatch) as raised:
+            (odd if comm.rank == ODD_ONE else common)(comm)
+        return str(raised.value)
+
+    for text in job.run(work, rails, shares=equal(rails)):
+        for call in calls:
+            assert call in text
+
+
+def zeros(count: int) -> Array:
+    return np.zeros(count, np.float32)
+
+
+# Rails carry the calls of a pair alike, or, where one is empty, might not carry it at all.
+ALIKE: list[dict[str, Call]] = [
+    {
+        "reduce #1 of 10 float32, sum, to rank 0": lambda comm: comm.reduce(zeros(10), 0),
+        "reduce #1 of 10 float32, sum, to rank 2": lambda comm: comm.reduce(zeros(10), 2),
+    },
+    {
+        "all_reduce #1 of 10 float32, sum": lambda comm: comm.all_reduce(zeros(10)),
+        "reduce #1 of 10 float32, sum, to rank 0": lambda comm: comm.reduce(zeros(10), 0),
+    },
+    {
+        "all_reduce #1 of 1 int32, sum": lambda comm: comm.all_reduce(np.zeros(1, np.int32)),
+        "barrier #1": lambda comm: comm.barrier(),
+    },
+    {
+        "all_reduce #1 of 1 float32, sum": lambda comm: comm.all_reduce(zeros(1)),
+        "all_reduce #1 of 0 float32, sum": lambda comm: comm.all_reduce(zeros(0)),
+    },
+    {
+        "all_reduce #1 of 0 float32, sum": lambda comm: comm.all_reduce(zeros(0)),
+        "all_reduce #1 of 100000 float32, sum": lambda comm: comm.all_reduce(zeros(100_000)),
+    },
+    {
+        "all_gather #1 of 0 float32 per rank": lambda comm: comm.all_gather(zeros(0)),
+        "all_gather #1 of 7 float32 per rank": lambda comm: comm.all_gather(zeros(7), async_op=True).wait(),
+    },
+    {
+        "reduce_scatter #1 of 2 float32 per rank, max": lambda comm: comm.reduce_scatter(zeros(6), "max"),
+        "reduce_scatter #1 of 0 float32 per rank, max": lambda comm: comm.reduce_scatter(zeros(0), "max"),
+    },
+    {
+        "reduce #1 of 0 float32, sum, to rank 0": lambda comm: comm.reduce(zeros(0), 0),
+        "all_gather #1 of 0 float32 per rank": lambda comm: comm.all_gather(zeros(0)),
+    },
+]
+
+
+@pytest.mark.parametrize("rails", RAILS)
+def test_calls_that_rails_carry_alike(switch: LoopbackSwitch, rails: str) -> None:
+    skip_unless_possible(rails)
+    for pair in ALIKE:
+        switch.restart()
+        assert_described(rails, pair)
+
+
+@pytest.mark.parametrize("rails", RAILS)
+@pytest.mark.parametrize("odd_one", range(RANKS))
+def test_a_broadcast_that_is_empty_on_one_rank(switch: LoopbackSwitch, rails: str, odd_one: int) -> None:
+    """A rank that calls what its neighbours call may complete it: the next call fails there."""
+    skip_unless_possible(rails)
+    switch.restart()
     job = StaticJob(RANKS, ina=[PLACE])
 
     def work(comm: Communicator) -> str:
         comm.all_reduce(np.zeros(3, np.int32))
         job.meet()
-        kind = odd if comm.rank == ODD_ONE else common
+        comm.broadcast(zeros(0 if comm.rank == odd_one else 4), async_op=True)
+        following = comm.all_reduce(zeros(4), async_op=True)
         with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(np.zeros(kind.count, kind.dtype), kind.op)
+            following.wait()
         return str(raised.value)
 
     for text in job.run(work, rails, shares=equal(rails)):
-        assert str(common) in text
-        assert str(odd) in text
+        assert "broadcast #1 of 0 float32 from rank 0" in text
+
+
+@pytest.mark.parametrize("rails", RAILS)
+def test_calls_that_are_empty_on_all_ranks(switch: LoopbackSwitch, rails: str) -> None:
+    skip_unless_possible(rails)
+    job = StaticJob(RANKS, ina=[PLACE])
+
+    def work(comm: Communicator) -> None:
+        for make, shape in (
+            (comm.all_reduce, (0,)),
+            (comm.all_reduce, (3, 0)),
+            (comm.all_gather, (2, 0)),
+            (comm.reduce_scatter, (0, 5)),
+            (comm.broadcast, (0,)),
+        ):
+            given = np.empty(shape, np.float32)
+            assert make(given).size == 0
+            pending = make(given, async_op=True)
+            assert pending.wait().size == 0
+        assert (comm.reduce(zeros(0), 1) is None) == (comm.rank != 1)
+        assert comm.all_reduce(np.ones(4, np.float32)).tolist() == [RANKS] * 4
+        assert comm.all_reduce(np.full(1, 5.0, np.float32)).tolist() == [5 * RANKS]  # not what stood for none
+
+    job.run(work, rails, shares=equal(rails))
 
 
 @pytest.mark.parametrize("rails", RAILS)

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from protocol.striping_job import COMPARING, LARGE, SMALL, SMALL_BYTES, WITHIN, assert_split, calls, tcp
 
-from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares, link_rails
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.prediction import predict, shares
+from railweave.hosts.striping import CallKey
 
 RAILS = {
     "tcp+tcp": [tcp(), tcp()],
@@ -26,6 +27,10 @@ RAILS = {
     "ina+tcp+rdma": [VirtualRail(0.0003, 12e6, "ina"), tcp(), VirtualRail(0.0005, 7e6, "rdma")],
     "five": [tcp(2e6), tcp(4e6), tcp(8e6), tcp(3e6), tcp(8e6)],
 }
+
+
+def all_reduce(count: int) -> CallKey:
+    return Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, Called.AS_CARRIED, count
 
 
 @pytest.mark.parametrize("rails", RAILS.values(), ids=RAILS.keys())
@@ -185,7 +190,7 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
     for _ in range(40):
         two._await()
         for planner in two.planners:  # frozen meanwhile: planned, but not submitted
-            planner.plan(two.op_index, (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, LARGE), [])
+            planner.plan(two.op_index, all_reduce(LARGE), [])
         assert one.call(LARGE).plan.parts == two.call(LARGE).plan.parts
     assert one.surveys == two.surveys
 
@@ -194,7 +199,7 @@ def test_nothing_is_repeated_across_a_change_that_came_behind_the_plan() -> None
     job = StripedJob([tcp(), tcp()])
     calls(job, COMPARING, SMALL)
     planner = job.planners[0]
-    call = (Collective.ALL_REDUCE, DType.FLOAT32, ReduceOp.SUM, 0, SMALL)
+    call = all_reduce(SMALL)
     assert planner.ahead(job.op_index, call, job.changes)[1] > 0
     job.change([True, False])  # which the planner is not told of by a plan
     assert planner.ahead(job.op_index, call, job.changes)[1] == 0

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from railweave._native.agent import Call, Failure, FailureKind
-from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave.hosts.decisions import Tally
 from railweave.hosts.errors import InvalidOption, RailDown, RailweaveError
 from railweave.hosts.sequence import MOST_REPEATED, CallSequence
 
 TIMEOUT_S = 30.0
 CALL = Call(DType.INT32, ReduceOp.SUM, 4)
-SUM = (Collective.ALL_REDUCE, DType.INT32, ReduceOp.SUM, 0, 4)
+SUM = (Collective.ALL_REDUCE, DType.INT32, ReduceOp.SUM, 0, Called.AS_CARRIED, 4)
 
 
 @dataclass(frozen=True)
