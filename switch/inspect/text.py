@@ -15,6 +15,15 @@ Row = dict[str, Any]
 _PER_LINE = 8  # cells of a register
 
 
+LOSSES = {
+    "rx_missed": "arrived while the kernel's receive buffer was full",
+    "rx_refused": "arrived as super-packets that the switch cannot cut, as in GRE, or were too long",
+    "tx_dropped": "could not leave: the port's queue was full, or its interface down",
+    "tx_refused": "could not leave: the kernel refused them, such as longer than the MTU",
+}
+"""Why a port loses packets, by its counters."""
+
+
 def print_stats(console: Console, result: Row) -> None:
     """Ports, the program's packets, and packets per action."""
     if result["ports"] is None:
@@ -24,7 +33,7 @@ def print_stats(console: Console, result: Row) -> None:
         columns = ["port", "interface", "", "rx packets", "tx packets", "rx bytes", "tx bytes", "lost"]
         rows = []
         for port in result["ports"]:
-            lost = sum(port[name] for name in ("rx_missed", "rx_refused", "tx_dropped", "tx_refused"))
+            lost = sum(port[name] for name in LOSSES)
             row = [str(port["port"]), port["interface"], "up" if port["up"] else "down"]
             counts = [port[n] for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")]
             row += [f"{count:,}" for count in (*counts, lost)]
@@ -34,6 +43,10 @@ def print_stats(console: Console, result: Row) -> None:
             rows.append(row)
         columns += ["rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s"] if rates else []
         _print(console, columns, rows, left=3)
+        for port in result["ports"]:
+            for counter, reason in LOSSES.items():
+                if port[counter]:
+                    console.print(f"port {port['port']} lost {port[counter]:,}: {reason}", soft_wrap=True)
     if result["impairments"]:
         console.print()
         columns = list(result["impairments"][0])

@@ -123,6 +123,7 @@ async def test_as_json(inspected: Server) -> None:
     ("arguments", "words"),
     [
         (("stats", "--interval", "0.01"), ["s1", "1,234", "rx/s", "host_port", "packets/s"]),
+        (("stats", "--interval", "0"), ["port 1 lost 7: could not leave: the port's queue was full"]),
         (("tables",), ["hosts", "policy", "NoAction()"]),
         (("tables", "policy"), ["0x800 &&& 0xff00", "3..9", "to_port(port=2)", "priority"]),
         (("tables", "spread"), ["02:00:00:00:00:00/24", "group 1"]),

@@ -8,9 +8,11 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scapy.contrib.geneve import GENEVE, GeneveOptions
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 
 from railweave._native import ports
@@ -218,6 +220,52 @@ def test_tcp_is_cut_as_the_kernel_would(version: int, tagged: bool) -> None:
         if version == 4:
             expected[IP].id = (0xFFFF + i) & 0xFFFF
         assert packet == bytes(expected)
+
+
+def tunnelled(name: str, ident: int, **udp: int) -> Packet:
+    """The headers of a tunnel, up to the Ethernet header inside."""
+    headers = {
+        "vxlan": VXLAN(vni=7, flags=0x08),
+        "geneve": GENEVE(vni=7, proto=0x6558),
+        "geneve with an option": GENEVE(
+            vni=7, proto=0x6558, options=[GeneveOptions(classid=1, type=2, length=2, data=bytes(8))]
+        ),
+    }
+    outer = ether() / IP(src="10.1.0.1", dst="10.1.0.2", id=ident & 0xFFFF) / UDP(sport=50_000, **udp)
+    return outer / headers[name]
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+@pytest.mark.parametrize("name", ["vxlan", "geneve", "geneve with an option"])
+def test_a_super_packet_in_a_tunnel_is_cut_as_the_kernel_would(
+    name: str, transport: str, checksum: bool
+) -> None:
+    """The kernel gives the place of the inner checksum; that of the tunnel's UDP header is there or is not."""
+    payload = bytes(range(256)) * 10
+    udp = {"dport": 4789 if name == "vxlan" else 6081} | ({} if checksum else {"chksum": 0})
+
+    def packet(index: int, piece: bytes, *, last: bool) -> bytes:
+        inner = ether() / IP(src="10.8.0.1", dst="10.8.0.2", id=30 + index)
+        if transport == "udp":
+            return bytes(tunnelled(name, 0xFFFF + index, **udp) / inner / UDP(sport=1, dport=2) / piece)
+        inner = segment(inner, "PA" if last else "A", piece)
+        inner[TCP].seq = (0xFFFFFF00 + 1000 * index) & 0xFFFFFFFF
+        return bytes(tunnelled(name, 0xFFFF + index, **udp) / inner)
+
+    pieces = [payload[i : i + 1000] for i in range(0, len(payload), 1000)]
+    expected = [packet(i, piece, last=i == 2) for i, piece in enumerate(pieces)]
+    whole = packet(0, payload, last=True)
+    start = len(tunnelled(name, 0)) + 34
+    kind, field = (TCP4, 16) if transport == "tcp" else (UDP_L4, 6)
+    assert ports.cut(whole, offload(NEEDS_CHECKSUM, kind, 1000, start, field)) == expected
+
+
+def test_a_super_packet_in_an_unknown_tunnel_is_refused() -> None:
+    inner = ether() / IP(src="10.8.0.1", dst="10.8.0.2") / TCP() / bytes(3000)
+    outer = ether() / IP(src="10.1.0.1", dst="10.1.0.2") / UDP(sport=1, dport=2) / bytes(11)
+    header = offload(NEEDS_CHECKSUM, TCP4, 1000, len(outer) + 34, 16)
+    assert ports.cut(bytes(outer / inner), header) is None
 
 
 def test_a_udp_super_packet_over_ipv6_is_cut() -> None:
