@@ -91,7 +91,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::uint16_t open_control(std::size_t rail);
   /// Once, when all rails are connected and before the first call: from now on rails may fail and come back.
   /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
-  /// earlier ones keep more than `most_kept` bytes for other ranks, but for one. std::logic_error if it
+  /// earlier ones keep `most_kept` bytes for other ranks, beside the largest of them. std::logic_error if it
   /// cannot be.
   void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
