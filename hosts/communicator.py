@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -97,6 +99,7 @@ class Communicator(Collectives):
         self._trees = Trees(self._agent)
         self._parts = _Parts(self._agent, self._trees, Reporter(self._agent))
         self._close = weakref.finalize(self, _close, self._parts, options)
+        _LIVE.add(self)
         self._refused: dict[str, Verdict] = {}
         self._ledger = Ledger()
         self._rails: list[Opening] = []
@@ -248,8 +251,7 @@ class Communicator(Collectives):
         called: Called = Called.AS_CARRIED,
     ) -> Any:
         if self.world_size == 1:
-            if not self._close.alive:
-                raise RailweaveError("the communicator is closed")
+            raise_failure(self._agent.failure())
             np.copyto(target, source)
             return CompletedWork(self, -1, result) if async_op else result
         if count == 0:  # the other ranks may call something else: one element stands for none
@@ -335,6 +337,18 @@ class Communicator(Collectives):
         """Leave the job. Calls that are pending fail, here and on the other ranks. Safe to repeat."""
         self._close()
 
+    def _leave_to_parent(self) -> None:
+        """Touch nothing of the parent's from now on, in a child that it has forked.
+
+        The child has none of the parent's threads but all of its sockets. What would end them when it is
+        collected is therefore kept for ever.
+        """
+        self._close.detach()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._parts))
+        of_parent: Any = _OfParent(os.getppid())
+        self._parts = self._agent = self._trees = of_parent
+        self._calls = self._planner = self._health = of_parent
+
     def __enter__(self) -> Communicator:
         """Use as a context manager."""
         return self
@@ -342,6 +356,28 @@ class Communicator(Collectives):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+class _OfParent:
+    """Stands in a forked child for what is the parent's."""
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+
+    def __getattr__(self, name: str) -> Any:
+        raise RailweaveError(
+            f"this communicator is that of process {self._parent}, which has forked process {os.getpid()}: "
+            "make calls there, or let the child join a job of its own with railweave.init"
+        )
+
+
+def _leave_all_to_parent() -> None:
+    for comm in list(_LIVE):
+        comm._leave_to_parent()
+
+
+_LIVE: weakref.WeakSet[Communicator] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
 def _split_number(name: str, value: int, otherwise: str = "") -> int:

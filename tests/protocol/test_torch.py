@@ -25,6 +25,7 @@ CHECKS = (
     "reports",
     "anew",
     "late",
+    "forked",
     "callbacks_at_the_end",
     "callbacks_at_exit",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import sys
 import threading
@@ -265,6 +266,23 @@ def late() -> None:
 def busy(_: Any) -> int:
     """Be a callback that takes a while."""
     return sum(range(200_000))
+
+
+def forked() -> None:
+    """A child that ends in the ordinary way, or is collected, leaves the group to its parent."""
+    before = [dist.all_reduce(torch.ones(1), async_op=True).get_future() for _ in range(3)]
+    torch.futures.wait_all(before)
+    child = os.fork()
+    if child == 0:
+        with pytest.raises(dist.DistBackendError, match="forked"):
+            dist.all_reduce(torch.ones(1))
+        sys.exit()
+    assert select.select([os.pidfd_open(child)], [], [], DEADLINE.total_seconds())[0]
+    assert os.waitpid(child, 0)[1] == 0
+    for _ in range(20):
+        x = torch.ones(1000)
+        dist.all_reduce(x)
+        assert torch.all(x == dist.get_world_size())
 
 
 def callbacks_at_the_end() -> None:

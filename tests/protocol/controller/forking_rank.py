@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each rank of test_forks.py does: `python forking_rank.py HOW CONTROLLER RANK RANKS`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import sys
+
+import numpy as np
+
+import railweave
+
+DEADLINE_S = 30
+
+
+def in_child(how: str, comm: railweave.Communicator) -> None:
+    """Be a child of a rank: end, or use what it has got from its parent, which must say that it cannot."""
+    match how:
+        case "exit":
+            sys.exit(0)
+        case "close":
+            with comm:
+                comm.close()
+            sys.exit(0)
+        case "call":
+            for call in (comm.barrier, comm.stats, comm.why, lambda: comm.all_reduce(np.ones(8, "f"))):
+                try:
+                    call()
+                except railweave.RailweaveError as error:
+                    if "forked" in str(error):
+                        continue
+                os._exit(1)
+            sys.exit(0)
+
+
+def forked(how: str, comms: list[railweave.Communicator]) -> int:
+    """Return the status of a child; -1 if it does not end."""
+    child = os.fork()
+    if child == 0:
+        if how == "collect":
+            comms.clear()
+            gc.collect()
+            os._exit(0)
+        in_child(how, comms[0])
+    handle = os.pidfd_open(child)
+    if not select.select([handle], [], [], DEADLINE_S)[0]:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        return -1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    how, controller, rank, ranks = sys.argv[1:]
+    comms = [
+        railweave.init(
+            rank=int(rank), world_size=int(ranks), controller=controller, rails="tcp0=tcp@lo,tcp1=tcp@lo"
+        )
+    ]
+    x = np.ones(1000, np.float32)
+    for _ in range(5):
+        comms[0].all_reduce(x)
+    status = forked(how, comms)
+    for _ in range(20):
+        assert comms[0].all_reduce(x)[0] == int(ranks)
+    comms[0].close()
+    sys.exit(status)

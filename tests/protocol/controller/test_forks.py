@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A child that a rank forks, and that ends in any way, does nothing to the rank's job."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from controller_world import served
+
+from railweave.topologies.planes import planes
+
+RANKS = 2
+DEADLINE_S = 60.0
+RANK = Path(__file__).with_name("forking_rank.py")
+
+
+@pytest.mark.parametrize("how", ["exit", "close", "call", "collect"])
+async def test_a_forked_child_leaves_its_parents_job_alone(how: str) -> None:
+    topology = planes(RANKS, ("tcp", "tcp"))
+    on_loopback = tuple(dataclasses.replace(plane, network="127.0.0.0/8") for plane in topology.planes)
+    async with served(dataclasses.replace(topology, planes=on_loopback)) as (running, _):
+        for status, output in await asyncio.gather(*(rank(how, running.port, n) for n in range(RANKS))):
+            assert (status, output) == (0, "")
+
+
+async def rank(how: str, port: int, number: int) -> tuple[int | None, str]:
+    """Run a rank; return its exit status and what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, RANK, how, f"127.0.0.1:{port}", str(number), str(RANKS)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # else gRPC notes the fork
+        start_new_session=True,  # its child holds the pipe as well: both are killed
+    )
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            output, _ = await process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    return process.returncode, output.decode()
