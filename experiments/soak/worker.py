@@ -15,12 +15,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from railweave.experiments.cpu import resident_bytes
+from railweave.experiments.cpu import resident_bytes, waited_s
 from railweave.experiments.endless import Signal
 from railweave.experiments.messages import emit
 from railweave.experiments.soak import problem as problems
@@ -55,6 +55,7 @@ class InFlight:
     pending: Any = None  # its Work; a synchronous call waits in `_call`
     begun: float = math.inf
     complete: float = math.inf  # seen so
+    waited: dict[int, float] = field(default_factory=waited_s)  # before it
 
 
 class Series:
@@ -171,7 +172,13 @@ class Series:
                 for s in self._comm.drain_records()
                 if s.end_s > since
             ]
-            about = {"seed": self._seed, "problem": asdict(problem), "slices": slices}
+            waits = (after - call.waited.get(thread, 0.0) for thread, after in waited_s().items())
+            about = {
+                "seed": self._seed,
+                "problem": asdict(problem),
+                "slices": slices,
+                "waited_s": max(waits, default=0.0),
+            }
             emit("long", rank=self._comm.rank, **times, **about)
         if self._stuck_since == self._last:
             emit("unstuck", rank=self._comm.rank)
