@@ -91,14 +91,17 @@ void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
 
 void RecoveryDriver::received(std::size_t rail, int rank, Bytes datagram, Time now) {
   changed_ = true;
-  const auto refusal = recovery_->receive(rail, rank, datagram, now);
+  count(rail, recovery_->receive(rail, rank, datagram, now));
+}
+
+void RecoveryDriver::count(std::size_t rail, std::optional<recovery::Refusal> refusal) {
   if (!refusal) return;
   Main& main = mains_[rail];
   ++(*refusal == recovery::Refusal::kReplayed ? main.replayed : main.refused);
 }
 
-void RecoveryDriver::unreachable(std::size_t rail, int rank, Time now) {
-  recovery_->unreachable(rail, rank, now);
+void RecoveryDriver::unreachable(std::size_t rail, int rank, Bytes quoted, Time now) {
+  count(rail, recovery_->unreachable(rail, rank, quoted, now));
   changed_ = true;
 }
 

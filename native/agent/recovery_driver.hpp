@@ -134,7 +134,8 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   };
 
   void received(std::size_t rail, int rank, Bytes datagram, Time now) override;
-  void unreachable(std::size_t rail, int rank, Time now) override;
+  void unreachable(std::size_t rail, int rank, Bytes quoted, Time now) override;
+  void count(std::size_t rail, std::optional<recovery::Refusal> refusal);
   void links_changed(Time now) override;
 
   bool next_event(Time now);

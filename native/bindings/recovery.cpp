@@ -114,6 +114,7 @@ void bind_datagrams(nb::module_& m) {
   nb::class_<Stamp>(m, "Stamp").def(nb::init<>()).def(RAILWEAVE_RW(Stamp, serial, seen, answer));
   nb::class_<Stamped>(m, "Stamped").def(nb::init<>()).def(RAILWEAVE_RW(Stamped, stamp, state));
   nb::class_<Goodbye>(m, "Goodbye").def(nb::init<>()).def(RAILWEAVE_RW(Goodbye, rank, dead, reason));
+  nb::class_<Inquiry>(m, "Inquiry").def(nb::init<>()).def(RAILWEAVE_RW(Inquiry, answer));
   nb::class_<Datagram>(m, "Datagram")
       .def(nb::init<>())
       .def(RAILWEAVE_RW(Datagram, sequence, sender, rail, body))
@@ -195,7 +196,12 @@ void bind_machine(nb::module_& m) {
             return self.receive(rail, rank, view(datagram), now);
           },
           "rail"_a, "rank"_a, "datagram"_a, "now"_a, "Why it is refused; None: it is not.")
-      .def("unreachable", &Recovery::unreachable, "rail"_a, "rank"_a, "now"_a)
+      .def(
+          "unreachable",
+          [](Recovery& self, std::size_t rail, int rank, const nb::bytes& quoted, Time now) {
+            return self.unreachable(rail, rank, view(quoted), now);
+          },
+          "rail"_a, "rank"_a, "quoted"_a, "now"_a, "Why it is refused; None: it is not.")
       .def("suspect", &Recovery::suspect, "rail"_a, "reason"_a, "now"_a)
       .def("set_obstacle", &Recovery::set_obstacle, "rail"_a, "reason"_a, "now"_a)
       .def("completed", &Recovery::completed, "op"_a)

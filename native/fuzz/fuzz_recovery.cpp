@@ -139,7 +139,10 @@ struct Play {
         host.machine.restarted(rail, host.incarnations[rail], script.next() % 2 != 0, now);
         break;
       case 5:
-        host.machine.unreachable(rail, 1 - rank, now);
+        if (!under_way.empty()) {
+          const Datagram& quoted = under_way[script.next() % under_way.size()];
+          host.machine.unreachable(quoted.rail, quoted.to, quoted.bytes, now);
+        }
         break;
       case 6:
         if (script.next() == 0) host.machine.leave(now);

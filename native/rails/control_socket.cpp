@@ -19,6 +19,7 @@ namespace {
 constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not hold the loop
 constexpr int kMostErrors = 64;
+constexpr std::size_t kMostQuoted = 576;      // bytes of an ICMP error, with all headers (RFC 1812)
 constexpr std::size_t kFragmentBytes = 1480;  // of an IPv4 fragment's payload on Ethernet
 
 sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
@@ -133,8 +134,8 @@ void ControlSocket::drain_errors(Time now) {
   for (int left = kMostErrors; left > 0; --left) {
     sockaddr_in sent_to{};
     std::array<std::byte, 512> control;
-    std::byte payload;
-    iovec part{.iov_base = &payload, .iov_len = sizeof payload};
+    std::array<std::byte, kMostQuoted> quoted;
+    iovec part{.iov_base = quoted.data(), .iov_len = quoted.size()};
     msghdr message{};
     message.msg_name = &sent_to;
     message.msg_namelen = sizeof sent_to;
@@ -142,10 +143,11 @@ void ControlSocket::drain_errors(Time now) {
     message.msg_iovlen = 1;
     message.msg_control = control.data();
     message.msg_controllen = control.size();
-    if (recvmsg(socket_.get(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
+    const ssize_t size = recvmsg(socket_.get(), &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+    if (size < 0) return;
     const auto member = ranks_.find(key({.host = sent_to.sin_addr.s_addr, .port = sent_to.sin_port}));
     if (member != ranks_.end() && is_port_unreachable(message))
-      owner_.unreachable(rail_, member->second, now);
+      owner_.unreachable(rail_, member->second, Bytes(quoted.data(), static_cast<std::size_t>(size)), now);
   }
 }
 

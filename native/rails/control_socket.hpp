@@ -20,8 +20,8 @@ class ControlSocket final : public ReadyHandler {
    public:
     virtual ~Owner() = default;
     virtual void received(std::size_t rail, int rank, Bytes datagram, Time now) = 0;
-    /// A port unreachable for what was sent to that rank: its process listens no more.
-    virtual void unreachable(std::size_t rail, int rank, Time now) = 0;
+    /// A port unreachable for what was sent to that rank, which it quotes: its process may listen no more.
+    virtual void unreachable(std::size_t rail, int rank, Bytes quoted, Time now) = 0;
   };
 
   static constexpr std::size_t kMostBytes = 8192;

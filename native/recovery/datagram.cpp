@@ -10,7 +10,7 @@
 namespace railweave::recovery {
 namespace {
 
-enum class Kind : std::uint8_t { kBeat = 0, kReport = 1, kOrder = 2, kFarewell = 3 };
+enum class Kind : std::uint8_t { kBeat = 0, kReport = 1, kOrder = 2, kFarewell = 3, kInquiry = 4 };
 
 namespace flag {
 constexpr std::uint8_t kUnfit = 1;
@@ -21,6 +21,7 @@ constexpr std::uint8_t kActive = 1;
 Kind kind_of(const Body& body) {
   if (const auto* stamped = std::get_if<Stamped>(&body))
     return std::holds_alternative<Status>(stamped->state) ? Kind::kReport : Kind::kOrder;
+  if (std::holds_alternative<Inquiry>(body)) return Kind::kInquiry;
   return std::holds_alternative<Heartbeat>(body) ? Kind::kBeat : Kind::kFarewell;
 }
 
@@ -199,6 +200,8 @@ Body get_body(Reader& from, Kind kind, const Shape& shape) {
     }
     case Kind::kFarewell:
       return get_farewell(from, shape);
+    case Kind::kInquiry:
+      return Inquiry{.answer = from.get<std::uint8_t>(1) != 0};
   }
   from.refuse();
   return Goodbye{};
@@ -212,6 +215,8 @@ void put(Writer& to, const Datagram& datagram, const Shape& shape) {
   to.put(datagram.rail);
   if (const auto* heartbeat = std::get_if<Heartbeat>(&datagram.body)) return put(to, *heartbeat);
   if (const auto* goodbye = std::get_if<Goodbye>(&datagram.body)) return put(to, *goodbye);
+  if (const auto* inquiry = std::get_if<Inquiry>(&datagram.body))
+    return to.put(static_cast<std::uint8_t>(inquiry->answer));
   const auto* stamped = std::get_if<Stamped>(&datagram.body);
   to.put(stamped->stamp.serial);
   to.put(stamped->stamp.seen);
@@ -244,7 +249,7 @@ std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape, const Key
   const auto version = reader.get<std::uint8_t>();
   if (version != kVersion) return Refusal::kMalformed;
   Datagram datagram{.sequence = reader.get<std::uint64_t>()};
-  const auto kind = static_cast<Kind>(reader.get<std::uint8_t>(static_cast<std::uint8_t>(Kind::kFarewell)));
+  const auto kind = static_cast<Kind>(reader.get<std::uint8_t>(static_cast<std::uint8_t>(Kind::kInquiry)));
   datagram.sender = reader.get<std::uint16_t>(static_cast<std::uint64_t>(shape.world_size - 1));
   datagram.rail = reader.get<std::uint8_t>(shape.rails - 1);
   if (reader.refused()) return Refusal::kMalformed;

@@ -4,7 +4,8 @@
 // Each datagram has a number, against replay, and ends with a code over all that is before it. The code's key
 // is the receiver's own, so no rank takes what was sent to another.
 //
-// Heartbeats go around the ring. STATUS goes to rank 0; PREPARE and COMMIT come from it in its decision. Both
+// Heartbeats go around the ring. Inquiries go to a rank at whose address nobody seems to listen any more.
+// STATUS goes to rank 0; PREPARE and COMMIT come from it in its decision. Both
 // are states, not messages. Each says all that its sender has to say, is numbered, and is repeated until the
 // number has been seen.
 #pragma once
@@ -118,6 +119,13 @@ struct Goodbye {
   bool operator==(const Goodbye&) const = default;
 };
 
+/// Whether the receiver lives; or the answer, that the sender does.
+struct Inquiry {
+  bool answer = false;
+
+  bool operator==(const Inquiry&) const = default;
+};
+
 struct Stamped {
   Stamp stamp;
   std::variant<Status, Decision> state;
@@ -125,7 +133,7 @@ struct Stamped {
   bool operator==(const Stamped&) const = default;
 };
 
-using Body = std::variant<Heartbeat, Stamped, Goodbye>;
+using Body = std::variant<Heartbeat, Stamped, Goodbye, Inquiry>;
 
 struct Datagram {
   std::uint64_t sequence = 0;  // on this rail from the sender to the receiver, from 1

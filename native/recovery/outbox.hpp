@@ -62,6 +62,10 @@ class Outbox {
     due.datagram.sender = static_cast<std::uint16_t>(rank_);
     due.datagram.body = std::move(body);
   }
+  /// The number of the last datagram to a rank on a rail.
+  std::uint64_t last_number(int rank, std::size_t rail) const {
+    return sent_[static_cast<std::size_t>(rank) * shape_.rails + rail];
+  }
   void clear() { due_.clear(); }
   bool empty() const { return due_.empty(); }
   /// The bytes stay until the next call.

@@ -38,6 +38,8 @@ Recovery::Recovery(const Options& options, Time now)
       shape_{.world_size = options.world_size, .rails = options.rails},
       key_(key_of(options.secret, options.rank)),
       windows_(static_cast<std::size_t>(options.world_size) * options.rails),
+      refused_(windows_.size()),
+      answer_at_(static_cast<std::size_t>(options.world_size), now),
       pulse_(options, now),
       progress_(options, now),
       vitals_(options, now),
@@ -60,8 +62,24 @@ void Recovery::change(Time now, Change change) {
   agree(now);
 }
 
-void Recovery::unreachable(std::size_t rail, int rank, Time now) {
-  if (!lost_ && !leaving_) vitals_.refused(rail, rank, now);
+// Only who has seen what this rank has just sent can quote it, and each datagram comes back once. A host may
+// quote only the beginning of a long one; inquiries are short.
+std::optional<Refusal> Recovery::unreachable(std::size_t rail, int rank, Bytes quoted, Time now) {
+  if (lost_ || leaving_ || rank == options_.rank) return std::nullopt;
+  vitals_.doubt(rank);
+  const auto decoded = decode(quoted, shape_, key_of(options_.secret, rank));
+  const auto* sent = std::get_if<Datagram>(&decoded);
+  if (sent == nullptr || sent->sender != options_.rank || sent->rail != rail) {
+    ++stats_.strangers;
+    return Refusal::kStranger;
+  }
+  const bool late = sent->sequence + ReplayWindow::kWidth <= outbox_.last_number(rank, rail);
+  if (late || !refused_[static_cast<std::size_t>(rank) * shape_.rails + rail].take(sent->sequence)) {
+    ++stats_.replayed;
+    return Refusal::kReplayed;
+  }
+  vitals_.refused(rail, rank, now);
+  return std::nullopt;
 }
 void Recovery::suspect(std::size_t rail, std::string reason, Time now) {
   change(now, [&](Member& member) { member.suspect(rail, std::move(reason)); });
@@ -140,6 +158,14 @@ void Recovery::take(std::size_t, int, const Goodbye& goodbye, Time) {
   }
 }
 
+/// Once for the copies that come on several rails.
+void Recovery::take(std::size_t, int rank, const Inquiry& inquiry, Time now) {
+  Time& answer_at = answer_at_[static_cast<std::size_t>(rank)];
+  if (inquiry.answer || now < answer_at) return;
+  answer_at = now + options_.heartbeat / 2;
+  outbox_.push(rank, Inquiry{.answer = true});
+}
+
 void Recovery::follow(const Decision& decision) {
   const std::uint32_t before = member_.epoch();
   if (!member_.follow(decision)) ++stats_.violations;
@@ -190,7 +216,7 @@ void Recovery::expire(Time now) {
   if (now - next_heartbeat_ > options_.heartbeat) pulse_.slept(now - next_heartbeat_, now);
   if (!leaving_) {
     judge_rails(now);
-    lost_ = vitals_.judge(member_.expected(), pulse_.last_heard(), now);
+    lost_ = vitals_.judge(member_.expected(), pulse_.last_heard(), options_.most_silence + leeway(now), now);
     if (lost_)
       return say_goodbye(
           {.rank = static_cast<std::uint16_t>(lost_->rank), .dead = true, .reason = lost_->reason});
@@ -224,6 +250,8 @@ void Recovery::heartbeat(Time now) {
   Heartbeat heartbeat{.tick = ++tick_};
   progress_.fill(heartbeat);
   outbox_.push(neighbour(1), std::move(heartbeat));
+  if (leaving_) return;
+  for (const int rank : vitals_.asked(now)) outbox_.push(rank, Inquiry{});
 }
 
 /// To some ranks near and far on the ring, who pass it on: so it has many ways to everybody.

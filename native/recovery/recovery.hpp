@@ -30,8 +30,8 @@ class Recovery {
 
   /// A datagram that came on `rail` from the address of `rank`. Why it is refused; nothing: it is not.
   std::optional<Refusal> receive(std::size_t rail, int rank, Bytes datagram, Time now);
-  /// A port unreachable came for a datagram sent to `rank`: nobody listens there any more.
-  void unreachable(std::size_t rail, int rank, Time now);
+  /// A port unreachable came on `rail` for what was sent to `rank`, and quotes it. Why it is refused.
+  std::optional<Refusal> unreachable(std::size_t rail, int rank, Bytes quoted, Time now);
   /// The rail's main channel cannot go on by itself: a connection broke, it stalls, it lags. Until it is
   /// halted.
   void suspect(std::size_t rail, std::string reason, Time now);
@@ -83,6 +83,7 @@ class Recovery {
   void take(std::size_t rail, int rank, const Heartbeat& heartbeat, Time now);
   void take(std::size_t rail, int rank, const Stamped& stamped, Time now);
   void take(std::size_t rail, int rank, const Goodbye& goodbye, Time now);
+  void take(std::size_t rail, int rank, const Inquiry& inquiry, Time now);
   void judge_rails(Time now);
   void agree(Time now);
   void follow(const Decision& decision);
@@ -96,6 +97,8 @@ class Recovery {
   const Shape shape_;
   const Key key_;                      // of what is sent to this rank
   std::vector<ReplayWindow> windows_;  // by sender and rail
+  std::vector<ReplayWindow> refused_;  // by receiver and rail: of what came back
+  std::vector<Time> answer_at_;        // by rank: not before, to its inquiries
   Pulse pulse_;
   Progress progress_;
   Vitals vitals_;

@@ -2,12 +2,12 @@
 #include "recovery/vitals.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace railweave::recovery {
 namespace {
 
-constexpr std::uint8_t kRefusals = 3;  // on each rail
-constexpr int kBeats = 2;              // over which they are spread at least
+constexpr std::uint8_t kRefusals = 2;  // on each rail: Linux sends six at once, then one in a second
 constexpr int kFirstSign = 4;          // times the timeout: ranks do not begin all at once
 
 bool refused_on(const std::array<std::uint8_t, kMaxRails>& refusals, RailSet rails) {
@@ -31,8 +31,20 @@ Vitals::Vitals(const Options& options, Time now)
 
 void Vitals::refused(std::size_t rail, int rank, Time now) {
   Rank& refusing = ranks_[static_cast<std::size_t>(rank)];
+  if (refusing.since != kNever && aged(refusing, now)) refusing = {};
   refusing.since = std::min(refusing.since, now);
+  refusing.last = now;
   refusing.refusals[rail] = static_cast<std::uint8_t>(std::min(refusing.refusals[rail] + 1, 255));
+}
+
+std::vector<int> Vitals::asked(Time now) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    Rank& each = ranks_[static_cast<std::size_t>(rank)];
+    const bool refusing = each.since != kNever && !aged(each, now);
+    if (std::exchange(each.doubted, false) || refusing) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 Time Vitals::deadline(Time last_heard) const {
@@ -40,10 +52,10 @@ Time Vitals::deadline(Time last_heard) const {
                               : last_heard + options_.peer_timeout;
 }
 
-std::optional<PeerLost> Vitals::judge(RailSet alive, Time last_heard, Time now) const {
+std::optional<PeerLost> Vitals::judge(RailSet alive, Time last_heard, Duration patience, Time now) const {
   for (int rank = 0; rank < options_.world_size; ++rank) {
     const Rank& refusing = ranks_[static_cast<std::size_t>(rank)];
-    if (refusing.since == kNever || now - refusing.since < kBeats * options_.heartbeat) continue;
+    if (refusing.since == kNever || aged(refusing, now) || now - refusing.since < patience) continue;
     if (refused_on(refusing.refusals, alive))
       return PeerLost{.rank = rank,
                       .reason = "nobody listens at its addresses any more: its process has ended"};

@@ -12,24 +12,34 @@
 
 namespace railweave::recovery {
 
+/// A port unreachable proves nothing by itself: anybody can send one, and a host may send one for a rank that
+/// lives, as while its interface is replaced. So a rank with refusals is asked whether it lives. It is dead
+/// if every rail refuses what this rank has sent there, and the rank says nothing for a while. Refusals age.
 class Vitals {
  public:
   Vitals(const Options& options, Time now);
 
   /// Something came from the rank: it lives.
   void hear(int rank) { ranks_[static_cast<std::size_t>(rank)] = {}; }
-  /// A port unreachable came for what was sent there. One may be a mistake or a lie; a process that has ended
-  /// gives them for every datagram, on every rail.
+  /// A port unreachable came, perhaps for what was sent there: the next `asked` has the rank.
+  void doubt(int rank) { ranks_[static_cast<std::size_t>(rank)].doubted = true; }
+  /// It came for that.
   void refused(std::size_t rail, int rank, Time now);
-  /// A rank that is dead by either sign. `last_heard`: of the predecessor.
-  std::optional<PeerLost> judge(RailSet alive, Time last_heard, Time now) const;
+  /// The ranks to ask now, at every heartbeat.
+  std::vector<int> asked(Time now);
+  /// A rank that is dead by either sign. `last_heard`: of the predecessor. `patience`: with a rank that is
+  /// asked.
+  std::optional<PeerLost> judge(RailSet alive, Time last_heard, Duration patience, Time now) const;
   Time deadline(Time last_heard) const;
 
  private:
   struct Rank {
     std::array<std::uint8_t, kMaxRails> refusals{};
-    Time since = kNever;
+    Time since = kNever;  // the first of them
+    Time last = kNever;
+    bool doubted = false;
   };
+  bool aged(const Rank& rank, Time now) const { return now - rank.last > options_.peer_timeout; }
 
   const Options options_;
   const int predecessor_;

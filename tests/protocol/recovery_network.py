@@ -24,6 +24,7 @@ MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 SPINS = 20_000  # actions at one instant
 SOCKET = 400  # datagrams that a socket holds
+QUOTED = 576 - 20 - 8 - 20 - 8  # bytes of one in an ICMP error
 SECRET = b"of the ranks of all simulations."
 
 Event = (
@@ -209,7 +210,9 @@ class Network:
             return
         if not process.alive:
             if process.refuses and self.passes(rail, receiver, sender):
-                self.at(self.now + self.paths[rail].delay, partial(self._refuse, rail, sender, receiver))
+                self.at(
+                    self.now + self.paths[rail].delay, partial(self._refuse, rail, sender, receiver, datagram)
+                )
             return
         if self.tamper is not None:
             datagram = self.tamper(rail, sender, receiver, datagram)
@@ -217,8 +220,8 @@ class Network:
             process.inbox.append((rail, sender, datagram))
         self.turn(receiver)
 
-    def _refuse(self, rail: int, sender: int, receiver: int) -> None:
+    def _refuse(self, rail: int, sender: int, receiver: int, datagram: bytes) -> None:
         process = self.processes[sender]
         if process.alive and self.now >= process.stands_until:
-            process.agent.machine.unreachable(rail, receiver, self.now)
+            process.agent.machine.unreachable(rail, receiver, datagram[:QUOTED], self.now)
             self.turn(sender)

@@ -71,7 +71,14 @@ def farewell() -> recovery.Goodbye:
     return body
 
 
+def inquiry() -> recovery.Inquiry:
+    body = recovery.Inquiry()
+    body.answer = True
+    return body
+
+
 BODIES = {
+    "inquiry": inquiry(),
     "beat": beat(),
     "report": stamped(report()),
     "order": stamped(order()),
@@ -135,7 +142,7 @@ def test_a_datagram_with_any_bit_changed_is_a_strangers(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("at", "value"),
-    [(0, 1), (9, 4), (10, 1), (11, RANKS), (12, RAILS)],  # behind version and number
+    [(0, 1), (9, 5), (10, 1), (11, RANKS), (12, RAILS)],  # behind version and number
     ids=["version", "kind", "sender, high", "sender", "rail"],
 )
 def test_impossible_headers_are_refused(at: int, value: int) -> None:
@@ -244,6 +251,113 @@ def test_datagrams_that_overtake_each_other_count_once_each_and_far_older_ones_n
         assert told == (None if fresh else Refusal.REPLAYED)
         taken.add(number)
         newest = max(newest, number)
+
+
+class Prober:
+    """Rank 1, whose successor, rank 2, may be dead. Time goes in beats."""
+
+    def __init__(self) -> None:
+        self.machine, self.now = machine(), 0
+        self.sent: list[tuple[int, bytes]] = []  # to rank 2, in the last beat: rail and datagram
+        self.lost: recovery.PeerLost | None = None
+
+    def beat(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.now += BEAT
+            self.machine.expire(self.now)
+            while (event := self.machine.poll()) is not None:
+                self.lost = event
+            self.sent = []
+            while (sent := self.machine.transmit(self.now)) is not None:
+                self.sent += [(sent[0], sent[2])] * (sent[1] == 2)
+
+    def refuse(self, rail: int, quoted: bytes) -> Refusal | None:
+        return self.machine.unreachable(rail, 2, quoted, self.now)
+
+    def inquiries(self) -> list[int]:
+        """The rails on which rank 2 is asked whether it lives."""
+        decoded = [recovery.decode(data, *shape(2)) for _, data in self.sent]
+        return [each.rail for each in decoded if isinstance(each.body, recovery.Inquiry)]
+
+
+def test_refusals_that_do_not_quote_what_was_sent_prove_nothing() -> None:
+    prober, draw = Prober(), random.Random(3)
+    for _ in range(400):  # longer than any silence by which a rank is lost, but its own
+        prober.beat()
+        assert len(prober.inquiries()) <= RAILS
+        for rail, sent in prober.sent:
+            other = recovery.encode(datagram("inquiry", sender=0, rail=rail), *shape(2))
+            for quoted in (b"", draw.randbytes(40), sent[:-1], bytes(8) + sent[8:], other):
+                assert prober.refuse(rail, quoted) == Refusal.STRANGER
+            assert prober.refuse((rail + 1) % RAILS, sent) == Refusal.STRANGER
+    assert prober.lost is None
+    assert prober.machine.stats()["strangers"] > 400 * RAILS
+
+
+def test_a_rank_whose_address_refuses_all_and_that_does_not_answer_is_lost_soon() -> None:
+    prober = Prober()
+    prober.beat(100)
+    for _ in range(14):
+        prober.beat()
+        for rail, sent in prober.sent:
+            assert prober.refuse(rail, sent) is None
+        assert prober.lost is None
+    prober.beat(3)
+    assert prober.lost is not None
+    assert (prober.lost.rank, prober.lost.reason[:14]) == (2, "nobody listens")
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_rank_that_answers_lives_whatever_its_address_refuses(silent: bool) -> None:
+    prober = Prober()
+    for number in range(1, 400):
+        prober.beat()
+        for rail, sent in prober.sent:
+            prober.refuse(rail, sent)
+        if not silent and prober.inquiries():
+            given = datagram("inquiry", sender=2, rail=0)
+            given.sequence = number
+            assert prober.machine.receive(0, 2, recovery.encode(given, *shape()), prober.now) is None
+    assert (prober.lost is not None) == silent
+
+
+def test_a_rank_that_is_asked_answers_once_for_all_rails() -> None:
+    target = machine()
+    asked = datagram("inquiry", sender=0)
+    asked.body = recovery.Inquiry()
+    for rail in range(RAILS):
+        asked.rail = rail
+        assert target.receive(rail, 0, recovery.encode(asked, *shape()), 0) is None
+    answers = []
+    while (sent := target.transmit(0)) is not None:
+        decoded = recovery.decode(sent[2], *shape(sent[1]))
+        if sent[1] == 0 and isinstance(decoded.body, recovery.Inquiry):
+            assert decoded.body.answer
+            answers.append(sent[0])
+    assert answers == list(range(RAILS))
+
+
+def test_refusals_age_and_copies_of_one_count_once() -> None:
+    prober = Prober()
+    for _ in range(3):  # the predecessor may be silent for 20 s at first
+        prober.beat()
+        for rail, sent in prober.sent[:RAILS]:
+            assert prober.refuse(rail, sent) is None
+            assert prober.refuse(rail, sent) == Refusal.REPLAYED
+        old = prober.sent
+        prober.beat(510)  # 5.1 s
+        for rail, sent in old:
+            assert prober.refuse(rail, sent) == Refusal.REPLAYED
+    assert prober.lost is None
+
+
+def test_a_rail_that_refuses_nothing_keeps_its_rank_alive() -> None:
+    prober = Prober()
+    for _ in range(200):
+        prober.beat()
+        for rail, sent in prober.sent:
+            assert rail == RAILS - 1 or prober.refuse(rail, sent) is None
+    assert prober.lost is None
 
 
 def test_noise_is_counted_and_changes_nothing() -> None:
