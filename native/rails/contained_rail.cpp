@@ -18,8 +18,8 @@ void ContainedRail::contained(Time now, const Action& action) {
   }
 }
 
-/// Its connections stay until the owner halts it: else the peers would see them end, and not hear why. The
-/// listener comes first, as it may tell the peers itself.
+/// The rail stays suspended until its owner halts it. Otherwise its connections would close, and the peers
+/// would report that instead of the cause. The listener is told first, because it may announce the failure.
 void ContainedRail::handler_failed(const std::exception& error, Time now) {
   broken_ = true;
   if (!std::exchange(running_, false)) return;
@@ -33,11 +33,12 @@ void ContainedRail::handler_failed(const std::exception& error, Time now) {
 void ContainedRail::resume() {
   try {
     loop_.resume(*this);
-  } catch (const std::exception&) {  // not before `restart`, then
+  } catch (const std::exception&) {  // the rail stays suspended until `restart`
   }
 }
 
-/// Makes the rail within let go of all memory. False: it has thrown, and only its suspension keeps it quiet.
+/// Makes the rail release all memory of its slices. False if it has thrown: then only the suspension keeps
+/// its code from running.
 bool ContainedRail::stop(Time now) {
   const EventLoop::Owned owned(loop_, this);
   try {
@@ -116,7 +117,7 @@ void ContainedRail::close(Time now) {
 RailStats ContainedRail::stats() const {
   try {
     stats_ = rail_->stats();
-  } catch (const std::exception&) {  // the last known ones
+  } catch (const std::exception&) {  // return the last known ones
   }
   return stats_;
 }

@@ -9,9 +9,9 @@
 
 namespace railweave {
 
-/// Owns the handlers and timers of the rail within. Whatever that rail throws is reported as kRailDown; the
-/// rail is then halted, and does nothing until it is restarted. Only `restart` and `groups` throw, which
-/// their callers handle.
+/// Owns the handlers and timers of the rail within. An exception of that rail is reported as kRailDown. The
+/// rail is then halted and does nothing until it is restarted. Only `restart` and `groups` throw; their
+/// callers handle that.
 class ContainedRail final : public Rail, public HandlerOwner {
  public:
   ContainedRail(EventLoop& loop, RailListener& listener, std::unique_ptr<Rail> rail)
@@ -50,9 +50,9 @@ class ContainedRail final : public Rail, public HandlerOwner {
   const std::unique_ptr<Rail> rail_;
   bool running_ = true;  // not halted or aborted
   bool aborted_ = false;
-  bool broken_ = false;        // has thrown since the last restart
+  bool broken_ = false;        // the rail has thrown since the last restart
   bool halted_ = true;         // the last halt has succeeded
-  mutable RailStats stats_{};  // as they were last known
+  mutable RailStats stats_{};  // the last known ones
 };
 
 }  // namespace railweave

@@ -45,7 +45,7 @@ def test_a_rail_that_throws_is_excluded_and_used_again(where: str) -> None:
             assert f"its own code failed: {where} is broken" in state.last_failure
 
 
-@pytest.mark.parametrize("where", ["halt", "restart", "next_chunks", "stats", "abort"])
+@pytest.mark.parametrize("where", ["halt", "restart", "next_chunks", "stats"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_rail_that_throws_while_it_is_out_is_used_again(where: str, times: int) -> None:
     with Job(2, breaking=True) as job:

@@ -72,6 +72,7 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
         *("controller", "clock", "switch box, P4Runtime", "switch box, slots", "host"),
         *(f"{plane}: {what}" for plane in ("ina", "tcp", "rdma") for what in ("link", "address", "to node1")),
         "ina: sum in the network",
+        "UDP super-packets (RDMA rails)",
     }
     assert "with TLS and token" in found["controller"]["detail"]
 
