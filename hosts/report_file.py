@@ -47,16 +47,17 @@ class ReportFile:
                 file.write(self._line("joined"))
         except OSError as error:
             raise InvalidOption(f"report {path!r} cannot be written: {error.strerror}") from error
-        self._thread = threading.Thread(
-            target=self._refresh, args=(every_s,), name="railweave report", daemon=True
-        )
+        self._thread: threading.Thread | None = None
         if every_s:
+            self._thread = threading.Thread(
+                target=self._refresh, args=(every_s,), name="railweave report", daemon=True
+            )
             self._thread.start()
 
     def close(self) -> None:
         """Write what the rank did, as far as the program has not drained its slices."""
         self._closed.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
         slices = [asdict(record) for record in self._reporter.drain_records()]
         with self._path.open("a") as file:

@@ -41,7 +41,8 @@ class Trees:
         self._alone = True  # whether there are none that need no trees
         self._stalls: dict[str, tuple[float, Stall]] = {}  # by rail: when, and the last one
         self._closed = threading.Event()
-        self._reporter = threading.Thread(target=self._report_stalls, name="railweave stalls", daemon=True)
+        # Made when it starts: until it has run, a thread and what it belongs to keep each other alive.
+        self._reporter: threading.Thread | None = None
 
     def attach(self, membership: Membership, rails: Mapping[str, int], multicast_roots: int = 0) -> None:
         """Take the places that the controller has given, perhaps moved since, and begin to report.
@@ -58,6 +59,9 @@ class Trees:
                 membership.report_position(group, self._pause(rail, group))
             self._give_up_all()
         if rails:
+            self._reporter = threading.Thread(
+                target=self._report_stalls, name="railweave stalls", daemon=True
+            )
             self._reporter.start()
 
     def _attach(self, index: int, rail: str, membership: Membership, multicast_roots: int) -> None:
@@ -176,7 +180,7 @@ class Trees:
 
     def join(self) -> None:
         """Wait for the end of the reporting."""
-        if self._reporter.ident is not None:
+        if self._reporter is not None:
             self._reporter.join()
 
 

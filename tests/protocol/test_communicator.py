@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -524,6 +525,26 @@ def test_closed_communicators_refuse() -> None:
     job = StaticJob(2)
     job.run(work)
     assert all(membership.left for membership in job.memberships.values())
+
+
+def test_a_communicator_that_was_closed_keeps_nothing_open(tmp_path: Path) -> None:
+    """Also until the garbage collector runs, which may take long in a program that keeps few objects."""
+
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def work(comm: Communicator) -> None:
+        for _ in range(10):
+            comm.all_reduce(np.ones(10, np.float32))
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = open_files()
+        StaticJob(2).run(work, TWO_RAILS, report=str(tmp_path / "report"))
+        assert open_files() <= before
+    finally:
+        gc.enable()
 
 
 def test_arguments_of_other_types_are_refused() -> None:
