@@ -39,7 +39,7 @@ class Vitals {
     Time last = kNever;
     bool doubted = false;
   };
-  bool aged(const Rank& rank, Time now) const { return now - rank.last > options_.peer_timeout; }
+  static bool aged(const Rank& rank, Time now) { return now - rank.last > timing::kPeerTimeout; }
 
   const Options options_;
   const int predecessor_;
