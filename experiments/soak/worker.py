@@ -70,7 +70,7 @@ class Series:
         self._states: dict[str, str] = {}  # of the rails
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
-        self._last = time.monotonic()
+        self._last, self._waited = time.monotonic(), waited_s()
         self._stuck_since = 0.0
 
     def run(self, stop: Signal) -> None:
@@ -113,7 +113,7 @@ class Series:
             turn, calls = divmod(number, COMPUTE_EVERY)
             if not calls and turn % self._comm.world_size == self._comm.rank:
                 time.sleep(COMPUTE_S)  # stands for computing
-                self._last = time.monotonic()
+                self._last, self._waited = time.monotonic(), waited_s()
 
     def _agreed(self, stop: Signal) -> bool:
         """Agree with rank 0 whether to stop, with nothing else in flight, and report the counts."""
@@ -172,13 +172,10 @@ class Series:
                 for s in self._comm.drain_records()
                 if s.end_s > since
             ]
-            waits = (after - call.waited.get(thread, 0.0) for thread, after in waited_s().items())
-            about = {
-                "seed": self._seed,
-                "problem": asdict(problem),
-                "slices": slices,
-                "waited_s": max(waits, default=0.0),
-            }
+            before = self._waited if self._last > call.begun else call.waited
+            waits = (after - before.get(thread, 0.0) for thread, after in waited_s().items())
+            waited = min(call.complete - since, max(waits, default=0.0))
+            about = {"seed": self._seed, "problem": asdict(problem), "slices": slices, "waited_s": waited}
             emit("long", rank=self._comm.rank, **times, **about)
         if self._stuck_since == self._last:
             emit("unstuck", rank=self._comm.rank)
@@ -189,7 +186,7 @@ class Series:
         self._calls += 1
         self._bytes += result.nbytes
         self._wrong += bad
-        self._last = time.monotonic()
+        self._last, self._waited = time.monotonic(), waited_s()
 
     def _report(self) -> None:
         """Report the counts since the last time."""

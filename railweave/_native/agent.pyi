@@ -387,7 +387,7 @@ class Agent:
 
     def enable_recovery(self, members: Sequence[Sequence[tuple[str, int]]], rates_bps: Sequence[int], peer_timeout_s: float = 5.0, most_kept_bytes: int = 268435456) -> None:
         """
-        From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. Calls wait while earlier ones keep more than `most_kept_bytes` of results for other ranks
+        From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. Calls wait while earlier ones, beside the largest, keep `most_kept_bytes` for other ranks
         """
 
     def forgo_recovery(self) -> None:
@@ -431,7 +431,7 @@ class Agent:
         The next `most` calls, if they are all_reduces like this one of `input`, may be made by `again`, each over the parts of the next one of `ways`, while so many changes are known. `op`: the operation's name
         """
 
-    def again(self, x: object, op: object, out: object) -> int | None:
+    def again(self, x: object | None, op: object | None, out: object | None) -> int | None:
         """
         Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for
         """
