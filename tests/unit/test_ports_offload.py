@@ -241,7 +241,7 @@ def tunnelled(name: str, ident: int, **udp: int) -> Packet:
 def test_a_super_packet_in_a_tunnel_is_cut_as_the_kernel_would(
     name: str, transport: str, checksum: bool
 ) -> None:
-    """The kernel gives the place of the inner checksum; that of the tunnel's UDP header is there or is not."""
+    """The kernel gives the place of the inner checksum. The tunnel may have one of its own."""
     payload = bytes(range(256)) * 10
     udp = {"dport": 4789 if name == "vxlan" else 6081} | ({} if checksum else {"chksum": 0})
 
