@@ -10,12 +10,13 @@ from railweave.controller import tables
 from railweave.controller.addresses import endpoint
 from railweave.controller.errors import Refused
 from railweave.controller.ring_trees import Part
-from railweave.controller.routes import Routes
+from railweave.controller.routes import Routes, trunk_ends
 from railweave.controller.slots import MIN_SLOTS, Serials, SlotRange
 from railweave.controller.state import Entry, Multicast, SwitchState
 from railweave.controller.tables import Endpoint
 from railweave.controller.tree import Contributor, Node, Tree
 from railweave.p4src.config import CONFIG
+from railweave.topologies.model import Plane
 
 OWN_ADDRESSES = 1  # entries of virtual_addresses that are the switch's own
 
@@ -69,6 +70,22 @@ def forwarding(routes: Routes, own: Endpoint, flooding: frozenset[int]) -> Switc
     """What a switch needs without any group: where every NIC is, where to flood, and its own address."""
     flood = tables.flood(routes.nics | flooding)
     return SwitchState(routes.entries | {tables.virtual_addresses(own.ip)}, frozenset({flood}))
+
+
+def source_guard(plane: Plane, switch: str) -> SwitchState:
+    """Return what lets a switch's neighbours send: hosts as themselves, other switches for all behind them.
+
+    The program drops all other frames, those of ports that the topology does not list among them.
+    """
+    trunks = {port for name, port in trunk_ends(plane) if name == switch}
+    entries = {tables.trunk_ports(port) for port in trunks}
+    for nic in plane.nics:
+        if nic.switch == switch:
+            mac = tables.mac_number(nic.mac)
+            entries.add(tables.other_sources(nic.port, mac))
+            for address in (tables.ip_number(nic.address), tables.NO_ADDRESS):
+                entries |= {of(nic.port, mac, address) for of in (tables.ipv4_sources, tables.arp_sources)}
+    return SwitchState(frozenset(entries))
 
 
 def aggregation(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 
-from railweave.controller import tables
+from railweave.controller import desired, tables
 from railweave.controller.routes import Routes, trunk_ends
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update
@@ -25,6 +25,7 @@ class Forwarder(ABC):
         self.ready = asyncio.Event()  # reconciled since the controller started
         self.flooding: frozenset[int] = frozenset()  # trunk ports that broadcasts are to leave by
         self._routes = Routes()
+        self._sources = desired.source_guard(plane, switch.name)
         self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
         # By which they may, until the switch has confirmed: nobody knows what an earlier controller has left.
         self.may_flood = self._trunks
@@ -38,6 +39,15 @@ class Forwarder(ABC):
     def usable(self) -> bool:
         """Whether it accepts requests now."""
         return self.link.up and self.ready.is_set()
+
+    def guard(self) -> SwitchState:
+        """Return the entries of the source guard; a Tofino's program may have been compiled without it."""
+        return self._sources if self.guarded else SwitchState()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether its program has a source guard."""
+        return self.link.has(tables.FORGED_SOURCES)
 
     def follow(self, routes: Routes) -> bool:
         """Take new routes, and flood to no port that they lack any more; whether that changes anything."""

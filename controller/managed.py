@@ -110,7 +110,7 @@ class ManagedSwitch(Forwarder):
         losses = desired.losses(self.losses.values())
         own = self._addresses.switches[self.name]
         forwarding = desired.forwarding(self._routes, own, self.flooding)
-        return desired.merge([forwarding, *groups, *self.orphans.values(), losses, memory])
+        return desired.merge([self.guard(), forwarding, *groups, *self.orphans.values(), losses, memory])
 
     def _part(self, group: Aggregation) -> SwitchState:
         known = self._parts.get(group.group)
@@ -159,6 +159,8 @@ class ManagedSwitch(Forwarder):
             self.link.wiped, self._known = False, True
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %s, %d updates", self.name, "empty" if lost else "kept its state", len(updates))
+        if not self.guarded:
+            LOG.warning("switch %s: its program has no source guard; compile it again", self.name)
         self.ready.set()
         gone, self._gone = frozenset(self._gone), set()
         self._changed(self, gone)

@@ -103,7 +103,7 @@ class RingSwitch(Forwarder):
         notes = frozenset(tables.connections_serials(known) for known in self.slots.serials())
         bridge = SwitchState(self._routes.entries | self._nowhere | notes, frozenset({flood}))
         rings = (desired.ring(ring) for ring in self._rings.values())
-        return desired.merge([bridge, *rings, desired.losses(self.losses.values())])
+        return desired.merge([self.guard(), bridge, *rings, desired.losses(self.losses.values())])
 
     def _reserve(self, part: Part, window_packets: int) -> Ring:
         members = len(part.answers)

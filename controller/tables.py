@@ -22,6 +22,8 @@ MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # its multicast groups lie FLOOD_GROU
 RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
 NOWHERE = 511  # v1model drops what is forwarded to this port
 DROPS = ("injected_drops_ingress", "injected_drops_egress")  # counters; not every program can lose frames
+FORGED_SOURCES = "forged_sources"  # counter of the source guard: frames that it has dropped, by port
+NO_ADDRESS = 0  # the source of a host that has no address yet
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
@@ -220,6 +222,28 @@ def deliveries(group: int, number: int, of: Connection, bit: int, header_base: i
 def mac_table(mac: int, port: int) -> Entry:
     """The port of a NIC. Frames to unknown addresses go to FLOOD_GROUP, the table's default."""
     return Entry("mac_table", fields({"destination": mac}), "forward", fields({"port": port}))
+
+
+def trunk_ports(port: int) -> Entry:
+    """Trust all sources at a port that leads to another switch."""
+    return Entry("trunk_ports", fields({"ingress_port": port}), "trusted", fields({}))
+
+
+def ipv4_sources(port: int, mac: int, address: int) -> Entry:
+    """Let a NIC send IPv4 packets from an address of its own."""
+    match = {"ingress_port": port, "mac": mac, "address": address}
+    return Entry("ipv4_sources", fields(match), "own", fields({}))
+
+
+def arp_sources(port: int, mac: int, address: int) -> Entry:
+    """Let a NIC send ARP packets about an address of its own."""
+    match = {"ingress_port": port, "mac": mac, "sender_mac": mac, "address": address}
+    return Entry("arp_sources", fields(match), "own", fields({}))
+
+
+def other_sources(port: int, mac: int) -> Entry:
+    """Let a NIC send frames that are neither IPv4 nor ARP."""
+    return Entry("other_sources", fields({"ingress_port": port, "mac": mac}), "own", fields({}))
 
 
 def injector(direction: str, port: int, probability: float) -> Entry:

@@ -16,7 +16,7 @@ from railweave.controller.jobs import Group
 from railweave.controller.managed import ManagedSwitch
 from railweave.controller.rings import RingSwitch
 from railweave.controller.southbound import SwitchLink
-from railweave.controller.tables import DROPS
+from railweave.controller.tables import DROPS, FORGED_SOURCES
 from railweave.v1 import controller_pb2 as pb
 
 
@@ -78,12 +78,12 @@ async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iter
 
 
 async def _packets(link: SwitchLink, senders: str) -> Counter[str]:
-    """Packets by action name of `decide`, of all in the table `senders`, and dropped by the injectors."""
+    """Packets by action name of `decide`, of all in the table `senders`, and by reason those dropped before."""
     packets: Counter[str] = Counter()
     for entry, count in await link.packets("decide"):
         if isinstance(entry.action, fy.P4TableAction):
             packets[entry.action.name] += count
     packets[senders] = sum(count for _, count in await link.packets(senders))
-    for name in filter(link.has, DROPS):
+    for name in filter(link.has, (*DROPS, FORGED_SOURCES)):
         packets[name] = sum((await link.counter(name)).values())
     return packets

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import finsy as fy
 
-from railweave.controller import tables, wire
+from railweave.controller import desired, tables, wire
 from railweave.controller.slots import SlotRange
 from railweave.controller.state import SwitchState, difference
 from railweave.p4src.artifacts import JUMBO_MTU, Artifact, artifact, mtu_for
@@ -49,7 +49,8 @@ class Scenario:
     def updates(self) -> list[fy.P4TableEntry | fy.P4MulticastGroupEntry]:
         """What makes the workers a group with this switch as its root, in the order to be written."""
         me = tables.Endpoint(tables.virtual_mac(tables.ip_number(VIRTUAL_IP)), tables.ip_number(VIRTUAL_IP))
-        entries = {tables.virtual_addresses(me.ip)}
+        guard = desired.source_guard(self.topology.planes[0], self.nics[0].switch)
+        entries = {*guard.entries, tables.virtual_addresses(me.ip)}
         for worker, nic in enumerate(self.nics):
             host = tables.Endpoint(
                 tables.mac_number(nic.mac), tables.ip_number(nic.address), FIRST_WORKER_PORT + worker

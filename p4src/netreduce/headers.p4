@@ -54,6 +54,7 @@ header icrc_h {
 
 struct headers_t {
     ethernet_h ethernet;
+    arp_h arp;
     ipv4_h ipv4;
     udp_h udp;
     bth_h bth;

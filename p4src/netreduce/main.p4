@@ -41,6 +41,7 @@
 #include "netreduce/parser.p4"
 
 #include "stages/injector.p4"
+#include "stages/guard.p4"
 #include "stages/forward.p4"
 #include "netreduce/connections.p4"
 #include "netreduce/icrc.p4"
@@ -81,11 +82,19 @@ control Reduce(inout headers_t hdr, inout metadata_t md) {
 }
 
 control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standard_metadata_t standard) {
+    PORT_COUNTER(forged_sources, forged_sources);
+
     apply {
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
         if (md.lost == 0) {
+            Guard.apply(hdr, md);
+            if (md.known == 0) {
+                forged_sources.count(md.ingress_port);
+            }
+        }
+        if (md.known == 1) {
             Connections.apply(hdr, md);
             if (md.taken == 1) {
                 Reduce.apply(hdr, md);

@@ -5,9 +5,15 @@ parser Parse(packet_in packet, out headers_t hdr, inout metadata_t md, inout sta
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.type) {
+            ETHERTYPE_ARP: parse_arp;
             ETHERTYPE_IPV4: parse_ipv4;
             default: accept;
         }
+    }
+
+    state parse_arp {
+        packet.extract(hdr.arp);
+        transition accept;
     }
 
     state parse_ipv4 {

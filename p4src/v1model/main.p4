@@ -10,6 +10,7 @@
 #include "v1model/parser.p4"
 
 #include "stages/injector.p4"
+#include "stages/guard.p4"
 #include "stages/virtual_addresses.p4"
 #include "stages/forward.p4"
 #include "stages/check.p4"
@@ -64,11 +65,19 @@ control Aggregate(inout headers_t hdr, inout metadata_t md) {
 }
 
 control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standard_metadata_t standard) {
+    PORT_COUNTER(forged_sources, forged_sources);
+
     apply {
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
         if (md.lost == 0) {
+            Guard.apply(hdr, md);
+            if (md.known == 0) {
+                forged_sources.count(md.ingress_port);
+            }
+        }
+        if (md.known == 1) {
             VirtualAddresses.apply(hdr, md);
             if (md.service == SERVICE_AGGREGATE) {
                 Aggregate.apply(hdr, md);

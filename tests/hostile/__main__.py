@@ -24,6 +24,7 @@ from pathlib import Path
 
 import grpc
 from dataplane.control import DEADLINE_S, GrpcControl
+from dataplane.harness import Switch
 from dataplane.programs import aggregation, sentinel
 from finsy import P4Schema
 from hostile import victim
@@ -63,16 +64,17 @@ def packets(seed: int, seconds: float) -> Report:
     honest = [sentinel(port, rng.randbytes(rng.randrange(64))) for port in (1, 2, 3, 4)]
     honest += [frame_of_aggregation(rng) for _ in range(20)]
     frames = malformed(rng, honest, 5000)
-    with victim.running("--program", str(program.json), "--p4info", str(program.p4info)) as switch:
+    with victim.running() as switch:
+        honest_control = GrpcControl(switch.address, victim.DEVICE)
+        Switch("victim", honest_control).load(program)  # which trusts all ports
         sockets = list(switch.sockets.values())
         sent = flood(sockets, frames, seconds / 10)
         before = switch.memory_kib()
         sent += flood(sockets, frames, seconds * 9 / 10)
         switch.check_alive()
         after, peak = switch.memory_kib(), switch.peak_kib()
-        honest = GrpcControl(switch.address, victim.DEVICE)
-        honest.load(program.schema)
-        honest.close()
+        honest_control.load(program.schema)
+        honest_control.close()
     return Report("packets", seed, seconds, sent, {}, before, after, peak)
 
 

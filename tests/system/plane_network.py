@@ -19,7 +19,7 @@ from system.namespaces import inside, namespace, path_of
 
 from railweave.hosts.communicator import Communicator
 from railweave.topologies.lab.faults import Fault, Step, Tool
-from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port, neighbours
+from railweave.topologies.lab.namespaces import BRIDGE, bridge_guard, interface_of_port, neighbours
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import planes
 
@@ -55,7 +55,11 @@ class PlaneNetwork:
 
     def at(self, rank: int) -> int:
         """The namespace of a rank's host."""
-        return self._nodes[self.topology.hosts[rank]]
+        return self.of(self.topology.hosts[rank])
+
+    def of(self, node: str) -> int:
+        """The namespace of a host or switch."""
+        return self._nodes[node]
 
     def rails(self, rank: int) -> str:
         """A rank's rails, as it gives them to `init`."""
@@ -92,8 +96,11 @@ class PlaneNetwork:
 
 
 @contextmanager
-def plane_network(ranks: int, rails: Sequence[str]) -> Iterator[PlaneNetwork]:
-    """Lay the links of `ranks` hosts on one plane per kind of rail, unshaped."""
+def plane_network(ranks: int, rails: Sequence[str], *, guarded: bool = False) -> Iterator[PlaneNetwork]:
+    """Lay the links of `ranks` hosts on one plane per kind of rail, unshaped.
+
+    Bridges that are `guarded` let hosts send only as themselves, as those of a lab do.
+    """
     made = planes(ranks, rails, 0)
     bridges = tuple(
         replace(plane, switches=tuple(replace(switch, p4runtime="") for switch in plane.switches))
@@ -105,6 +112,12 @@ def plane_network(ranks: int, rails: Sequence[str]) -> Iterator[PlaneNetwork]:
         nodes = {name: stack.enter_context(namespace()) for name in (*topology.hosts, *switches)}
         network = PlaneNetwork(topology, nodes)
         network.do(Step(node, Tool.IP, "\n".join(lines) + "\n") for node, lines in _lines(topology, nodes))
+        if guarded:
+            network.do(
+                Step(switch.name, Tool.NFT, bridge_guard(plane, switch.name))
+                for plane in topology.planes
+                for switch in plane.switches
+            )
         yield network
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.lab import flows as flow_counters
+from railweave.topologies.lab.guard import guard_rules
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
 from railweave.topologies.model import DEFAULT_MTU, Nic, Plane, Topology
 from railweave.topologies.planes import CONTROLLER_ADDRESS, management_address
@@ -98,6 +99,13 @@ def _interfaces(topology: Topology) -> Iterator[tuple[str, str]]:
         for trunk in plane.trunks:
             yield f"switch {trunk.lower!r}", interface_of_port(trunk.lower, trunk.lower_port)
             yield f"switch {trunk.upper!r}", interface_of_port(trunk.upper, trunk.upper_port)
+
+
+def bridge_guard(plane: Plane, bridge: str) -> str:
+    """Return an nft script that lets a bridge's hosts send only as themselves."""
+    hosts = {interface_of_port(bridge, nic.port): nic for nic in plane.nics if nic.switch == bridge}
+    ends = [end for t in plane.trunks for end in ((t.lower, t.lower_port), (t.upper, t.upper_port))]
+    return guard_rules(hosts, [interface_of_port(*end) for end in ends if end[0] == bridge])
 
 
 class Primed:
@@ -239,6 +247,7 @@ class Namespaces:
         bridges = {switch.name for switch in plane.switches if not switch.p4runtime}
         for bridge in bridges:
             self._add_bridge(bridge)
+            self.feed(bridge, ["nft", "-f", "-"], bridge_guard(plane, bridge))
         prefix = plane.network.rpartition("/")[2]
         for nic in plane.nics:
             port = interface_of_port(nic.switch, nic.port)

@@ -46,6 +46,10 @@ KEYS = {
     "replicas": ("group", "egress_rid"),
     "virtual_addresses": ("address",),
     "mac_table": ("destination",),
+    "trunk_ports": ("ingress_port",),
+    "ipv4_sources": ("ingress_port", "mac", "address"),
+    "arp_sources": ("ingress_port", "mac", "sender_mac", "address"),
+    "other_sources": ("ingress_port", "mac"),
 }
 PARAMS = {
     "contributor": (
@@ -57,6 +61,8 @@ PARAMS = {
     "readdress": ("child", "src_mac", "dst_mac", "src_ip", "dst_ip", "udp_port"),
     "owned": ("mac",),
     "forward": ("port",),
+    "trusted": (),
+    "own": (),
 }
 
 
@@ -92,7 +98,8 @@ class Network:
         ways = routes(plane)
         for name, engine in self.engines.items():
             way = ways[name]
-            parts = [desired.forwarding(way, self.addresses.switches[name], way.tree)]
+            parts = [desired.source_guard(plane, name)]
+            parts.append(desired.forwarding(way, self.addresses.switches[name], way.tree))
             if any(node.switch == name for node in self.group.tree.nodes):
                 slots = SlotRange(32, SLOTS, starts.get(name, 1))
                 parts.append(desired.aggregation(self.group, name, slots, self.addresses.switches))

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source guard of a lab's plain bridges: hosts send as themselves, or not at all."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+from dataplane.packets import Station
+from hostile import forging
+from hostile.forging import BROADCAST, Target, arp, ethernet, tagged, udp
+from hostile.stranger import Stranger, station_of, stranger_on
+from system.namespaces import inside
+from system.plane_network import PlaneNetwork, plane_network
+
+from railweave.topologies.lab import guard
+from railweave.topologies.model import Nic
+
+DEADLINE_S = 10.0
+END = 0x88B5  # ether type of the last frame of a test: IEEE 802 local experimental
+LLDP = 0x88CC
+COUNT = 100  # frames of each kind
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stranger on a bridge, and what a member's NIC sees."""
+
+    network: PlaneNetwork
+    stranger: Stranger
+    member: socket.socket
+    to: Station
+    other: Station
+
+    def seen(self) -> list[bytes]:
+        """Return what has arrived at the member, up to a last frame that the stranger sends in its own name."""
+        self.stranger.send([ethernet(self.stranger.own, self.to, END, b"end")])
+        frames: list[bytes] = []
+        while select.select([self.member], [], [], DEADLINE_S)[0]:
+            frame = self.member.recv(1 << 16)
+            if struct.unpack(">H", frame[12:14])[0] == END:
+                return frames
+            frames.append(frame)
+        raise TimeoutError("the last frame has not come")
+
+    def dropped(self) -> int:
+        with inside(self.network.of("s-tcp")):
+            shown = subprocess.run(guard.COUNT_COMMAND, capture_output=True, text=True, check=True)
+        return guard.dropped(shown.stdout)
+
+
+def nic_of(network: PlaneNetwork, rank: int) -> Nic:
+    return network.plane("tcp").nics[rank]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with ExitStack() as stack:
+        network = stack.enter_context(plane_network(3, ["tcp"], guarded=True))
+        member, other, stranger = (nic_of(network, rank) for rank in range(3))
+        with inside(network.at(2)):
+            attacker = stack.enter_context(stranger_on(stranger))
+        with inside(network.at(0)):
+            seeing = stack.enter_context(stranger_on(member))
+        yield Place(network, attacker, seeing.raw, station_of(member), station_of(other))
+
+
+@pytest.mark.parametrize("kind", forging.KINDS)
+def test_frames_in_the_name_of_another_are_dropped_and_counted(place: Place, kind: str) -> None:
+    own = place.stranger.own
+    names = (place.other, Station(place.other.ip, own.mac), Station(own.ip, place.other.mac))
+    sent = sum(place.stranger.spray(kind, name, Target(place.to), COUNT) for name in names)
+    assert place.seen() == []
+    assert place.dropped() == sent
+
+
+@pytest.mark.parametrize("kind", forging.KINDS)
+def test_frames_in_the_own_name_arrive(place: Place, kind: str) -> None:
+    sent = place.stranger.spray(kind, place.stranger.own, Target(place.to), COUNT)
+    assert len(place.seen()) == sent
+    assert place.dropped() == 0
+
+
+def test_arp_and_tags_are_guarded_as_well(place: Place) -> None:
+    own, other = place.stranger.own, place.other
+    as_other, with_others_mac = Station(other.ip, own.mac), Station(own.ip, other.mac)
+    whole = udp(as_other, place.to, 7, 9, bytes(40))
+    forged = [
+        arp(own, place.to.ip, says=as_other, reply=True),
+        arp(own, place.to.ip, says=with_others_mac, reply=True),
+        arp(with_others_mac, place.to.ip, says=own),
+        ethernet(other, place.to, LLDP, bytes(60)),
+        tagged(whole),
+        tagged(whole, 0x88A8),
+        tagged(tagged(whole), 0x88A8),
+    ]
+    honest = [
+        arp(own, place.to.ip),
+        arp(Station(0, own.mac), own.ip),
+        udp(Station(0, own.mac), Station(0xFFFFFFFF, BROADCAST), 68, 67, bytes(40)),
+        ethernet(own, place.to, LLDP, bytes(60)),
+    ]
+    place.stranger.send([*forged, *honest])
+    assert place.seen() == honest
+    assert place.dropped() == len(forged)
+
+
+def test_a_bridge_learns_nothing_from_a_forged_frame(place: Place) -> None:
+    """Else one frame with a member's MAC would bring its packets to the stranger."""
+    place.stranger.spray("syn", place.other, Target(place.to), COUNT)
+    assert place.seen() == []
+    with inside(place.network.at(0)):
+        sent = udp(place.to, place.other, 7, 9, bytes(40))
+        place.member.send(sent)
+    with inside(place.network.at(1)), stranger_on(nic_of(place.network, 1)) as other:
+        place.member.send(sent)
+        assert select.select([other.raw], [], [], DEADLINE_S)[0]
+        assert other.raw.recv(1 << 16) == sent
+
+
+def test_a_port_that_the_topology_does_not_list_is_closed(place: Place) -> None:
+    with inside(place.network.of("s-tcp")):
+        rules = (
+            f"delete element bridge {guard.TABLE} stations {{ s-tcp-eth3 . {nic_of(place.network, 2).mac} }}"
+        )
+        subprocess.run(["nft", rules], check=True)
+    place.stranger.spray("syn", place.stranger.own, Target(place.to), COUNT)
+    with inside(place.network.at(1)), stranger_on(nic_of(place.network, 1)) as other:
+        other.send([ethernet(other.own, place.to, END, b"end")])
+    assert select.select([place.member], [], [], DEADLINE_S)[0]
+    assert place.member.recv(1 << 16)[12:14] == END.to_bytes(2, "big")
+    assert place.dropped() == COUNT
+
+
+def test_a_job_runs_over_guarded_bridges() -> None:
+    with plane_network(3, ["tcp", "rdma"], guarded=True) as network:
+        network.run(lambda comm: comm.barrier())
