@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,31 +13,11 @@ from typing import Any
 
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
-from railweave.hosts.interfaces import interface
 from railweave.hosts.membership import Join
-from railweave.hosts.options import RailSpec
 from railweave.protocol import PROTOCOL, SECRET_BYTES
 
 NO_CONTROLLER = "aggregation trees need a controller: set RAILWEAVE_CONTROLLER"
 SPIN_US = 50.0
-
-
-def default_rail() -> RailSpec:
-    """Return a TCP rail on the interface over which this host reaches MASTER_ADDR."""
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((master, 9))  # sends nothing
-            address = probe.getsockname()[0]
-    except OSError as error:
-        raise InvalidOption(f"MASTER_ADDR {master!r}: {error}; set RAILWEAVE_RAILS") from error
-    for _, name in socket.if_nameindex():
-        try:
-            if interface(name).address == address:
-                return RailSpec("tcp", "tcp", name)
-        except InvalidOption:
-            continue  # it has no address
-    raise InvalidOption(f"no interface has {address}, over which {master} is reached; set RAILWEAVE_RAILS")
 
 
 def default_spin_us() -> float:

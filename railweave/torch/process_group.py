@@ -8,7 +8,6 @@ are alike on all ranks.
 from __future__ import annotations
 
 import os
-import secrets
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -32,9 +31,11 @@ from torch._C._distributed_c10d import (
 from railweave.hosts.arrays import Array, input_array
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, RailweaveError
-from railweave.hosts.options import options_from
+from railweave.hosts.interfaces import interface
+from railweave.hosts.options import RailSpec, options_from
 from railweave.hosts.prediction import Prediction
-from railweave.torch.meeting import default_rail, default_spin_us, meet_in
+from railweave.torch.gathering import gather, interface_among, place_of
+from railweave.torch.meeting import default_spin_us, meet_in
 from railweave.torch.overlap import Kind, Overlap
 from railweave.torch.works import Completions, Copies, Work, raise_as_torch, seconds_of
 
@@ -88,16 +89,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def __init__(self, given: Any, _: Any = None) -> None:
         """Join the others; `given` are torch's _DistributedBackendOptions."""
         super().__init__(given.group_rank, given.group_size)
-        gloo = dist.ProcessGroupGloo(
-            dist.PrefixStore("gloo/", given.store), given.group_rank, given.group_size, given.timeout
-        )
-        self._register_backend(torch.device("cpu"), GLOO, gloo)
-        self._set_default_backend(GLOO)
         self._joined: Communicator | None = None
         try:
-            self._joined = _communicator(given)
+            gloo, self._joined = _joined(given)
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
+        self._register_backend(torch.device("cpu"), GLOO, gloo)
+        self._set_default_backend(GLOO)
         self._completions = Completions()
         self._end = weakref.finalize(self, _end, self._joined, self._completions)
         self.overlap = Overlap()
@@ -259,23 +257,16 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         return "railweave"
 
 
-def _communicator(given: Any) -> Communicator:
-    """Join the other ranks, at the controller or else in the group's store."""
-    store = given.store
-    # A group of the same name may have been there before: the ranks count how often, and name the job anew.
-    number = store.add(f"railweave/{given.group_rank}", 1)
-    key = f"railweave/job/{number}"
-    if given.group_rank == 0:
-        store.set(key, f"{os.environ.get('RAILWEAVE_JOB', 'torch')}.{secrets.token_hex(4)}")
-    job = store.get(key).decode()
-    of_world_alone = "" if given.global_ranks_in_group else None  # None: what the environment says
+def _joined(given: Any) -> tuple[Any, Communicator]:
+    """Join the other ranks: in Gloo, and at the controller or else in the group's store."""
+    store, rank, size = given.store, given.group_rank, given.group_size
     named = {name for name in ("CLUSTER", "CONTROLLER", "RAILS") if os.environ.get(f"RAILWEAVE_{name}")}
     controlled = not named.isdisjoint({"CLUSTER", "CONTROLLER"})
+    of_world_alone = "" if given.global_ranks_in_group else None  # None: what the environment says
     options = options_from(
-        job=job,
-        rank=given.group_rank,
-        world_size=given.group_size,
-        rails=None if named & {"CLUSTER", "RAILS"} else [default_rail()],
+        rank=rank,
+        world_size=size,
+        rails=None if named & {"CLUSTER", "RAILS"} else [RailSpec("tcp", "tcp", "lo")],
         controller=None if controlled else "the store",
         timeout_s=given.timeout.total_seconds(),
         metrics=of_world_alone,
@@ -284,7 +275,26 @@ def _communicator(given: Any) -> Communicator:
     )
     if given.global_ranks_in_group:
         options = replace(options, report_every_s=0.0)  # the file with latest counts is the world's
-    return Communicator(options, None if controlled else meet_in(dist.PrefixStore(job, store)))
+    for rail in options.rails:
+        interface(rail.interface)  # what is wrong on this rank alone is said before the others count on it
+    rails = options.rails if named & {"CLUSTER", "RAILS"} else ()
+    job, places = gather(store, rank, size, place_of(store, rails), options.timeout_s)
+    on_the_way = interface_among(places, rank)
+    options = replace(options, job=job)
+    if not rails:
+        options = replace(options, rails=(RailSpec("tcp", "tcp", on_the_way),))
+    gloo = _gloo(given, dist.PrefixStore(f"{job}/gloo", store), on_the_way)
+    return gloo, Communicator(options, None if controlled else meet_in(dist.PrefixStore(job, store)))
+
+
+def _gloo(given: Any, store: Any, on_the_way: str) -> Any:
+    """Return Gloo's group, over an interface that the other ranks can reach."""
+    how = given.timeout
+    if not os.environ.get("GLOO_SOCKET_IFNAME"):  # which torch reads
+        how = dist.ProcessGroupGloo._Options()
+        how._timeout = given.timeout
+        how._devices = [dist.ProcessGroupGloo.create_device(interface=on_the_way)]
+    return dist.ProcessGroupGloo(store, given.group_rank, given.group_size, how)
 
 
 # ------------------------------------------------------------ arguments

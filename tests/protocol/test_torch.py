@@ -58,6 +58,12 @@ def test_ranks(check: str, tmp_path: Path) -> None:
         assert status == 0, output
 
 
+def test_a_store_that_a_crashed_run_has_left_can_be_used_again(tmp_path: Path) -> None:
+    for check in ("crashed", "others"):
+        for status, output in run(check, tmp_path / "store"):
+            assert status == 0, output
+
+
 def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
     first, killed, last = run("lost", tmp_path / "store")
     assert killed[0] == -signal.SIGKILL

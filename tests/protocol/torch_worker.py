@@ -285,6 +285,12 @@ def forked() -> None:
         assert torch.all(x == dist.get_world_size())
 
 
+def crashed() -> None:
+    """The ranks end without a word, and leave their keys in the store."""
+    dist.barrier()
+    os._exit(0)
+
+
 def callbacks_at_the_end() -> None:
     """A group may end while callbacks of its futures still have to run."""
     futures = [dist.all_reduce(torch.ones(1), async_op=True).get_future().then(busy) for _ in range(100)]

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the ranks of a process group find each other in its store, and which interface leads to the others.
+
+Nothing that is left in the store from an earlier run is taken for the word of a rank that lives: every rank
+says hello under a name that it has just drawn, and rank 0 welcomes each of these to a job that it has drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from railweave.hosts.errors import InvalidOption, JoinTimeout
+from railweave.hosts.interfaces import interface
+from railweave.hosts.options import RailSpec
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05  # between two looks at the store
+
+
+class Place(NamedTuple):
+    """Where a rank is."""
+
+    machine: str  # ranks that have the same reach each other over loopback
+    address: str  # where the others can reach it, or a loopback address; empty if that is not known
+
+
+def place_of(store: Any, rails: Sequence[RailSpec]) -> Place:
+    """Return this rank's place: the way to the store's host, else the first of the rails that are named."""
+    boot, network = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/net")
+    address = address_towards(host_of(store))
+    if rails and (not address or _is_loopback(address)):
+        address = interface(rails[0].interface).address
+    return Place(f"{boot.read_text().strip()} {network.stat().st_ino}", address)
+
+
+def host_of(store: Any) -> str:
+    """Return the host of a store that has one; else MASTER_ADDR, or an empty name."""
+    inner = getattr(store, "_underlying_non_prefix_store", store)
+    return str(getattr(inner, "host", "")) or os.environ.get("MASTER_ADDR", "")
+
+
+def address_towards(host: str) -> str:
+    """Return the address from which this machine reaches another; an empty one if it does not."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host or "127.0.0.1", 9))  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def interface_among(places: Sequence[Place], rank: int) -> str:
+    """Return the interface over which this rank reaches the others.
+
+    It is the one on the way to the store's host, or, where that leads to loopback only, on the way to a rank
+    of another machine. InvalidOption on all ranks if there is a rank that has neither.
+    """
+    for other, place in enumerate(places):
+        if not _ways(place, places):
+            raise InvalidOption(
+                f"the ranks are on several machines, and rank {other} does not know over which interface it "
+                "reaches them: give a host name that does not resolve to loopback there, as MASTER_ADDR or "
+                "in init_method, or set RAILWEAVE_RAILS (such as tcp@eth0) there"
+            )
+    mine = places[rank]
+    for address in _ways(mine, places):
+        source = address if address == mine.address else address_towards(address)
+        if source and (name := _interface_with(source)):
+            return name
+    raise InvalidOption(
+        f"rank {rank} has no interface whose first address is the one from which it reaches the others "
+        f"({', '.join(_ways(mine, places))}): set RAILWEAVE_RAILS (such as tcp@eth0)"
+    )
+
+
+def _ways(mine: Place, places: Sequence[Place]) -> list[str]:
+    """Return the own address, if the others can reach it, or else addresses on other machines."""
+    if all(place.machine == mine.machine for place in places):
+        return [address for address in (mine.address, "127.0.0.1") if address]
+    found = [place.address for place in places if place.machine != mine.machine]
+    return [address for address in (mine.address, *found) if address and not _is_loopback(address)]
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.")
+
+
+def _interface_with(address: str) -> str:
+    for _, name in socket.if_nameindex():
+        try:
+            if interface(name).address == address:
+                return name
+        except InvalidOption:
+            continue  # it has no address
+    return ""
+
+
+# ------------------------------------------------------------ in the store
+
+
+def gather(store: Any, rank: int, size: int, mine: Place, deadline_s: float) -> tuple[str, list[Place]]:
+    """Wait for all ranks; return the job that rank 0 has named, and all ranks' places.
+
+    JoinTimeout names the ranks that are missing.
+    """
+    end = time.monotonic() + deadline_s
+    if rank == 0:
+        job = f"{os.environ.get('RAILWEAVE_JOB', 'torch')}.{secrets.token_hex(8)}"
+        _set(store, f"{job}/at/0", mine)
+        _welcome(store, job, size, end, deadline_s)
+    else:
+        name = secrets.token_hex(8)
+        store.set(f"railweave/hello/{rank}", name)
+        if not _wait(store, f"railweave/welcome/{name}", end):
+            raise JoinTimeout(_missing([0], size, deadline_s))
+        job = store.get(f"railweave/welcome/{name}").decode()
+        _set(store, f"{job}/at/{rank}", mine)
+        if not _wait(store, f"{job}/all", end):
+            missing = [other for other in range(size) if not store.check([f"{job}/at/{other}"])]
+            raise JoinTimeout(_missing(missing, size, deadline_s))
+    return job, [Place(*json.loads(store.get(f"{job}/at/{other}"))) for other in range(size)]
+
+
+def _welcome(store: Any, job: str, size: int, end: float, deadline_s: float) -> None:
+    """Tell every rank that says hello of the job, until all have said where they are."""
+    missing, welcomed, pause_s = list(range(1, size)), set(), FIRST_PAUSE_S
+    while missing:
+        for other in missing:
+            if store.check([f"railweave/hello/{other}"]):
+                name = store.get(f"railweave/hello/{other}").decode()
+                if name not in welcomed:
+                    welcomed.add(name)
+                    store.set(f"railweave/welcome/{name}", job)
+                    pause_s = FIRST_PAUSE_S
+        missing = [other for other in missing if not store.check([f"{job}/at/{other}"])]
+        if missing and time.monotonic() > end:
+            raise JoinTimeout(_missing(missing, size, deadline_s))
+        if missing:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    store.set(f"{job}/all", "")
+
+
+def _set(store: Any, key: str, place: Place) -> None:
+    store.set(key, json.dumps(place))
+
+
+def _wait(store: Any, key: str, end: float) -> bool:
+    """Whether a key comes in time. What is raised if it does not depends on the kind of store."""
+    try:
+        store.wait([key], timedelta(seconds=max(0.001, end - time.monotonic())))
+    except RuntimeError:
+        return bool(store.check([key]))
+    return True
+
+
+def _missing(ranks: Sequence[int], size: int, deadline_s: float) -> str:
+    named = ", ".join(map(str, ranks))
+    return f"not all {size} ranks have joined within {deadline_s:g} s; missing: {named}"
