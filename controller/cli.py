@@ -76,7 +76,10 @@ def controller(
         float, typer.Option(help="Seconds without heartbeat after which a rank counts as lost.")
     ] = DEFAULTS.lease_s,
     switch_deadline: Annotated[
-        float, typer.Option(help="Seconds within which all switches must be configured at start.")
+        float,
+        typer.Option(
+            help="Seconds to wait at start for all switches; later ones are configured when they answer."
+        ),
     ] = DEFAULTS.switch_deadline_s,
     device_id: Annotated[
         int | None,
@@ -95,7 +98,8 @@ def controller(
 ) -> None:
     """Place jobs in the network: load the P4 program into the switches, form groups, monitor their ranks.
 
-    Prints `ready listen=HOST:PORT` once all switches are configured. SIGTERM or Ctrl-C ends it; running
+    Prints `ready listen=HOST:PORT` once all switches are configured, or after --switch-deadline: then it
+    warns of each switch that is not, and configures it when it answers. SIGTERM or Ctrl-C ends it; running
     groups stay in the switches, and the next controller adopts them.
     """
     logging.basicConfig(

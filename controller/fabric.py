@@ -156,19 +156,28 @@ class Fabric:
         return trees.build(self.topology.plane(plane), nics, usable, load)
 
     async def configured(self, deadline_s: float) -> None:
-        """Wait until every switch is configured; ControllerError names those that are not in time."""
-        try:
+        """Wait until every switch is configured, at most until the deadline; then avoid the others for now.
+
+        Each of them is configured when it answers. ControllerError if none does in time.
+        """
+        with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
                 for switch in self._all():
                     await switch.ready.wait()
                 await self.settled()
-        except TimeoutError:
-            missing = [
-                f"{s.name} at {s.link.address} ({s.link.problem})"
-                for s in self._all()
-                if not s.ready.is_set()
-            ]
-            raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(missing)}") from None
+        missing = [switch for switch in self._all() if not switch.ready.is_set()]
+        problems = [f"{s.name} at {s.link.address} ({s.link.problem})" for s in missing]
+        if missing and len(missing) == len(self._all()):
+            raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(problems)}")
+        for switch, problem in zip(missing, problems, strict=True):
+            LOG.warning(
+                "switch %s is not configured within %g s: jobs are placed without it until it answers",
+                problem,
+                deadline_s,
+            )
+            self.health.dead.add(switch.name)
+        for plane in {switch.plane.name for switch in missing}:
+            self._reroute(plane)
 
     def plan(
         self, plane_name: str, hosts: Mapping[int, Host], count: int = 1, *, last_resort: bool = False
@@ -261,6 +270,8 @@ class Fabric:
         Refused if the switches do not hold exactly what this group of these hosts would need.
         """
         plane = self.topology.plane(plane_name)
+        if number in self._groups:
+            raise Refused(f"group {number} belongs to another job by now")
         found = {s.name: s for s in self.switches(plane_name) if number in s.orphans}
         try:
             parts = {name: switch.orphans[number] for name, switch in found.items()}

@@ -24,9 +24,11 @@ class Forwarder(ABC):
         self.plane = plane
         self.ready = asyncio.Event()  # reconciled since the controller started
         self.flooding: frozenset[int] = frozenset()  # trunk ports that broadcasts are to leave by
-        self.may_flood: frozenset[int] = frozenset()  # by which they may, until the switch has confirmed
         self._routes = Routes()
         self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
+        # Trunk ports that broadcasts may leave by, as far as the switch has confirmed. An earlier controller
+        # may have left any.
+        self.may_flood = self._trunks
 
     @property
     def ports(self) -> frozenset[int]:

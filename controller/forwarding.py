@@ -64,8 +64,6 @@ class Forwarding:
 
     def widen(self) -> None:
         """Flood to those ports of the flood tree that cannot close a loop any more."""
-        if not all(switch.ready.is_set() for switch in self._switches.values()):
-            return
         floods = {name: set[int]() for name in self._routes}
         for name, port in self._ends:  # switches that are not ours flood everywhere
             floods[name].add(port)

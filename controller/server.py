@@ -43,7 +43,7 @@ class ControllerOptions:
     quotas: Quotas = field(default_factory=Quotas)  # slots and trees of jobs
     suspect_s: float = 30.0  # time for which links that ranks report as dead are avoided
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
-    switch_deadline_s: float = 15.0  # for all switches to be configured at the start
+    switch_deadline_s: float = 15.0  # at the start; switches that are configured later are avoided until then
     metrics: str = ""  # HOST:PORT for Prometheus; empty: none
     losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
     access: Access = IN_CLEAR  # of agents and tools

@@ -270,6 +270,30 @@ async def test_a_controller_that_is_restarted_leaves_the_flood_tree_as_it_is() -
     assert states == []
 
 
+@pytest.mark.parametrize("missing", ["spine1", "spine2", "spine3"])
+@pytest.mark.parametrize("known", [True, False], ids=["known", "fresh"])
+async def test_a_controller_that_starts_without_a_spine_makes_no_loop(missing: str, *, known: bool) -> None:
+    """Nobody knows what the spine still does: all hosts hear broadcasts over the others."""
+    first, second = (Network(TOPOLOGIES["leaf-spine"], seed) for seed in (1, 2))
+    await first.connect_all()
+    for name, link in second.links.items():
+        link.state = first.links[name].state if known or name == missing else SwitchState()
+        if name != missing:
+            second.connect(link, wiped=False)
+    await second.drain()
+    await second.fabric.configured(0.01)
+    await second.drain()
+    other = ends(second.plane)
+    alive = {end for end in trunks_flooded(second.plane, second.held()) if end[0] != missing}
+    tree = nx.Graph((end[0], other[end][0]) for end in alive)
+    assert missing not in tree
+    assert nx.is_tree(tree)
+    assert {f"leaf{rack}" for rack in (1, 2, 3)} <= set(tree)
+    await second.connect_all()
+    second.check_all_are_reached()
+    second.fabric.health.close()
+
+
 def test_a_switch_event_in_a_fat_tree_of_k_8_costs_little() -> None:
     """80 switches, 128 NICs: a shortest path for each pair of them took 0.8 s of CPU on the event loop."""
     fabric = Fabric(fat_tree(8, rails=("ina",)), artifact(64), SUSPECT_S)

@@ -10,9 +10,10 @@ from typing import Any
 
 import grpc
 import pytest
-from controller_world import World, controller_of, running_switches
+from controller_world import DEADLINE_S, World, controller_of, running_switches
 from watcher import Watcher, watched
 
+from railweave.controller import tables
 from railweave.controller.quotas import Quota, Quotas
 from railweave.controller.tables import SPREAD_BASE
 from railweave.topologies.clos import fat_tree, leaf_spine
@@ -287,6 +288,43 @@ async def test_a_controller_that_dies_in_the_middle_of_a_move_is_followed_by_one
                 return groups_in(world, "leaf1") == {2, number}
 
             await world.settled(swept)
+
+
+async def test_a_controller_starts_while_a_spine_is_dead(caplog: pytest.LogCaptureFixture) -> None:
+    """Its groups move to the other spine, new jobs get that one, and both when the dead one is back."""
+    async with running_switches(LEAF_SPINE) as switches:
+        async with controller_of(LEAF_SPINE, switches) as world:
+            answers = await world.join(RANKS)
+        await switches["spine1"].stop()
+        async with controller_of(LEAF_SPINE, switches, switch_deadline_s=1.5) as world:
+            assert "spine1 at 127.0.0.1" in caplog.text
+            watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in enumerate(answers)]
+            await move(watchers, 6, 6, 6, 6)
+            assert roots(world) == ["spine2"] * 2
+            assert (await world.join(RANKS, "later"))[0].ina
+            assert roots(world, "later") == ["spine2"]
+            await switches["spine1"].start()
+            spine = next(s for s in world.running.fabric.switches() if s.name == "spine1")
+            await asyncio.wait_for(spine.ready.wait(), DEADLINE_S)
+            await world.join(RANKS, "last")
+            assert sorted(roots(world, "last")) == ["spine1", "spine2"]
+            await world.running.fabric.settled()
+            flooded = [switch.multicasts()[tables.FLOOD_GROUP] for switch in switches.values()]
+            assert sum(map(len, flooded)) == 2 * 3 + RANKS  # both ends of a tree of four switches, and hosts
+
+
+async def test_a_controller_starts_while_a_leaf_is_dead() -> None:
+    """A job that needs it learns so at once, and runs over its other rails."""
+    async with running_switches(LEAF_SPINE) as switches:
+        await switches["leaf1"].stop()
+        async with controller_of(LEAF_SPINE, switches, switch_deadline_s=1.5) as world:
+            (answer, *_) = await world.join(RANKS)
+            assert not answer.ina
+            assert "leaf1" in answer.refusals[0].reason
+            await switches["leaf1"].start()
+            leaf = next(s for s in world.running.fabric.switches() if s.name == "leaf1")
+            await asyncio.wait_for(leaf.ready.wait(), DEADLINE_S)
+            assert (await world.join(RANKS, "later"))[0].ina
 
 
 async def test_ten_controllers_leave_the_trees_of_three_levels_as_they_are() -> None:
