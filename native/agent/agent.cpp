@@ -84,8 +84,12 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
 }
 
 // All calls before the one that waits here are submitted on all ranks, so they end and free their memory: no
-// deadlock.
-bool Agent::has_room() const { return calls_.kept_bytes() <= most_kept_ || calls_.kept_calls() <= 1; }
+// deadlock. The largest does not count: the next call must not wait for a large one and its survey.
+bool Agent::has_room() const {
+  if (calls_.kept_bytes() < most_kept_) return true;
+  const std::size_t others = calls_.kept_beside_largest();
+  return others == 0 || others < most_kept_;
+}
 
 bool Agent::submit(const Submission& submission, const PlanPoint& planned_from, bool start_now) {
   std::unique_lock lock(mutex_);

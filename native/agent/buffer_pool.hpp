@@ -3,9 +3,13 @@
 // kept for the next one.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -14,87 +18,130 @@
 namespace railweave {
 
 /// Not for several threads at once. Buffers may outlive neither the pool nor its thread rule.
+///
+/// The pool holds at most 256 MiB, or the greatest capacity that was in use at once. If more than 256 MiB is
+/// idle, the kernel may take pages of idle buffers when it needs memory.
 class BufferPool {
  public:
   /// A piece of memory that goes back to its pool.
   class Buffer {
    public:
     Buffer() = default;
-    Buffer(Buffer&& other) noexcept
-        : pool_(std::exchange(other.pool_, nullptr)),
-          data_(std::exchange(other.data_, nullptr)),
-          capacity_(std::exchange(other.capacity_, 0)) {}
+    Buffer(Buffer&& other) noexcept { *this = std::move(other); }
     Buffer& operator=(Buffer&& other) noexcept {
       std::swap(pool_, other.pool_);
       std::swap(data_, other.data_);
-      std::swap(capacity_, other.capacity_);
+      std::swap(bytes_, other.bytes_);
+      std::swap(index_, other.index_);
       return *this;
     }
     ~Buffer() {
-      if (data_ != nullptr) pool_->give_back(data_, capacity_);
+      if (data_ != nullptr) pool_->give_back(*this);
     }
 
     std::byte* data() const { return data_; }
-    std::size_t capacity() const { return capacity_; }
+    std::size_t bytes() const { return bytes_; }
     explicit operator bool() const { return data_ != nullptr; }
 
    private:
     friend class BufferPool;
-    Buffer(BufferPool& pool, std::byte* data, std::size_t capacity)
-        : pool_(&pool), data_(data), capacity_(capacity) {}
+    Buffer(BufferPool& pool, std::byte* data, std::size_t bytes, std::size_t index)
+        : pool_(&pool), data_(data), bytes_(bytes), index_(index) {}
 
     BufferPool* pool_ = nullptr;
     std::byte* data_ = nullptr;
-    std::size_t capacity_ = 0;
+    std::size_t bytes_ = 0;  // that were asked for
+    std::size_t index_ = 0;  // of its class
   };
 
   BufferPool() = default;
   ~BufferPool() {
-    for (const auto& buffers : idle_) {
-      for (std::byte* data : buffers) std::free(data);
-    }
+    while (idle_bytes_ > 0) free_oldest();
   }
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
   /// At least `bytes`, page-aligned, of whatever content. std::bad_alloc if there is no memory.
   Buffer take(std::size_t bytes) {
-    const std::size_t index = class_of(bytes);
-    if (index >= kClasses) throw std::bad_alloc();
-    const std::size_t capacity = kSmallest << index;
-    auto& buffers = idle_[index];
-    std::byte* data = nullptr;
-    if (buffers.empty()) {
-      data = static_cast<std::byte*>(std::aligned_alloc(kSmallest, capacity));
-      if (data == nullptr) throw std::bad_alloc();
-    } else {
-      data = buffers.back();
+    const std::size_t wanted = class_of(bytes);
+    if (wanted >= kClasses) throw std::bad_alloc();
+    const std::size_t last = std::min(wanted + kDoubled, kClasses - 1);
+    for (std::size_t index = wanted; index <= last; ++index) {
+      auto& buffers = classes_[index].idle;
+      if (buffers.empty()) continue;
+      std::byte* data = buffers.back();
       buffers.pop_back();
-      idle_bytes_ -= capacity;
+      idle_bytes_ -= capacity_of(index);
+      return hand_out(data, bytes, index);
     }
-    taken_ += capacity;
-    return {*this, data, capacity};
+    const std::size_t capacity = capacity_of(wanted);
+    const std::size_t most = std::max({kMostIdle, most_out_, out_ + capacity});
+    while (idle_bytes_ > 0 && out_ + capacity + idle_bytes_ > most) free_oldest();
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(kPage, capacity));
+    if (data == nullptr) throw std::bad_alloc();
+    return hand_out(data, bytes, wanted);
   }
-  /// Capacity of the buffers that are out.
+  /// Bytes that were asked for and are out.
   std::size_t taken() const { return taken_; }
 
  private:
-  static constexpr std::size_t kSmallest = 4096;
-  static constexpr std::size_t kClasses = 48;                       // powers of two from the smallest on
-  static constexpr std::size_t kMostIdle = std::size_t{256} << 20;  // what lies idle beyond is freed
+  // All buffers of a class have the same capacity: one to four pages, then four steps from each power of two
+  // to the next. Fewer steps would waste memory, more steps would reuse fewer buffers.
+  struct Class {
+    std::vector<std::byte*> idle;
+    std::uint64_t used = 0;  // number of the class's last use in the pool
+  };
+  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kSteps = 4;
+  static constexpr std::size_t kDoubled = kSteps;  // classes from a capacity to twice the capacity
+  static constexpr std::size_t kClasses = 46 * kSteps;
+  static constexpr std::size_t kMostIdle = std::size_t{256} << 20;
 
   static std::size_t class_of(std::size_t bytes) {
-    return bytes <= kSmallest ? 0 : std::bit_width(bytes - 1) - std::bit_width(kSmallest - 1);
+    const std::size_t pages = bytes == 0 ? 1 : (bytes - 1) / kPage + 1;
+    if (pages <= kSteps) return pages - 1;
+    const auto power = static_cast<std::size_t>(std::bit_width(pages - 1)) - 1;
+    const std::size_t step = (std::size_t{1} << power) / kSteps;
+    return kSteps * (power - 1) + (pages - (std::size_t{1} << power) - 1) / step;
   }
-  void give_back(std::byte* data, std::size_t capacity) {
-    taken_ -= capacity;
-    if (idle_bytes_ + capacity > kMostIdle) return std::free(data);
-    idle_[class_of(capacity)].push_back(data);
-    idle_bytes_ += capacity;
+  static std::size_t capacity_of(std::size_t index) {
+    if (index < kSteps) return (index + 1) * kPage;
+    const std::size_t power = index / kSteps + 1;
+    return ((std::size_t{1} << power) / kSteps * (kSteps + index % kSteps + 1)) * kPage;
   }
 
-  std::array<std::vector<std::byte*>, kClasses> idle_;
+  Buffer hand_out(std::byte* data, std::size_t bytes, std::size_t index) {
+    classes_[index].used = ++uses_;
+    out_ += capacity_of(index);
+    most_out_ = std::max(most_out_, out_);
+    taken_ += bytes;
+    return {*this, data, bytes, index};
+  }
+  void give_back(const Buffer& buffer) {
+    const std::size_t capacity = capacity_of(buffer.index_);
+    taken_ -= buffer.bytes_;
+    out_ -= capacity;
+    idle_bytes_ += capacity;
+    classes_[buffer.index_].used = ++uses_;
+    classes_[buffer.index_].idle.push_back(buffer.data_);
+    if (idle_bytes_ > kMostIdle)
+      madvise(buffer.data_, capacity, MADV_FREE);  // reuse faults only on pages that it took
+  }
+  void free_oldest() {
+    Class* oldest = nullptr;
+    for (Class& one : classes_) {
+      if (!one.idle.empty() && (oldest == nullptr || one.used < oldest->used)) oldest = &one;
+    }
+    std::free(oldest->idle.back());
+    oldest->idle.pop_back();
+    idle_bytes_ -= capacity_of(static_cast<std::size_t>(oldest - classes_.data()));
+  }
+
+  std::array<Class, kClasses> classes_;
+  std::uint64_t uses_ = 0;
   std::size_t idle_bytes_ = 0;
+  std::size_t out_ = 0;       // capacity of the buffers that are out
+  std::size_t most_out_ = 0;  // the greatest that it has been
   std::size_t taken_ = 0;
 };
 

@@ -33,6 +33,12 @@ Calls::Memory Calls::reserve(const CallDescription& call) {
   return memory;
 }
 
+std::size_t Calls::kept_beside_largest() const {
+  std::size_t largest = 0;
+  for (const Call& call : calls_) largest = std::max(largest, call.memory.bytes());
+  return kept_bytes() - largest;
+}
+
 void Calls::fill(const Submission& submission, const Memory& memory) const {
   if (memory.input) std::memcpy(memory.input.data(), submission.input, kept_input(submission.call));
 }

@@ -48,6 +48,8 @@ class Calls {
   struct Memory {
     BufferPool::Buffer result{};
     BufferPool::Buffer input{};
+
+    std::size_t bytes() const { return result.bytes() + input.bytes(); }
   };
   /// A part of a result on its way to the caller.
   struct Delivery {
@@ -88,6 +90,8 @@ class Calls {
   std::uint32_t next() const { return next_; }
   /// Bytes that are kept until `release`.
   std::size_t kept_bytes() const { return pool_.taken(); }
+  /// Without those of the call that keeps most.
+  std::size_t kept_beside_largest() const;
   std::size_t kept_calls() const { return calls_.size(); }
 
   /// What `submit` wants of memory for this call, with nothing in it. std::bad_alloc.

@@ -115,6 +115,20 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
         job.run(rest)
 
 
+@pytest.mark.parametrize("share", [0.52, 0.8, 1.2, 3.0])
+def test_a_large_call_and_a_survey_leave_room_for_the_next_call(share: float) -> None:
+    """`share` is that of the bound: memory counts as it was asked for, and the largest call does not."""
+    with Job(2, most_kept_bytes=1 << 20) as job:
+        sizes = [int(share * (1 << 20)), 512, int(share * (1 << 20))]
+        calls = [Call(DType.INT8, ReduceOp.SUM, size) for size in sizes]
+        arrays = [[np.ones(size, np.int8) for size in sizes] for _ in job.ranks]
+        for rank in job.ranks:  # the first one submits all before the other begins
+            ops = [rank.submit(call, x, x) for call, x in zip(calls, arrays[rank.rank], strict=True)]
+        for rank in job.ranks:
+            rank.wait(ops[-1])
+            assert all((x == 2).all() for x in arrays[rank.rank])
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     with Job(2) as job:
         agent = job.ranks[0].agent

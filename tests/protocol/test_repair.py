@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import resource
+from collections import deque
 from random import Random
 
 import numpy as np
@@ -220,6 +222,49 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     for calls in world.calls:
         calls.release(CALLS)
         assert (calls.kept_calls, calls.kept_bytes) == (0, 0)
+
+
+def test_memory_of_large_calls_is_used_again() -> None:
+    """A second call of 300 MiB faults no pages: its memory is the first one's."""
+    count, ranks = 5 << 20, 60
+    x, out = np.zeros(count * ranks, np.int8), np.zeros(count, np.int8)
+    calls = Calls(0, ranks, [1])
+    faults = []
+    for number in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        calls.submit(
+            Call(DType.INT8, ReduceOp.SUM, count, Collective.REDUCE_SCATTER), x, out, [(0, 0, count)]
+        )
+        piece = calls.take(0, False)
+        assert piece is not None
+        assert calls.kept_bytes == x.size + out.size
+        assert calls.finish(0, False, piece.id)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        calls.release(number + 1)
+    assert max(faults[1:]) < 64 < faults[0], faults  # huge pages fault 150 times
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_memory_is_never_shared_however_sizes_change(seed: int) -> None:
+    """Each call's memory holds what was put there until it is released, at sizes around each class's."""
+    rng, calls, held = Random(seed), Calls(0, 1, [1]), deque[tuple[Slice, int, int]]()
+    for number in range(400):
+        pages = rng.choice([1, 2, 4, 5, 8, 9, 10, 16, 17, 60])
+        count = pages * 4096 + rng.choice([-1, 0, 1])
+        x = np.zeros(count, np.uint8)
+        calls.submit(Call(DType.UINT8, ReduceOp.SUM, count), x, x, [(0, 0, count)])
+        piece = calls.take(0, False)
+        assert piece is not None
+        piece.output()[:] = number % 251
+        held.append((piece, number, count))
+        assert calls.kept_bytes == sum(count for _, _, count in held)
+        for _ in range(rng.randrange(3) if len(held) < 20 else 3):
+            if held:
+                piece, written, count = held.popleft()
+                assert piece.output().size == count
+                assert (piece.output() == written % 251).all()
+                calls.finish(0, False, piece.id)
+                calls.release(written + 1)
 
 
 def test_a_result_reaches_its_caller_a_part_at_a_time() -> None:
