@@ -15,8 +15,8 @@ namespace {
 
 // A thread that has got its result comes back with the next call soon. For so long the loop is left to it:
 // fetching the loop back from the background thread would cost each call a hand-over. Peers wait at most so
-// long for an answer.
-constexpr Duration kForegroundGrace = 5 * kMillisecond;
+// long for an answer. RoCE's shortest time-out is 4 ms, and an acknowledgement may be held for 1 ms.
+constexpr Duration kForegroundGrace = 2 * kMillisecond;
 // A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
 constexpr Duration kWaitSlice = 100 * kMillisecond;
 
@@ -167,8 +167,9 @@ void SharedLoop::work_in_background() {
   while (!stopping_) {
     const Duration grace = last_foreground_ + kForegroundGrace - EventLoop::now();
     const bool wanted = own_cpus_ || client_.busy() || grace <= 0;
-    if (leader_ != Leader::kNone || followers_ > 0 || !wanted) {
-      background_wanted_.wait_for(lock, chrono(kForegroundGrace));
+    const bool taken = leader_ != Leader::kNone || followers_ > 0;
+    if (taken || !wanted) {
+      background_wanted_.wait_for(lock, chrono(taken ? kForegroundGrace : grace));
       continue;
     }
     const Lead lead(*this, lock, Leader::kBackground);

@@ -16,6 +16,7 @@ from railweave._native.loop import Counter, Outcome
 
 DEADLINE_S = 30.0
 SLICE_S = 0.1  # of a wait, after which a thread looks for signals
+SHORTEST_TIMEOUT_S = 0.004  # of a RoCE requester; responders hold acknowledgements for 1 ms
 
 
 @pytest.fixture
@@ -213,3 +214,15 @@ def test_cpus_that_there_are_not_are_refused() -> None:
         with pytest.raises(ValueError, match=f"CPU {cpu} is not one of those that this process may use, 0"):
             counter.lead_on([0, cpu])
     assert counter.wait(1, 0.0) is Outcome.TIMEOUT
+
+
+def test_what_is_due_soon_after_a_wait_is_done_before_a_peer_asks_again(make: Make) -> None:
+    """A busy machine may be late, so the best of many times counts."""
+    counter = make(nothing)
+    done: queue.Queue[float] = queue.Queue()
+    delays_s: list[float] = []
+    while len(delays_s) < 200 and min(delays_s, default=1.0) >= SHORTEST_TIMEOUT_S:
+        begin = time.monotonic()
+        counter.set_alarm(0.001, lambda: done.put(time.monotonic()))
+        delays_s.append(done.get(timeout=DEADLINE_S) - begin)
+    assert min(delays_s) < SHORTEST_TIMEOUT_S
