@@ -173,6 +173,9 @@ class VerbsDevice final : public RdmaDevice {
         case IBV_EVENT_CQ_ERR:
         case IBV_EVENT_DEVICE_FATAL:
           gone_ = true;
+          // Nobody reads its events any more, so that they would wake the loop for ever.
+          for (const int fd : {channel_->fd, context_->async_fd})
+            epoll_ctl(ready_.get(), EPOLL_CTL_DEL, fd, nullptr);
           for (const auto& [number, pair] : pairs_) pair->died(what);
           break;
         default:  // ports and addresses that change: the queue pairs feel it, or do not

@@ -42,7 +42,7 @@ class VerbsQueuePair final : public RdmaConnection {
   /// Hands the device what it has room for.
   void transmit(Time now);
   /// When `transmit` wants to be called; kNever if not.
-  Time deadline() const { return sends_.empty() || posted_ > 0 ? kNever : opens_at_; }
+  Time deadline() const { return dead_ || sends_.empty() || posted_ > 0 ? kNever : opens_at_; }
   void complete(const ibv_wc& done, Time now);
   /// The device says that the queue pair is dead.
   void died(const std::string& why);
