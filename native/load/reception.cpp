@@ -346,9 +346,10 @@ class DealtSockets {
       before = taken;
       const Time now = EventLoop::now();
       sockets_[worker].receive([&](Bytes datagram) {
-        const std::size_t group = ina::decode(datagram.data()).group - kFirstGroup;
-        if (group % sockets_.size() == worker) groups[group]->take(datagram, now);
         ++taken;
+        if (datagram.size() < ina::kHeaderBytes) return;
+        const std::size_t group = ina::decode(datagram.data()).group - kFirstGroup;
+        if (group < groups.size() && group % sockets_.size() == worker) groups[group]->take(datagram, now);
       });
     }
     return taken;

@@ -73,11 +73,12 @@ std::vector<std::byte> encode_failure(const Failure& failure) {
 }
 
 std::optional<Failure> decode_failure(Bytes payload) {
+  if (payload.size() < kFailureHead) return std::nullopt;
   FailureKind kind;
   int rank;
   std::uint8_t rail_size;
   load_fields(payload.data(), kind, rank, rail_size);
-  if (kind > FailureKind::kInternal || kFailureHead + rail_size > payload.size()) return std::nullopt;
+  if (kind > FailureKind::kInternal || rail_size > payload.size() - kFailureHead) return std::nullopt;
   std::string text(reinterpret_cast<const char*>(payload.data()) + kFailureHead,
                    payload.size() - kFailureHead);
   std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');

@@ -50,6 +50,6 @@ FrameHeaderBytes encode(const FrameHeader& header);
 std::optional<FrameHeader> decode_frame_header(const std::byte* from);  // nothing: no such frame
 
 std::vector<std::byte> encode_failure(const Failure& failure);  // an abort frame's payload
-std::optional<Failure> decode_failure(Bytes payload);           // text is made printable
+std::optional<Failure> decode_failure(Bytes payload);           // nothing: no failure; text is made printable
 
 }  // namespace railweave
