@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from railweave._native.collectives import Collective, DType, choose_method
 from railweave.hosts.striping import surveys
-from railweave.hosts.striping.costs import SAMPLES, SURE, CostKey, CostTable, Slowness, numbers_of
+from railweave.hosts.striping.costs import (
+    DOUBT,
+    LIKELY,
+    SAMPLES,
+    SURE,
+    CostKey,
+    CostTable,
+    Slowness,
+    numbers_of,
+)
 from railweave.hosts.striping.priors import STEP_S, Line, StripedRail, prior_lines
 from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, best_split, choose, cut, time_of, water_fill
 from railweave.hosts.striping.surveys import Item
@@ -364,3 +373,62 @@ def test_the_first_survey_tells_whether_all_start_from_the_same() -> None:
     assert surveys.agreed(result(("o", "c"), ("o", "c"))) == (True, True)
     assert surveys.agreed(result(("o", "c"), ("o", ""), ("o", "c"))) == (True, False)
     assert surveys.agreed(result(("o", "c"), ("p", "c"))) == (False, True)
+
+
+# ------------------------------------------------------------ what a part may take
+
+
+def test_a_call_of_a_new_size_may_take_little_longer_than_those_of_other_sizes() -> None:
+    """In its first call a rail that has become slow is left almost as soon as in later ones."""
+    table = table_of(50_000_000)
+    size, other = 8 * MIB, 16 * MIB
+    seen, key = (CostKey("all_reduce", "float", of) for of in (size, other))
+    table.observe((seen, 0, False), size, 1.2 * table.prior(seen, 0).time_s(size))
+    usual_s = 1.2 * table.prior(key, 0).time_s(other)
+    assert table.expected_s(seen, 0, size, alone=False) == pytest.approx(
+        1.2 * table.prior(seen, 0).time_s(size)
+    )
+    assert table.expected_s(key, 0, other, alone=False) == pytest.approx(LIKELY * usual_s)
+    assert table.expected_s(key, 0, other, alone=True) == pytest.approx(LIKELY * usual_s)
+
+
+@pytest.mark.parametrize(
+    ("collective", "numbers", "rail"),
+    [("broadcast", "int", 0), ("all_reduce", "half", 0), ("all_reduce", "float", 1)],
+)
+def test_of_other_calls_and_rails_less_is_known(collective: str, numbers: str, rail: int) -> None:
+    table = table_of(50_000_000)
+    key = CostKey("all_reduce", "float", 8 * MIB)
+    table.observe((key, 0, False), 8 * MIB, table.prior(key, 0).time_s(8 * MIB))
+    asked = CostKey(collective, numbers, 8 * MIB)
+    promised_s = table.prior(asked, rail).time_s(8 * MIB)
+    assert table.expected_s(asked, rail, 8 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
+
+
+def test_a_rail_that_is_back_is_doubted_until_it_has_been_measured_in_any_call() -> None:
+    table = table_of(50_000_000)
+    seen, key = (CostKey("all_reduce", "float", of) for of in (8 * MIB, 16 * MIB))
+    table.observe((seen, 0, False), 8 * MIB, table.prior(seen, 0).time_s(8 * MIB))
+    table.distrust(0)
+    promised_s = table.prior(key, 0).time_s(16 * MIB)
+    assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
+    table.observe((CostKey("broadcast", "int", 4096), 0, False), 4096, 1.0)  # short calls tell nothing
+    assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
+    for slowness, believed in [(0.5, 1.0), (4.0, 4.0)]:  # in other long calls since
+        other = CostKey("broadcast", "int", 8 * MIB)
+        table.known.pop((other, 0, False), None)
+        table.observe((other, 0, False), 8 * MIB, slowness * table.prior(other, 0).time_s(8 * MIB))
+        expected_s = LIKELY * believed * promised_s
+        assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(expected_s)
+
+
+def test_where_no_rate_is_known_calls_of_another_size_tell_what_to_expect() -> None:
+    table = table_of(0)
+    seen, key = (CostKey("all_reduce", "float", of) for of in (8 * MIB, 16 * MIB))
+    assert table.expected_s(key, 0, 16 * MIB, alone=False) == 0.0
+    table.observe((seen, 0, False), 8 * MIB, 2.0)
+    assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(2 * LIKELY * 2.0, rel=0.01)
+
+
+def table_of(rate_bps: int) -> CostTable:
+    return CostTable([StripedRail(f"r{i}", i, "tcp", rate_bps) for i in range(2)], 3)
