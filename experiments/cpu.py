@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def cpu_times(services: Mapping[str, int]) -> CpuTimes:
     total = user + nice + system + idle + wait + interrupt + soft + stolen
     used = sum(_ticks(pid) for pid in services.values())
     return CpuTimes(*(count / TICKS_PER_S for count in (total, idle + wait, stolen, used)))
+
+
+def waited_s() -> dict[int, float]:
+    """Return how long each thread of this process has waited for a core, by thread."""
+    waited = {}
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has just ended, or the kernel does not count
+            waited[int(task.name)] = int((task / "schedstat").read_text().split()[1]) / 1e9
+    return waited
 
 
 def runnable() -> int:

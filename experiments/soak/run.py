@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,7 @@ class Recorder:
         self._write = write
         self._topology = topology
         self._long: dict[tuple[int, int], list[tuple[float, float]]] = {}  # (since, at) of each rank
+        self._waited_s: dict[tuple[int, int], float] = defaultdict(float)  # for processors, on all ranks
         self._problems: dict[tuple[int, int], Problem] = {}
         self._slices: dict[tuple[int, int], list[Any]] = {}  # rank 0's, meanwhile
         self.timeline = Timeline()
@@ -73,6 +75,7 @@ class Recorder:
                 key = (message["seed"], problem.number)
                 self._problems[key] = problem
                 self._long.setdefault(key, []).append((message["since"], message["at"]))
+                self._waited_s[key] += message["waited_s"]
                 if rank == 0:
                     self._slices[key] = message["slices"]
             case "error":
@@ -104,10 +107,12 @@ class Recorder:
             limit = limit_s(problem, ranks, self._topology.planes, self.timeline, since)
             if limit == math.inf:  # no rail came up again before the end
                 continue
+            limit += self._waited_s[key]
             took, at = until - since, since - self._tally.begin
             self._tally.judged += 1
             slices = self._slices[key]
-            self._write("long", since=at, took_s=took, limit_s=limit, call=str(problem), slices=slices)
+            times = {"took_s": took, "limit_s": limit, "waited_s": self._waited_s[key]}
+            self._write("long", since=at, **times, call=str(problem), slices=slices)
             if took > limit:
                 self._tally.late.append(f"at {at:.1f} s, {took:.2f} s, at most {limit:.2f}: {problem}")
 

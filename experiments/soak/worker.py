@@ -15,12 +15,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from railweave.experiments.cpu import resident_bytes
+from railweave.experiments.cpu import resident_bytes, waited_s
 from railweave.experiments.endless import Signal
 from railweave.experiments.messages import emit
 from railweave.experiments.soak import problem as problems
@@ -55,6 +55,7 @@ class InFlight:
     pending: Any = None  # its Work; a synchronous call waits in `_call`
     begun: float = math.inf
     complete: float = math.inf  # seen so
+    waited: dict[int, float] = field(default_factory=waited_s)  # before it
 
 
 class Series:
@@ -69,7 +70,7 @@ class Series:
         self._states: dict[str, str] = {}  # of the rails
         self._calls = self._bytes = self._wrong = 0
         self._longest_s = 0.0
-        self._last = time.monotonic()
+        self._last, self._waited = time.monotonic(), waited_s()
         self._stuck_since = 0.0
 
     def run(self, stop: Signal) -> None:
@@ -112,7 +113,7 @@ class Series:
             turn, calls = divmod(number, COMPUTE_EVERY)
             if not calls and turn % self._comm.world_size == self._comm.rank:
                 time.sleep(COMPUTE_S)  # stands for computing
-                self._last = time.monotonic()
+                self._last, self._waited = time.monotonic(), waited_s()
 
     def _agreed(self, stop: Signal) -> bool:
         """Agree with rank 0 whether to stop, with nothing else in flight, and report the counts."""
@@ -171,7 +172,10 @@ class Series:
                 for s in self._comm.drain_records()
                 if s.end_s > since
             ]
-            about = {"seed": self._seed, "problem": asdict(problem), "slices": slices}
+            before = self._waited if self._last > call.begun else call.waited
+            waits = (after - before.get(thread, 0.0) for thread, after in waited_s().items())
+            waited = min(call.complete - since, max(waits, default=0.0))
+            about = {"seed": self._seed, "problem": asdict(problem), "slices": slices, "waited_s": waited}
             emit("long", rank=self._comm.rank, **times, **about)
         if self._stuck_since == self._last:
             emit("unstuck", rank=self._comm.rank)
@@ -182,7 +186,7 @@ class Series:
         self._calls += 1
         self._bytes += result.nbytes
         self._wrong += bad
-        self._last = time.monotonic()
+        self._last, self._waited = time.monotonic(), waited_s()
 
     def _report(self) -> None:
         """Report the counts since the last time."""

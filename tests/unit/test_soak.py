@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from railweave.experiments.cpu import waited_s
 from railweave.experiments.soak.problem import (
     COLLECTIVES,
     DTYPES,
@@ -154,6 +156,12 @@ class Later:
     def wait(self) -> Array:
         self._comm.look()
         return self._result
+
+
+def test_each_threads_wait_for_a_core_is_counted() -> None:
+    before = waited_s()
+    assert before[threading.get_native_id()] >= 0
+    assert all(after >= before.get(thread, 0) for thread, after in waited_s().items())
 
 
 def test_the_call_that_a_rank_waits_for_is_named_first() -> None:

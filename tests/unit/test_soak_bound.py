@@ -84,16 +84,18 @@ def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "ranks", "took_s", "judged", "late"),
+    ("rate", "ranks", "took_s", "waited_s", "judged", "late"),
     [
-        (RATE, RANKS, FACTOR * BOTH * 0.99, 1, 0),
-        (RATE, RANKS, FACTOR * BOTH * 1.01, 1, 1),
-        (RATE, RANKS - 1, 100.0, 0, 0),  # one rank has made it late: it is not long
-        (0, RANKS, 100.0, 0, 0),  # links without a rate give no bound
+        (RATE, RANKS, FACTOR * BOTH * 0.99, 0.0, 1, 0),
+        (RATE, RANKS, FACTOR * BOTH * 1.01, 0.0, 1, 1),
+        (RATE, RANKS, FACTOR * BOTH + 0.99, 1.0, 1, 0),  # on all ranks together
+        (RATE, RANKS, FACTOR * BOTH + 1.01, 1.0, 1, 1),
+        (RATE, RANKS - 1, 100.0, 0.0, 0, 0),  # one rank has made it late: it is not long
+        (0, RANKS, 100.0, 0.0, 0, 0),  # links without a rate give no bound
     ],
 )
 def test_calls_are_judged_by_the_ranks_messages(
-    rate: int, ranks: int, took_s: float, judged: int, late: int
+    rate: int, ranks: int, took_s: float, waited_s: float, judged: int, late: int
 ) -> None:
     tally = Tally()
     written: list[dict[str, Any]] = []
@@ -110,6 +112,7 @@ def test_calls_are_judged_by_the_ranks_messages(
             "seed": 1,
             "problem": asdict(problem),
             "slices": slices,
+            "waited_s": waited_s / RANKS,
         }
         recorder.take(rank, {"event": "long", "rank": rank, **message})
     recorder.judge()
