@@ -27,7 +27,8 @@ class Forwarder(ABC):
         self._routes = Routes()
         self._sources = desired.source_guard(plane, switch.name)
         self._trunks = frozenset(port for name, port in trunk_ends(plane) if name == switch.name)
-        # By which they may, until the switch has confirmed: nobody knows what an earlier controller has left.
+        # Trunk ports that broadcasts may leave by, as far as the switch has confirmed. An earlier controller
+        # may have left any.
         self.may_flood = self._trunks
 
     @property

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a call of the soak may take: 3 times its time on the rails that are up, and 200 ms for each fault.
 
-A rail is up while no fault is on it and the ranks use it. Where no rail is up, a call waits. What ranks have
-waited for a processor is no time of the call: the judge adds it.
+A rail is up while no fault is on it and the ranks use it. Where no rail is up, a call waits. The judge adds
+the time that ranks have waited for a processor.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SURE = 3  # times, or blocks, of one way that tell what it costs
 SAMPLES = 20  # times at most that an estimate is made of, and calls of a block at least
 CLEAR = 1.25  # times as long is clearly slower: two such times in a row are believed at once
 DOUBT = 3.0  # times as long as is thought a rail may take that has not been measured
-LIKELY = 1.25  # times as long as is thought it may take where calls of another size have been measured
+LIKELY = 1.25  # times the time that other calls suggest is expected at most
 SHORT_S = 0.016  # calls as short as that are latency for the most part, and are compared in blocks
 LARGE_BYTES = 1 << 20  # of calls that are short on no link: rates matter, and none may take much too long
 
@@ -184,12 +184,21 @@ class CostTable:
         return prior.time_s(size) * (1.0 if place is None else self.known[place].least)
 
     def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
-        """Return the longest that a part may be expected to take; 0 if nothing is known of the rail."""
+        """Return the longest that a part may be expected to take; 0 if nothing is known of the rail.
+
+        Such calls may have been measured only in other sizes, or before the rail was last out. Then the rail
+        is as slow as they were, or as the slowest of all calls since.
+        """
         time_s, place = self.line(key, rail, alone).time_s(size), self.place(key, rail, alone)
         if self.samples(key, rail, True) or self.samples(key, rail, False):
             return time_s
-        if place is not None and self.known[place].samples and place[0].same_but_size(key):
-            return LIKELY * time_s
+        lately = [
+            slowness.value
+            for (of, where, _), slowness in self.known.items()
+            if where == rail and slowness.samples and self.short(of) is self.short(key)
+        ]
+        if lately and place is not None and place[0].same_but_size(key):
+            return LIKELY * max(time_s, self.prior(key, rail).time_s(size) * max(lately))
         return DOUBT * time_s if self.rates_known else 0.0
 
     def like(self, key: CostKey, rail: int, alone: bool) -> bool:

@@ -91,9 +91,9 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   std::uint16_t open_control(std::size_t rail);
   /// Once, when all rails are connected and before the first call: from now on rails may fail and come back.
   /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
-  /// earlier ones keep `most_kept` bytes for other ranks, beside the largest of them. std::logic_error if it
-  /// cannot be.
-  void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
+  /// earlier calls keep `most_kept` bytes for other ranks, without the largest of these calls. Throws
+  /// std::logic_error if recovery cannot be enabled.
+  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
   /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
   /// communicator.

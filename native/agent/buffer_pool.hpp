@@ -19,8 +19,8 @@ namespace railweave {
 
 /// Not for several threads at once. Buffers may outlive neither the pool nor its thread rule.
 ///
-/// The pool holds no more than has been out at once, or 256 MiB. Of idle buffers beyond 256 MiB the kernel
-/// may take the pages when it needs memory.
+/// The pool holds at most 256 MiB, or the greatest capacity that was in use at once. If more than 256 MiB is
+/// idle, the kernel may take pages of idle buffers when it needs memory.
 class BufferPool {
  public:
   /// A piece of memory that goes back to its pool.
@@ -85,15 +85,15 @@ class BufferPool {
   std::size_t taken() const { return taken_; }
 
  private:
-  // Buffers of a class have the same capacity: one to four pages, then four steps from each power of two to
-  // the next. More would be wasted with fewer, and reused less with more.
+  // All buffers of a class have the same capacity: one to four pages, then four steps from each power of two
+  // to the next. Fewer steps would waste memory, more steps would reuse fewer buffers.
   struct Class {
     std::vector<std::byte*> idle;
-    std::uint64_t used = 0;  // when one was last taken or given back, by number
+    std::uint64_t used = 0;  // number of the class's last use in the pool
   };
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kSteps = 4;
-  static constexpr std::size_t kDoubled = kSteps;  // so many classes further, buffers have twice the capacity
+  static constexpr std::size_t kDoubled = kSteps;  // classes from a capacity to twice the capacity
   static constexpr std::size_t kClasses = 46 * kSteps;
   static constexpr std::size_t kMostIdle = std::size_t{256} << 20;
 
@@ -124,7 +124,8 @@ class BufferPool {
     idle_bytes_ += capacity;
     classes_[buffer.index_].used = ++uses_;
     classes_[buffer.index_].idle.push_back(buffer.data_);
-    if (idle_bytes_ > kMostIdle) madvise(buffer.data_, capacity, MADV_FREE);  // pages that stay fault no more
+    if (idle_bytes_ > kMostIdle)
+      madvise(buffer.data_, capacity, MADV_FREE);  // reuse faults only on pages that it took
   }
   void free_oldest() {
     Class* oldest = nullptr;

@@ -530,7 +530,8 @@ void bind_agent(nb::module_& m) {
            "From now on rails may die and come back. `members`: all ranks' (address, control port), by rail "
            "and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. "
            "Once, after all rails are connected and before the first call. "
-           "Calls wait while earlier ones, beside the largest, keep `most_kept_bytes` for other ranks")
+           "A call waits while earlier calls, without the largest of them, keep `most_kept_bytes` for other "
+           "ranks")
       .def("forgo_recovery", of_agent(&Agent::forgo_recovery), Release(),
            "Recovery will not be enabled: a rail that fails, or has failed, ends the communicator")
       .def("plan_point", &PythonAgent::plan_point, "timeout_s"_a = nb::none(),

@@ -15,7 +15,7 @@ namespace {
 
 // A thread that has got its result comes back with the next call soon. For so long the loop is left to it:
 // fetching the loop back from the background thread would cost each call a hand-over. Peers wait at most so
-// long for an answer: less than RoCE's shortest time-out, 4 ms, also for an acknowledgement that was held.
+// long for an answer. RoCE's shortest time-out is 4 ms, and an acknowledgement may be held for 1 ms.
 constexpr Duration kForegroundGrace = 2 * kMillisecond;
 // A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
 constexpr Duration kWaitSlice = 100 * kMillisecond;

@@ -173,7 +173,7 @@ class VerbsDevice final : public RdmaDevice {
         case IBV_EVENT_CQ_ERR:
         case IBV_EVENT_DEVICE_FATAL:
           gone_ = true;
-          // What is read no more would wake the loop for ever; so does a device that has been taken out.
+          // Nobody reads its events any more, so that they would wake the loop for ever.
           for (const int fd : {channel_->fd, context_->async_fd})
             epoll_ctl(ready_.get(), EPOLL_CTL_DEL, fd, nullptr);
           for (const auto& [number, pair] : pairs_) pair->died(what);

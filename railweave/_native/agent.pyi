@@ -387,7 +387,7 @@ class Agent:
 
     def enable_recovery(self, members: Sequence[Sequence[tuple[str, int]]], rates_bps: Sequence[int], peer_timeout_s: float = 5.0, most_kept_bytes: int = 268435456) -> None:
         """
-        From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. Calls wait while earlier ones, beside the largest, keep `most_kept_bytes` for other ranks
+        From now on rails may die and come back. `members`: all ranks' (address, control port), by rail and rank. `rates_bps`, by rail, the same on all ranks, 0 if unknown: how repairs are spread. Once, after all rails are connected and before the first call. A call waits while earlier calls, without the largest of them, keep `most_kept_bytes` for other ranks
         """
 
     def forgo_recovery(self) -> None:

@@ -35,9 +35,9 @@ def soak(
 ) -> None:
     """Run random collectives for a long time while rails fail and recover.
 
-    Sizes, types and operations are random; every element of every result is checked, and no call may take
+    Sizes, types and operations are random, and every element of every result is checked. No call may take
     more than 3 times its time on the rails that are up, plus 200 ms for each fault, plus the time that its
-    ranks waited for a processor. The record has one line per event; Ctrl-C ends the run with a summary.
+    ranks waited for a processor. The record has one line per event. Ctrl-C ends the run with a summary.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.soak import report  # noqa: PLC0415

@@ -405,13 +405,21 @@ def test_of_other_calls_and_rails_less_is_known(collective: str, numbers: str, r
     assert table.expected_s(asked, rail, 8 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
 
 
-def test_a_rail_that_is_back_is_doubted_also_in_calls_of_another_size() -> None:
+def test_a_rail_that_is_back_is_doubted_until_it_has_been_measured_in_any_call() -> None:
     table = table_of(50_000_000)
     seen, key = (CostKey("all_reduce", "float", of) for of in (8 * MIB, 16 * MIB))
     table.observe((seen, 0, False), 8 * MIB, table.prior(seen, 0).time_s(8 * MIB))
     table.distrust(0)
     promised_s = table.prior(key, 0).time_s(16 * MIB)
     assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
+    table.observe((CostKey("broadcast", "int", 4096), 0, False), 4096, 1.0)  # short calls tell nothing
+    assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
+    for slowness, believed in [(0.5, 1.0), (4.0, 4.0)]:  # in other long calls since
+        other = CostKey("broadcast", "int", 8 * MIB)
+        table.known.pop((other, 0, False), None)
+        table.observe((other, 0, False), 8 * MIB, slowness * table.prior(other, 0).time_s(8 * MIB))
+        expected_s = LIKELY * believed * promised_s
+        assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(expected_s)
 
 
 def test_where_no_rate_is_known_calls_of_another_size_tell_what_to_expect() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is dead of an RDMA device does not keep the loop busy."""
+"""A dead RDMA device, or queue pair of one, does not keep the loop busy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("death", ["fake.fail_posts()", "fake.say_fatal(2)"], ids=["queue pair", "device"])
-def test_a_loop_sleeps_beside_what_is_dead(library: Path, death: str) -> None:
+def test_the_loop_sleeps_beside_a_dead_rail(library: Path, death: str) -> None:
     preloaded = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(library)]))
     done = subprocess.run(
         [sys.executable, "-c", RANK.format(death=death)],
