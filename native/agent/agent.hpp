@@ -93,7 +93,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
   /// earlier calls keep `most_kept` bytes for other ranks, without the largest of these calls. Throws
   /// std::logic_error if recovery cannot be enabled.
-  void enable_recovery(std::uint64_t token, const std::vector<std::vector<SocketAddress>>& members,
+  void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
   /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
   /// communicator.
