@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that a stranger on a plane forges: each kind in the name of a station of its choice.
 
-A blind attacker guesses groups, children, slots, rounds, tokens and queue pairs; `Guess` draws them. All frames
+A blind attacker guesses groups, children, slots, rounds and queue pairs; `Guess` draws them. All frames
 carry valid checksums, so that only the forged fields can betray them.
 """
 
@@ -124,14 +124,14 @@ def fetch(guess: Guess, claimed: Station, to: Target) -> bytes:
 
 
 def heartbeat(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a heartbeat of recovery with a guessed token."""
+    """Return a heartbeat of recovery with a guessed key."""
     body = recovery.Heartbeat()
     body.standings = [recovery.Standing(0, 1, 1) for _ in range(guess.children)]
     return _control(guess, claimed, to, body)
 
 
 def goodbye(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a farewell of recovery with a guessed token: it says that a rank is dead."""
+    """Return a farewell of recovery with a guessed key: it says that a rank is dead."""
     body = recovery.Goodbye()
     body.rank, body.dead, body.reason = guess.rng.randrange(guess.children), True, "forged"
     return _control(guess, claimed, to, body)
@@ -178,8 +178,8 @@ def _control(
 ) -> bytes:
     datagram = recovery.Datagram()
     datagram.sender, datagram.rail, datagram.body = guess.rng.randrange(guess.children), 0, body
-    token = guess.rng.getrandbits(64)
-    return udp(claimed, to.station, to.port, to.port, recovery.encode(datagram, token, guess.children, 1))
+    key = guess.rng.randbytes(16)
+    return udp(claimed, to.station, to.port, to.port, recovery.encode(datagram, key, guess.children, 1))
 
 
 def _checksum(data: bytes) -> bytes:
