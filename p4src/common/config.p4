@@ -16,7 +16,6 @@
 #define MAX_REPLICAS 4096      // copies in all groups of the replication engine together: BMv2 has no room for more
 #define MAX_MACS 4096
 #define PORTS 512
-#define MAX_SOURCES 1024       // per port a NIC that has its address, and before it has one
 
 /* Aggregation packets (after Ethernet / IPv4 / UDP). */
 const bit<16> INA_UDP_PORT = 5257;

@@ -5,8 +5,6 @@
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
-const bit<16> ETHERTYPE_VLAN = 0x8100;
-const bit<16> ETHERTYPE_SERVICE_VLAN = 0x88A8;
 const bit<8> PROTOCOL_ICMP = 1;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<16> ARP_ETHERNET = 1;

@@ -19,7 +19,6 @@ struct metadata_t {
     port_t egress_port;
     bit<16> egress_rid;      // which copy of a multicast packet this is: child index + 1, or beyond that the parent's
     bit<1> checksum_error;   // the IPv4 header does not add up
-    bit<1> known;            // the frame is from who it says, by `Guard`
 
     /* Decisions, applied once by main.p4. */
     verdict_t verdict;

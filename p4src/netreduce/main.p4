@@ -88,13 +88,14 @@ control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standar
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
+        bit<1> known = 0;
         if (md.lost == 0) {
-            Guard.apply(hdr, md);
-            if (md.known == 0) {
+            Guard.apply(hdr, md.ingress_port, known);
+            if (known == 0) {
                 forged_sources.count(md.ingress_port);
             }
         }
-        if (md.known == 1) {
+        if (known == 1) {
             Connections.apply(hdr, md);
             if (md.taken == 1) {
                 Reduce.apply(hdr, md);

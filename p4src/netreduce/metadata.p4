@@ -10,7 +10,6 @@ struct metadata_t {
     port_t ingress_port;
     port_t egress_port;
     bit<1> checksum_error;   // the IPv4 header does not add up
-    bit<1> known;            // the frame is from who it says, by `Guard`
 
     /* Decisions, applied once by main.p4. */
     verdict_t verdict;

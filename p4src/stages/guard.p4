@@ -4,15 +4,21 @@
 // Any other port is none of the topology's: nobody may speak there. A VLAN tag would hide the addresses, and receivers
 // take frames of VLAN 0 as untagged, so hosts send none.
 
-control Guard(in headers_t hdr, inout metadata_t md) {
+#define MAX_SOURCES 1024       // per port a NIC that has its address, and before it has one
+
+const bit<16> ETHERTYPE_VLAN = 0x8100;
+const bit<16> ETHERTYPE_SERVICE_VLAN = 0x88A8;
+
+/* `known`: the frame is from who it says. */
+control Guard(in headers_t hdr, in port_t ingress_port, out bit<1> known) {
     @name(".trusted")
     action trusted() {
-        md.known = 1;
+        known = 1;
     }
 
     @name(".trunk_ports")
     table trunk_ports {
-        key = { md.ingress_port: exact @name("ingress_port"); }
+        key = { ingress_port: exact @name("ingress_port"); }
         actions = { trusted; @defaultonly NoAction; }
         default_action = NoAction();
         size = PORTS;
@@ -20,13 +26,13 @@ control Guard(in headers_t hdr, inout metadata_t md) {
 
     @name(".own")
     action own() {
-        md.known = 1;
+        known = 1;
     }
 
     @name(".ipv4_sources")
     table ipv4_sources {
         key = {
-            md.ingress_port: exact @name("ingress_port");
+            ingress_port: exact @name("ingress_port");
             hdr.ethernet.src: exact @name("mac");
             hdr.ipv4.src: exact @name("address");
         }
@@ -38,7 +44,7 @@ control Guard(in headers_t hdr, inout metadata_t md) {
     @name(".arp_sources")
     table arp_sources {
         key = {
-            md.ingress_port: exact @name("ingress_port");
+            ingress_port: exact @name("ingress_port");
             hdr.ethernet.src: exact @name("mac");
             hdr.arp.sender_mac: exact @name("sender_mac");
             hdr.arp.sender_ip: exact @name("address");
@@ -51,7 +57,7 @@ control Guard(in headers_t hdr, inout metadata_t md) {
     @name(".other_sources")
     table other_sources {
         key = {
-            md.ingress_port: exact @name("ingress_port");
+            ingress_port: exact @name("ingress_port");
             hdr.ethernet.src: exact @name("mac");
         }
         actions = { own; @defaultonly NoAction; }
@@ -60,6 +66,7 @@ control Guard(in headers_t hdr, inout metadata_t md) {
     }
 
     apply {
+        known = 0;
         if (!trunk_ports.apply().hit) {
             if (hdr.ipv4.isValid()) {
                 ipv4_sources.apply();

@@ -3,7 +3,6 @@
 
 control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
     PACKET_COUNTER(GROUP_PACKETS, account_t, group_packets, group_packets);
-    PORT_COUNTER(forged_sources, forged_sources);
 
     JOIN(bit<16>, path_up)
     JOIN(bit<8>, path_child)
@@ -26,16 +25,8 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
         meta.mismatch_flags = meta.plain_flags | FLAG_MISMATCH;
     }
 
-    /* As if it had not come. */
-    action forged() {
-        meta.md.service = SERVICE_ANSWERED;
-        meta.md.member = 0;
-        forged_sources.count(meta.md.ingress_port);
-    }
-
     apply {
         // Looked up before it is known whether they are needed: so all is ready when the first register is.
-        Guard.apply(hdr, meta.md);
         Addressed.apply(hdr, meta);
         if (hdr.ina.isValid()) {
             prepare_path();
@@ -43,11 +34,7 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
             Members.apply(hdr, meta.md);
         }
 
-        if (meta.md.known == 1) {
-            Admit.apply(hdr, meta);
-        } else {
-            forged();
-        }
+        Admit.apply(hdr, meta);
         prepare_more();
         FillLanes.apply(hdr, meta);
         SlotMembers.apply(meta);

@@ -16,7 +16,6 @@ parser IngressParse(packet_in packet, out tna_headers_t hdr, out tna_metadata_t 
         meta.md.rewritten = 0;
         meta.md.service = SERVICE_BRIDGE;
         meta.md.fault = FAULT_NONE;
-        meta.md.known = 0;
         meta.md.member = 0;
         meta.md.role = ROLE_CHILD;
         meta.md.is_root = 0;

@@ -71,13 +71,14 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
+        bit<1> known = 0;
         if (md.lost == 0) {
-            Guard.apply(hdr, md);
-            if (md.known == 0) {
+            Guard.apply(hdr, md.ingress_port, known);
+            if (known == 0) {
                 forged_sources.count(md.ingress_port);
             }
         }
-        if (md.known == 1) {
+        if (known == 1) {
             VirtualAddresses.apply(hdr, md);
             if (md.service == SERVICE_AGGREGATE) {
                 Aggregate.apply(hdr, md);
