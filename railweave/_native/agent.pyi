@@ -415,7 +415,7 @@ class Agent:
         The next `most` calls, if they are all_reduces like this one of `input`, may be made by `again`, each over the parts of the next one of `ways`, while so many changes are known. `op`: the operation's name
         """
 
-    def again(self, x: object, op: object, out: object) -> int | None:
+    def again(self, x: object | None, op: object | None, out: object | None) -> int | None:
         """
         Make the next call if it is like the one to repeat, and wait for it. None: it is not, nothing has been done. -1: it is complete. Else its op index: it has failed, or has yet to be waited for
         """
