@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -114,7 +116,7 @@ def controller(
             value = _with_device_id(value, device_id)
         options = replace(
             of_cluster,
-            listen=listen or of_cluster.listen,
+            listen=listen or _reachable(of_cluster.listen, len(value.hosts)),
             lanes=lanes,
             quotas=read(quota or (), quotas, Quota(slots, trees)),
             lease_s=lease,
@@ -146,6 +148,21 @@ def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, Con
         DEFAULTS, listen=described.controller, access=access_of(described), switch_tls=switch_tls
     )
     return described.topology(), options
+
+
+def _reachable(listen: str, hosts: int) -> str:
+    """Return a cluster's address of the controller. ControllerError if its name is loopback's here."""
+    name = listen.rpartition(":")[0]
+    try:
+        found = {str(each[4][0]) for each in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return listen  # gRPC says what is wrong with it
+    if hosts > 1 and name not in found and all(ipaddress.ip_address(each).is_loopback for each in found):
+        raise ControllerError(
+            f"the cluster file's controller {name!r} is {', '.join(sorted(found))} on this machine, which no "
+            "other machine can reach: give this machine's address there, or --listen ADDRESS:PORT here"
+        )
+    return listen
 
 
 async def _run(topology: Topology, options: ControllerOptions) -> None:

@@ -22,7 +22,7 @@ from railweave.hosts.arrays import DTYPES, Array
 from railweave.hosts.collectives import Collectives, whole_number
 from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger, Reason, Verdict
-from railweave.hosts.errors import GroupRefused, InvalidOption, RailweaveError
+from railweave.hosts.errors import GroupRefused, InvalidOption, JoinTimeout, RailweaveError
 from railweave.hosts.events import (
     Decision,
     Event,
@@ -127,16 +127,22 @@ class Communicator(Collectives):
         options = self.options
         self._rails = open_rails(self._agent, options)
         start = time.monotonic()
-        members = self._parts.membership = join(
-            options.controller,
-            job=options.job,
-            rank=options.rank,
-            size=options.world_size,
-            rails=[offer(rail) for rail in self._rails],
-            deadline_s=options.timeout_s,
-            on_event=_of_living(self, Communicator._handle),
-            decisions=_decisions(self),
-        )
+        try:
+            members = self._parts.membership = join(
+                options.controller,
+                job=options.job,
+                rank=options.rank,
+                size=options.world_size,
+                rails=[offer(rail) for rail in self._rails],
+                deadline_s=options.timeout_s,
+                on_event=_of_living(self, Communicator._handle),
+                decisions=_decisions(self),
+            )
+        except JoinTimeout as late:
+            raise JoinTimeout(
+                f"{late}; this rank expects {options.world_size} ranks, because {options.size_from} is "
+                f"{options.world_size}: start them all, or set RANK and WORLD_SIZE"
+            ) from late
         self._agent.set_secret(members.secret)
         self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
         used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
@@ -231,6 +237,7 @@ class Communicator(Collectives):
                 job=f"{self.options.job}/{self._splits}.{color}",
                 rank=members.index((key, self.rank)),
                 world_size=len(members),
+                size_from="the number of ranks of this color",
                 metrics="",  # its address is taken by this one
                 costs="",  # of other numbers of ranks
                 report_every_s=0.0,

@@ -98,6 +98,7 @@ class Options:
     # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
     # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
     progress_cpus: tuple[int, ...] = ()
+    size_from: str = field(default="world_size", compare=False)  # the option or variable that gives that
     rdma: str = "any"  # one of RDMA_PLACES: who carries rdma and netreduce rails
     traffic_class: int = 0  # of what an RDMA device sends: DSCP times 4, and ECN's two bits
 
@@ -246,6 +247,7 @@ def options_from(
         rank=_number(environment, rank_variable, int) if rank is None else rank,
         world_size=_number(environment, size_variable, int) if world_size is None else world_size,
         rails=parse_rails(rails, known),
+        size_from=size_variable if world_size is None else Options.size_from,
         job=environment.get("RAILWEAVE_JOB", Options.job) if job is None else job,
         controller=environment.get("RAILWEAVE_CONTROLLER", default_controller)
         if controller is None

@@ -6,7 +6,8 @@ torch.distributed.init_process_group("railweave")   # then as ever: DistributedD
 
 Importing this registers the back end, for tensors on the CPU. RAILWEAVE_RAILS and RAILWEAVE_CONTROLLER say
 what it runs over, as for `railweave.init`. Without a controller the ranks meet in the process group's store,
-and rails that need no switch work; without RAILWEAVE_RAILS there is one TCP rail, on the way to MASTER_ADDR.
+and rails that need no switch work; without RAILWEAVE_RAILS there is one TCP rail, on the way to the
+store's host or, from there, to the other machines.
 """
 
 from __future__ import annotations

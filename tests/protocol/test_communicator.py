@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -28,12 +28,14 @@ from railweave.hosts.errors import (
     CollectiveMismatch,
     GroupRefused,
     InvalidOption,
+    JoinTimeout,
     PeerLost,
     RailDown,
     RailweaveError,
     UnsupportedDType,
 )
 from railweave.hosts.events import MemberLost, PlaneDown
+from railweave.hosts.options import options_from
 
 TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 EQUAL = {"left": 1, "right": 1}
@@ -570,6 +572,17 @@ def test_arguments_of_other_types_are_refused() -> None:
         assert pending.wait(1 << 2000)[0] == comm.world_size
 
     StaticJob(2).run(work)
+
+
+def test_ranks_that_do_not_come_are_expected_for_a_reason() -> None:
+    def join(*_: object, **__: object) -> NoReturn:
+        raise JoinTimeout("missing: 1, 2, 3")
+
+    for given, source in (({}, "SLURM_NTASKS"), ({"world_size": 4}, "world_size")):
+        environment = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "RAILWEAVE_RAILS": "tcp@lo"}
+        options = options_from(environment=environment, controller="none", **given)  # type: ignore[arg-type]
+        with pytest.raises(JoinTimeout, match=f"missing: 1, 2, 3; .* expects 4 ranks, because {source} is 4"):
+            Communicator(options, join)
 
 
 def test_colors_of_other_types_are_the_same_color() -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 from system.command import Start
+from system.namespaces import inside, ip
+from system.rdma_hosts import NIC, bridged
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 ROOT = Path(__file__).parents[2]
 RUN = ("run", "--hosts", "2", "--rails", "ina,tcp,rdma", "--rate", "50M", "--join", "0")
+DEADLINE_S = 120.0
 LOSS_TOLERANCE = 1e-3  # of 4.5; the ina rail rounds sums to fixed point
 OWN_TESTS = (  # of PyTorch: one of each kind of call, groups, futures, models, and what Gloo carries
     "test_all_gather_coalesced_with_empty",
@@ -37,6 +40,42 @@ OWN_TESTS = (  # of PyTorch: one of each kind of call, groups, futures, models, 
     "test_sparse_all_reduce_sum",
     "test_static_graph_api_cpu",
 )
+
+
+TWO_MACHINES = """
+import os, sys, torch, torch.distributed as dist, railweave.torch
+for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "GLOO_SOCKET_IFNAME"):
+    os.environ.pop(name, None)
+os.environ.update(name.split("=") for name in sys.argv[3:])
+dist.init_process_group("railweave", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
+x = torch.ones(3)
+dist.all_reduce(x)  # over the rail
+bits = torch.tensor([1 << dist.get_rank()])
+dist.all_reduce(bits, dist.ReduceOp.BOR)  # over Gloo
+print(x.tolist(), bits.item())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("rails", [(), (f"RAILWEAVE_RAILS=tcp@{NIC}",)])
+def test_a_name_that_is_loopbacks_on_its_own_machine(rails: tuple[str, ...]) -> None:
+    """As /etc/hosts of Debian has it: rank 0 finds the way to rank 1, for the rail and for Gloo."""
+    with bridged(2) as hosts:
+        ranks = []
+        for rank, store in enumerate(("127.0.1.1", hosts.address(0))):
+            with inside(hosts.namespaces[rank]):
+                ip("link", "set", "lo", "up")
+                program = (sys.executable, "-c", TWO_MACHINES, f"tcp://{store}:29500", str(rank), *rails)
+                out = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+                ranks.append(subprocess.Popen(program, **out))  # type: ignore[call-overload]
+        try:
+            for rank in ranks:
+                said, complaint = rank.communicate(timeout=DEADLINE_S)
+                assert said == "[2.0, 2.0, 2.0] 3\n", complaint
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
 
 
 def trained(start: Start, folder: Path, example: str, backend: str) -> dict[str, Any]:

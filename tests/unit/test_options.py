@@ -70,6 +70,8 @@ def test_launchers_say_who_a_process_is(rank: str, size: str) -> None:
     environment = {name: value for name, value in ENVIRONMENT.items() if name not in {"RANK", "WORLD_SIZE"}}
     options = options_from(environment={**environment, rank: "3", size: "6"})
     assert (options.rank, options.world_size) == (3, 6)
+    assert options.size_from == size
+    assert options_from(environment=ENVIRONMENT, world_size=4).size_from == "world_size"
     with pytest.raises(InvalidOption, match=f"{size} is not set"):
         options_from(environment={**environment, rank: "3"})
 

@@ -17,6 +17,11 @@ from fake_switch import FakeSwitch
 from railweave.topologies.planes import planes
 from railweave.topologies.serialize import to_yaml
 
+CLUSTER = """
+controller: localhost:9600
+planes: {tcp: {network: 10.2.0.0/24}}
+hosts: {alpha: {tcp: 10.2.0.1}, beta: {tcp: 10.2.0.2}}
+"""
 PROGRAM = "from railweave.controller.cli import app; app()"
 
 
@@ -73,6 +78,7 @@ async def fails(text: str, *arguments: object) -> None:
 async def test_errors_are_named(tmp_path: Path) -> None:
     good = await topology_file(tmp_path, 1)
     (bad := tmp_path / "bad.yaml").write_text("name: [")
+    (by_name := tmp_path / "cluster.yaml").write_text(CLUSTER)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = f"127.0.0.1:{taken.getsockname()[1]}"
         await asyncio.gather(
@@ -89,6 +95,7 @@ async def test_errors_are_named(tmp_path: Path) -> None:
                 "127.0.0.1:0",
             ),
             fails("lanes", "--topology", good, "--lanes", 7),
+            fails("on this machine, which no other machine can reach", "--cluster", by_name),
             fails("link h1 to s-ina has an MTU of 1500, but", "--topology", good, "--lanes", 1024),
             fails("--slots 100", "--topology", good, "--slots", 100),
             fails("--loss 'ina'", "--topology", good, "--loss", "ina"),
