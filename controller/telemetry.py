@@ -78,7 +78,7 @@ async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iter
 
 
 async def _packets(link: SwitchLink, senders: str) -> Counter[str]:
-    """Packets by action name of `decide`, of all in the table `senders`, and by reason those dropped before."""
+    """Packets by action name of `decide`, of all in the table `senders`, and dropped before, by reason."""
     packets: Counter[str] = Counter()
     for entry, count in await link.packets("decide"):
         if isinstance(entry.action, fy.P4TableAction):

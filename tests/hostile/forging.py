@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that a stranger on a plane forges: each kind in the name of a station of its choice.
 
-A blind attacker guesses groups, children, slots, rounds, tokens and queue pairs; `Guess` draws them. All frames
+A blind attacker guesses groups, children, slots, rounds, tokens and queue pairs; `Guess` draws them. Frames
 carry valid checksums, so that only the forged fields can betray them.
 """
 

@@ -39,7 +39,7 @@ class Place:
     other: Station
 
     def seen(self) -> list[bytes]:
-        """Return what has arrived at the member, up to a last frame that the stranger sends in its own name."""
+        """Return what has arrived at the member, up to an honest last frame of the stranger."""
         self.stranger.send([ethernet(self.stranger.own, self.to, END, b"end")])
         frames: list[bytes] = []
         while select.select([self.member], [], [], DEADLINE_S)[0]:

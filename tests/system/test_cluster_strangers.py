@@ -27,8 +27,8 @@ with railweave.init(rails="ina") as comm:
             print(comm.stats().rails[0].groups[0].group, flush=True)
 print("wrong", wrong, flush=True)
 """
-# Contributions in the names of both nodes to a group, and results of it in the switch's name, for every slot and the
-# rounds to come.
+# Contributions in the names of both nodes to a group, and results in the switch's name, for every slot and
+# the rounds to come.
 FORGER = """
 import socket, sys
 from dataplane.packets import Chunk, Member, RESULT, frame, Station
