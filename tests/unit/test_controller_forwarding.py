@@ -70,6 +70,9 @@ class FakeLink:
             raise SwitchUnavailable(self.problem)
         return self.sessions
 
+    def has(self, name: str) -> bool:
+        return True
+
     async def read(self) -> SwitchState:
         await self._network.turn(self)
         return self.state
