@@ -41,7 +41,7 @@
 #include "netreduce/parser.p4"
 
 #include "stages/injector.p4"
-#include "stages/guard.p4"
+#include "v1model/guard.p4"
 #include "stages/forward.p4"
 #include "netreduce/connections.p4"
 #include "netreduce/icrc.p4"

@@ -10,7 +10,7 @@
 #include "v1model/parser.p4"
 
 #include "stages/injector.p4"
-#include "stages/guard.p4"
+#include "v1model/guard.p4"
 #include "stages/virtual_addresses.p4"
 #include "stages/forward.p4"
 #include "stages/check.p4"
