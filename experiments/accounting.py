@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from railweave._native.ina import WIDE_LANES, exact_lanes
+from railweave._native.ina import SEAL_LANES, WIDE_LANES, exact_lanes
 from railweave._native.sum_rings import MOST_HOST_SUM_BYTES
 from railweave.experiments.messages import RailCounts
 from railweave.hosts.reports import SentBytes
@@ -158,14 +158,25 @@ def chunks_of(elements: int, lanes: int, hosts: int) -> int:
     """Return the chunks in which an ina rail sums float32: the data, and an exponent for each of these.
 
     Up to `lanes` elements have no exponents, but two lanes each or, where one chunk holds them exactly, more;
-    unless they are very small or large.
+    unless they are very small or large. The seal takes some of the `lanes` of a packet.
 
-    >>> [chunks_of(elements, 256, hosts=4) for elements in (23, 129, 257, 256 * 257)]
-    [1, 2, 3, 259]
+    >>> [chunks_of(elements, 256, hosts=4) for elements in (22, 127, 256, 257, 252 * 253)]
+    [1, 2, 3, 3, 255]
     """
-    if elements * exact_lanes(hosts) <= lanes:
+    in_packet = lanes - SEAL_LANES
+    if elements * exact_lanes(hosts) <= in_packet:
         return 1
     if elements <= lanes:
-        return -(-WIDE_LANES * elements // lanes)
-    data = -(-elements // lanes)
-    return data + -(-data // lanes)
+        return -(-WIDE_LANES * elements // in_packet)
+    data = -(-elements // in_packet)
+    return data + -(-data // in_packet)
+
+
+def maxima_of(elements: int, lanes: int, hosts: int) -> int:
+    """Return the chunks of a maximum of int32 on an ina rail: the data, and the sums that witness them.
+
+    >>> [maxima_of(elements, 256, hosts=4) for elements in (1, 252, 253, 252 * 11)]
+    [2, 2, 3, 13]
+    """
+    data = -(-elements // (lanes - SEAL_LANES))
+    return data + -(-data // (31 // hosts.bit_length()))

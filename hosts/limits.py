@@ -51,7 +51,9 @@ def limit_bps(
     fraction = payload_fraction(kind, lanes, multicast=multicast, mtu=mtu)
     limit = rate_bps * fraction
     if kind == "ina" and collective is Collective.REDUCE_SCATTER:
-        return limit * hosts / (hosts - 1 + (1 - fraction))
+        headers = INA_HEADER + UDP + IPV4 + ETHERNET
+        bare = headers / (lanes * LANE_BYTES + headers)
+        return limit * hosts / (hosts - 1 + bare)
     whole = kind in ("ina", "netreduce") and collective is Collective.ALL_REDUCE
     return limit if whole else limit / ring_volume(collective, hosts)
 

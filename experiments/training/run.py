@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from railweave.experiments.accounting import RailAccount, chunks_of, sums_of
+from railweave.experiments.accounting import RailAccount, chunks_of, maxima_of, sums_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
 from railweave.experiments.messages import read
@@ -145,7 +145,7 @@ class Recorder:
         survey = piece["survey"]  # integers, so without exponents; their maximum, which netreduce has not
         if piece["rail"] in self._netreduce:
             return 0 if survey else sums_of(elements, lanes)
-        return -(-elements // lanes) if survey else chunks_of(elements, lanes, self._ranks)
+        return (maxima_of if survey else chunks_of)(elements, lanes, self._ranks)
 
     def _take_step(self, message: dict[str, Any]) -> None:
         rank, number = message["rank"], message["step"]

@@ -108,6 +108,8 @@ def _loaded(mutation: Mutation | None) -> InProcessSwitch:
             mutant.flush()
             program = replace(program, json=Path(mutant.name))
         switch.load(program)
+    for port in {*range(32)} - {*switch.ports}:  # those of the links between the switches
+        switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
     return switch
 
 

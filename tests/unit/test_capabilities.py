@@ -54,10 +54,10 @@ def test_a_link_carries_what_the_algorithm_sends_over_it() -> None:
             1e8 * payload_fraction("tcp") / volume
         )
         of_ina = {
-            Collective.ALL_REDUCE: 1024 / 1082,
+            Collective.ALL_REDUCE: 1008 / 1082,
             Collective.BROADCAST: 1440 / 1514,  # in packets that fill the MTU
             Collective.ALL_GATHER: 1440 / 1514 / 0.75,  # the others' shards come down
-            Collective.REDUCE_SCATTER: 1024
+            Collective.REDUCE_SCATTER: 1008
             / (0.75 * 1082 + 58 / 4),  # they go up, and headers of the own one
         }[collective]
         assert limit_bps("ina", 1e8, 4, collective=collective) == pytest.approx(1e8 * of_ina)

@@ -28,7 +28,7 @@ NAMES = {
     "UDP_PORT": "INA_UDP_PORT",
     "HEADER_BYTES": "INA_HEADER_BYTES",
 }
-OF_HOSTS = {"MAX_WORLD_SIZE", "WIDE_LANES"}
+OF_HOSTS = {"MAX_WORLD_SIZE", "WIDE_LANES", "SEAL_LANES"}
 CONSTANTS = [name for name in dir(ina) if name.isupper() and name not in OF_HOSTS]
 
 

@@ -184,9 +184,9 @@ def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_p
 
 
 def test_chunks_are_data_and_their_exponents() -> None:
-    assert chunks_of(256 * 256, 256, 4) == 257
-    assert chunks_of(256 * 256 + 1, 256, 4) == 259
-    assert [chunks_of(elements, 256, 4) for elements in (1, 24, 128, 129, 256, 257)] == [1, 1, 1, 2, 2, 3]
+    assert chunks_of(252 * 252, 256, 4) == 252 + 1
+    assert chunks_of(252 * 252 + 1, 256, 4) == 253 + 2
+    assert [chunks_of(elements, 256, 4) for elements in (1, 24, 126, 127, 256, 257)] == [1, 1, 1, 2, 3, 3]
 
 
 def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
@@ -197,7 +197,7 @@ def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
         slices = [{"rail": rail, "bytes": size, "survey": False} for size in sizes]
         slices.append({"rail": rail, "bytes": 5000, "survey": True})
         recorder.take({"event": "start", "rank": 0, "time": 0.0, "slices": slices})
-    assert recorder.chunks == {"netreduce": 257, "ina": (4 + 1) + (257 + 2) + 5}
+    assert recorder.chunks == {"netreduce": 257, "ina": (5 + 1) + (262 + 2) + 6}
 
 
 def test_json_has_what_the_schema_says(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_bench_json_and_comparisons() -> None:
     assert value["rails"] == ["ina", "tcp"]
     (together,) = value["rows"]
     assert (together["time_us_median"], together["shares"]) == (250000, {"ina": 0.75, "tcp": 0.25})
-    limit = 1e8 * 1024 / 1082 + 1e8 * 1448 / 1514 / 1.5
+    limit = 1e8 * 1008 / 1082 + 1e8 * 1448 / 1514 / 1.5
     assert together["limit_bps"] == pytest.approx(limit)
     assert value["alone"]["tcp"][0]["wrong"] == 0
     assert value["baselines"]["gloo"]["version"] == "2.13.0"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave.hosts.decisions import Ledger, Reason
 from railweave.hosts.errors import InvalidOption, UnsupportedDType
 from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps
@@ -27,7 +27,7 @@ def planner(values: list[float], ledger: Ledger | None = None) -> Planner:
 def plan(
     of: Planner, count: int, dtype: DType = DType.FLOAT32, op: ReduceOp = ReduceOp.SUM, op_index: int = 0
 ) -> Plan:
-    return of.plan(op_index, (Collective.ALL_REDUCE, dtype, op, 0, count), [])
+    return of.plan(op_index, (Collective.ALL_REDUCE, dtype, op, 0, Called.AS_CARRIED, count), [])
 
 
 @given(shares, st.integers(1, 10**9))
@@ -103,8 +103,8 @@ def test_the_ledger_counts_by_class_and_verdict() -> None:
 
 
 def test_limits() -> None:
-    assert limit_bps("ina", 100e6, hosts=4) == pytest.approx(100e6 * 1024 / 1082)
-    assert limit_bps("ina", 100e6, hosts=4, lanes=64) == pytest.approx(100e6 * 256 / 314)
+    assert limit_bps("ina", 100e6, hosts=4) == pytest.approx(100e6 * 1008 / 1082)
+    assert limit_bps("ina", 100e6, hosts=4, lanes=64) == pytest.approx(100e6 * 240 / 314)
     assert limit_bps("tcp", 100e6, hosts=4) == pytest.approx(100e6 * 1448 / 1514 * 4 / 6)
     assert limit_bps("rdma", 100e6, hosts=2) == pytest.approx(100e6 * 1024 / 1082)
     with pytest.raises(InvalidOption, match="carrier pigeon"):
