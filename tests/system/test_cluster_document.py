@@ -15,7 +15,7 @@ def test_the_document_leads_from_cables_to_a_training(tmp_path: Path) -> None:
         for block in blocks():
             said[block.title] = carry_out(block, machines)
         checks = said["See each plane work"]
-        assert "no rank can run here" in checks["box"]
+        assert "no rank can run here" in " ".join(checks["box"].split())
         for host in ("node0", "node1"):
             assert "can take part in the cluster" in checks[host]
             assert "256 numbers came back" in checks[host]
