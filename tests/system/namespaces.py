@@ -41,6 +41,17 @@ def inside(descriptor: int) -> Iterator[None]:
 
 
 @contextmanager
+def inside_process(pid: int) -> Iterator[None]:
+    """Do the same in the namespace of a process."""
+    descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with inside(descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def _back_home() -> Iterator[None]:
     home = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:

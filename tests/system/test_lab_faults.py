@@ -7,12 +7,11 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from system.namespaces import inside
+from system.namespaces import inside_process
 
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab import faults
@@ -50,7 +49,7 @@ class Link:
         self.sockets = [self._socket(nic.host, nic.address) for nic in plane.nics]
 
     def _socket(self, host: str, address: str) -> socket.socket:
-        with _within(self._lab, host):
+        with inside_process(self._lab.pid(host)):
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         made.bind((address, 0))
         return made
@@ -77,16 +76,6 @@ def _arrives(sender: socket.socket, receiver: socket.socket, deadline_s: float) 
             continue
         return True
     return False
-
-
-@contextmanager
-def _within(lab: Lab, node: str) -> Iterator[None]:
-    descriptor = os.open(f"/proc/{lab.pid(node)}/ns/net", os.O_RDONLY)
-    try:
-        with inside(descriptor):
-            yield
-    finally:
-        os.close(descriptor)
 
 
 def _carrier(lab: Lab, interface: str) -> bool:

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from dataplane.packets import Station
 from hostile import forging
 from hostile.forging import Target
 from hostile.stranger import station_of, stranger_on
-from system.namespaces import inside
+from system.namespaces import inside_process
 
 from railweave.controller.addresses import AddressPlan
 from railweave.topologies.lab import guard
@@ -43,16 +40,6 @@ print("wrong", wrong, flush=True)
 """
 
 
-@contextmanager
-def within(lab: Lab, node: str) -> Iterator[None]:
-    descriptor = os.open(f"/proc/{lab.pid(node)}/ns/net", os.O_RDONLY)
-    try:
-        with inside(descriptor):
-            yield
-    finally:
-        os.close(descriptor)
-
-
 def spray(lab: Lab, plane: Plane) -> int:
     """Have the host h3 forge all that it can in the names of switch, group and a member; return how many."""
     member, other, stranger = plane.nics
@@ -60,7 +47,7 @@ def spray(lab: Lab, plane: Plane) -> int:
     names = [station_of(other), *(Station(e.ip, e.mac) for e in plan.switches.values())]
     group = plan.choose(())
     names.append(Station(group, 0x02FE << 32 | group))
-    with within(lab, "h3"), stranger_on(stranger) as attacker:
+    with inside_process(lab.pid("h3")), stranger_on(stranger) as attacker:
         ports = attacker.scan(station_of(member), range(FIRST, BEHIND)) or [FIRST]
         places = [Target(station_of(member), port) for port in ports]
         return sum(
