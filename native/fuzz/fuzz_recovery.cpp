@@ -109,7 +109,7 @@ struct Play {
     if (script.next() % 16 == 0 || datagram.bytes.size() < kNumberAt + sizeof sequence + sizeof(Mac)) return;
     store_be(datagram.bytes.data() + kNumberAt, ++sequence);
     datagram.bytes.resize(datagram.bytes.size() - sizeof(Mac));
-    seal(datagram.bytes, key_of({}, datagram.to));
+    append_code(datagram.bytes, key_of({}, datagram.to));
   }
 
   void raw() {

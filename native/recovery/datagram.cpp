@@ -230,7 +230,7 @@ Key key_of(const Secret& secret, int receiver) {
   return derive_key(secret, "recovery", static_cast<std::uint64_t>(receiver));
 }
 
-void seal(std::vector<std::byte>& datagram, const Key& key) {
+void append_code(std::vector<std::byte>& datagram, const Key& key) {
   const Mac code = authenticate(key, datagram);
   datagram.insert(datagram.end(), code.begin(), code.end());
 }
@@ -238,7 +238,7 @@ void seal(std::vector<std::byte>& datagram, const Key& key) {
 void encode(const Datagram& datagram, const Shape& shape, const Key& key, std::vector<std::byte>& to) {
   Writer writer(to);
   put(writer, datagram, shape);
-  seal(to, key);
+  append_code(to, key);
 }
 
 std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape, const Key& key) {

@@ -153,7 +153,7 @@ struct Shape {
 /// The key of what is sent to a rank.
 Key key_of(const Secret& secret, int receiver);
 /// Appends the code.
-void seal(std::vector<std::byte>& datagram, const Key& key);
+void append_code(std::vector<std::byte>& datagram, const Key& key);
 /// Writes the datagram into `to`, whose old content goes. Fields must fit `shape`; long reasons are cut.
 void encode(const Datagram& datagram, const Shape& shape, const Key& key, std::vector<std::byte>& to);
 /// Whatever comes back fits `shape`. Replays are for the caller to find.
