@@ -293,7 +293,9 @@ std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
 // ---------------------------------------------------------------- failure and the end
 
 void Agent::rail_failed(ChannelId channel, const Failure& failure, Time now) {
-  const bool of_rail = failure.kind == FailureKind::kSilent ||
+  // All ranks make the same trial: what differs there was damaged on the way, or forged.
+  const bool of_trial = failure.kind == FailureKind::kMismatch && !channel.repair && !in_use(channel.rail);
+  const bool of_rail = failure.kind == FailureKind::kSilent || of_trial ||
                        (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // who says so has ended
   if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(channel, failure, now);
   if (of_rail && undecided_) {

@@ -10,13 +10,14 @@ import socket
 import threading
 from collections import defaultdict
 
-from protocol.switch_model import SPREAD, Membership, SwitchModel
+from protocol.switch_model import CONTRIBUTE, SPREAD, Membership, SwitchModel
 
 from railweave._native import ina
 from railweave.hosts.events import InaGroup
 
 GROUP, SLOTS, LANES = 9, 64, 16
 POLL_S = 0.05
+MARK = 12  # where a packet has it
 
 
 def own_address() -> str:
@@ -48,6 +49,8 @@ class LoopbackSwitch:
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
         self.deaf = threading.Event()  # while it is set, whatever comes is lost
+        self.spoils = False  # the mark of whatever child 1 contributes
+        self.spoilt = 0  # packets
         self.starved: set[int] = set()  # types of service that get nothing of a link
         self.spared: set[int] = set()  # children to which nothing is multicast
         self.thread = threading.Thread(target=self._serve)
@@ -90,6 +93,9 @@ class LoopbackSwitch:
 
     def _process(self, data: bytes, sender: tuple[str, int]) -> None:
         self.children[data[4]] = sender
+        if self.spoils and data[4] == 1 and data[0] & 0xF == CONTRIBUTE:
+            self.spoilt += 1
+            data = data[:MARK] + bytes([data[MARK] ^ 1]) + data[MARK + 1 :]
         for child, packet in self.model.process(data[4], data):
             if int(child) in self.spared and packet[0] & 0xF == SPREAD:
                 continue

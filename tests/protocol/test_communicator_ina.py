@@ -8,6 +8,7 @@ import functools
 import gc
 import itertools
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -439,6 +440,33 @@ def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitc
         job.meet()
 
     job.run(work, "ina=ina@lo", timeout_s=1.5)
+
+
+def test_a_trial_whose_packets_are_damaged_ends_nothing(switch: LoopbackSwitch, job: StaticJob) -> None:
+    """All ranks make the same trial, so a mismatch in it is no rank's fault."""
+
+    def until(comm: Communicator, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not comm.all_reduce(np.array([done()], np.int32))[0]:
+            assert time.monotonic() < end
+
+    def work(comm: Communicator) -> None:
+        until(comm, lambda: True)
+        job.meet()
+        if comm.rank == 0:
+            switch.spoils = True
+            comm._agent.suspect(0, "it is tested")
+        until(comm, lambda: comm.rank == 0 and comm.stats().rails[0].failures > 0)
+        spoilt = switch.spoilt
+        until(comm, lambda: comm.rank == 0 and switch.spoilt > spoilt + 10 and is_in(comm, "recovering"))
+        job.meet()
+        switch.spoils = False
+        until(comm, lambda: comm.rank == 0 and is_in(comm, "up"))
+
+    def is_in(comm: Communicator, state: str) -> bool:
+        return comm.stats().rails[0].state == state
+
+    job.run(work, "ina=ina@lo,tcp=tcp@lo")
 
 
 def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) -> None:
