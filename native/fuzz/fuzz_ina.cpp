@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hostile switch: the input says which calls run, and what comes back for what was sent: the result as it
 // should be, a spoilt one, raw bytes, nothing; when time passes, and when the group restarts or moves.
+// Packets may be sealed: the rank is alone then, so that what it has sent is the result.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -14,12 +16,21 @@ namespace {
 using namespace railweave;
 using namespace railweave::ina;
 
-constexpr std::uint32_t kLanes = 4;
+constexpr std::uint32_t kDataLanes = 4;
 constexpr std::size_t kMaxElements = 200;
 
 struct Play {
-  explicit Play(Script script)
-      : script(script), endpoint({.group = 3, .child = 1, .slots = 4, .lanes = kLanes, .world_size = 2}) {
+  explicit Play(Script given)
+      : script(given),
+        sealed(script.next() % 2 == 0),
+        world_size(sealed ? 1 : 2),
+        lanes(kDataLanes + (sealed ? kSealLanes : 0)),
+        endpoint({.group = 3,
+                  .child = 1,
+                  .slots = 4,
+                  .lanes = lanes,
+                  .world_size = world_size,
+                  .seal = sealed ? std::optional<SealOptions>(SealOptions{{}, 0, 0}) : std::nullopt}) {
     std::uint32_t bits = 0x3f800000;
     for (auto& word : values) word = bits = bits * 1664525 + script.next() * 0x01000193u + 1013904223;
   }
@@ -44,8 +55,8 @@ struct Play {
                     .output = memory + (scatters ? own : 0),
                     .count = count,
                     .stride = is_sharded(call.collective) ? kMaxElements : 0,
-                    .rank = 1,
-                    .world_size = 2});
+                    .rank = world_size - 1,
+                    .world_size = world_size});
   }
 
   void transmit() {
@@ -65,7 +76,7 @@ struct Play {
       const bool bare = packet.size() == kHeaderBytes;
       if (bare || script.next() % 2 == 0) {
         packet[5] |= std::byte{flag::kOwner};
-        packet.resize(bare ? packet_bytes(kLanes) : kHeaderBytes);
+        packet.resize(bare ? packet_bytes(lanes) : kHeaderBytes);
       }
     }
     for (int edits = spoil ? script.next() % 8 : 0; edits > 0; --edits) {
@@ -96,10 +107,10 @@ struct Play {
     const std::uint8_t group = script.next();
     const auto slots = std::uint32_t{1} << script.next() % 4;
     try {
-      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = kLanes},
+      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = lanes},
                       position - std::min<std::uint64_t>(position, script.next() % 16), now);
     } catch (const std::invalid_argument&) {
-      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = kLanes}, position, now);
+      endpoint.resume({.group = group, .child = 1, .slots = slots, .lanes = lanes}, position, now);
     }
   }
 
@@ -126,6 +137,9 @@ struct Play {
   }
 
   Script script;
+  bool sealed;
+  int world_size;
+  std::uint32_t lanes;
   Endpoint endpoint;
   std::array<std::uint32_t, 4 * kMaxElements> values;  // two shards of eight bytes an element
   std::vector<std::vector<std::byte>> sent;
