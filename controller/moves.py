@@ -75,18 +75,24 @@ class Moves:
                 if tree.plane == plane and tree.pause:
                     self._place_soon(group, tree, tree.pause)
 
-    def stall(self, lease: Lease, number: int, first_switch_ok: bool, root_ok: bool) -> None:
-        """A rank gets no results: keep off the links between it and whoever does not answer its probes."""
-        group, tree = self._find(lease, number)
-        if tree.pause or tree.placed is None or root_ok or group.closed:
+    def stall(self, lease: Lease, told: pb.ReportStallRequest) -> None:
+        """A rank gets no results: keep off the links between it and the switch that answers no probes.
+
+        If a switch has a wrong sum, other slots of the same switches will do.
+        """
+        group, tree = self._find(lease, told.group)
+        if tree.pause or tree.placed is None or (told.root_ok and not told.spoilt) or group.closed:
             return
         way = tree.placed.tree.way(lease.rank)
         host = self._placement.hosts(group, tree.rail)[lease.rank].nic.host
-        hops = list(pairwise(way)) if first_switch_ok else [(host, way[0])]
+        if told.spoilt:
+            self.pause(group, tree, f"rank {lease.rank} ({host}) gets a sum without the ranks' seal")
+            return
+        hops = list(pairwise(way)) if told.first_switch_ok else [(host, way[0])]
         if not hops:
             return  # the first switch is the root, and answers
         self._fabric.suspect(tree.plane, [frozenset(hop) for hop in hops])
-        silent = "its root" if first_switch_ok else f"switch {way[0]}"
+        silent = "its root" if told.first_switch_ok else f"switch {way[0]}"
         self.pause(group, tree, f"rank {lease.rank} ({host}) gets no answer from {silent}")
 
     def _trees(self, groups: frozenset[int]) -> list[tuple[Group, RailTree]]:

@@ -141,7 +141,7 @@ class ControllerService(pb_grpc.ControllerServicer):
         """Take a rank's report that its path is dead."""
         async with _errors(context):
             lease = self._groups.lease(request.lease)
-            self._groups.moves.stall(lease, request.group, request.first_switch_ok, request.root_ok)
+            self._groups.moves.stall(lease, request)
         return pb.ReportStallResponse()
 
     async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainResponse:

@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from railweave._native.agent import Stall
 from railweave.access import IN_CLEAR, Access, refusal
 from railweave.hosts.errors import (
     ControllerUnreachable,
@@ -214,10 +215,14 @@ class Membership:
         request = pb.ReportPositionRequest(lease=self._lease, group=group, position=position)
         self._keep(self._stub.ReportPosition.future(request, timeout=REPORT_S, wait_for_ready=True))
 
-    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
-        """Say that a group brings no results, and whether its first switch and its root answer probes."""
+    def report_stall(self, stall: Stall) -> None:
+        """Say why a group brings no results. Does not wait for the controller."""
         request = pb.ReportStallRequest(
-            lease=self._lease, group=group, first_switch_ok=first_switch_ok, root_ok=root_ok
+            lease=self._lease,
+            group=stall.group,
+            first_switch_ok=stall.first_switch_ok,
+            root_ok=stall.root_ok,
+            spoilt=stall.spoilt,
         )
         self._keep(self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True))
 

@@ -149,10 +149,11 @@ class Communicator(Collectives):
         if not used:
             raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
-        self._trees.attach(members, with_trees, options.multicast_roots)
+        recovers = can_recover(self._rails, members)
+        self._trees.attach(members, with_trees, options.multicast_roots, only_rail=not recovers)
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
         missing = connect_rails(self._agent, self._rails, members, left_s)
-        if can_recover(self._rails, members):
+        if recovers:
             enable_recovery(self._agent, self._rails, members, options.peer_timeout_s, missing)
             self._trees.recover(without_trees=len(used) > len(with_trees))
         else:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from railweave._native.agent import Stall
 from railweave.access import Access
 from railweave.hosts.events import Decision, Event, RailOffer
 from railweave.hosts.rails import Members
@@ -18,8 +19,8 @@ class Membership(Members, Protocol):
     def report_position(self, group: int, position: int) -> None:
         """Answer GroupPaused."""
 
-    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
-        """Say that a group brings no results."""
+    def report_stall(self, stall: Stall) -> None:
+        """Say why a group brings no results."""
 
     def leave(self) -> None:
         """Give it up."""

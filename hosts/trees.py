@@ -44,17 +44,24 @@ class Trees:
         # Made when it starts: until it has run, a thread and what it belongs to keep each other alive.
         self._reporter: threading.Thread | None = None
 
-    def attach(self, membership: Membership, rails: Mapping[str, int], multicast_roots: int = 0) -> None:
+    def attach(
+        self,
+        membership: Membership,
+        rails: Mapping[str, int],
+        multicast_roots: int = 0,
+        only_rail: bool = False,
+    ) -> None:
         """Take the places that the controller has given, perhaps moved since, and begin to report.
 
         `rails` are the indices in the agent of the rails that have trees, by name; `multicast_roots` is as in
-        Options.
+        Options. Where a tree is the `only_rail` the controller moves it when its switch has a wrong sum; with
+        others the rail restarts, and they repeat its part.
         """
         with self._lock:
             self._membership = membership
             self._rails = dict(rails)
             for rail, index in self._rails.items():
-                self._attach(index, rail, membership, multicast_roots)
+                self._attach(index, rail, membership, multicast_roots, only_rail)
             for group, rail in self._paused.items():
                 membership.report_position(group, self._pause(rail, group))
             self._give_up_all()
@@ -64,14 +71,17 @@ class Trees:
             )
             self._reporter.start()
 
-    def _attach(self, index: int, rail: str, membership: Membership, multicast_roots: int) -> None:
+    def _attach(
+        self, index: int, rail: str, membership: Membership, multicast_roots: int, only_rail: bool
+    ) -> None:
         """Take a rail's places: in trees of all ranks, or in a ring and, of a rack, in the tree of that."""
         members = [(each.address, each.port) for each in offers_of(rail, membership)]
-        if ring := membership.rings.get(rail):
+        ring = membership.rings.get(rail)
+        if ring:
             rack = self._agent.compose_ina(index, [list(ranks) for ranks in ring.members], ring.lanes)
             members = [members[rank] for rank in rack]
         if places := [_place(group) for group in membership.groups.get(rail, ())]:
-            self._agent.attach_ina(index, places, members, multicast_roots)
+            self._agent.attach_ina(index, places, members, multicast_roots, redo=only_rail and not ring)
 
     def recover(self, without_trees: bool) -> None:
         """From now on tell the agent of obstacles: the ranks can do without a rail.
@@ -143,10 +153,11 @@ class Trees:
                 continue
             index, stall = reported
             with self._lock:
-                name = next(name for name, other in self._rails.items() if other == index)
-                self._stalls[name] = time.monotonic(), stall
+                if not stall.spoilt:
+                    name = next(name for name, other in self._rails.items() if other == index)
+                    self._stalls[name] = time.monotonic(), stall
                 assert self._membership is not None  # noqa: S101 - the thread starts with it
-                self._membership.report_stall(stall.group, stall.first_switch_ok, stall.root_ok)
+                self._membership.report_stall(stall)
 
     def planes_down(self) -> Mapping[str, str]:
         """Return why planes are down, by name."""

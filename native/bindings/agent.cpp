@@ -207,11 +207,13 @@ class PythonAgent {
   }
 
   void attach_ina(std::size_t rail, const std::vector<Place>& places,
-                  const std::vector<SocketAddress>& members, int roots) {
+                  const std::vector<SocketAddress>& members, int roots, bool redo) {
     const Ina& ina = ina_.at(rail);
     std::vector<InaGroup> groups;
     for (const Place& place : places) groups.push_back(group_at(ina, place));
-    const InaProof proof{.secret = agent_.secret(), .place = std::uint64_t{rail} << 16 | ina.first};
+    const InaProof proof{.secret = agent_.secret(),
+                         .place = std::uint64_t{rail} << 16 | ina.first,
+                         .redo_within = redo ? timing::kRedoTime : 0};
     agent_.on_rail(rail, [&] { ina.trees->attach(groups, members, roots, workers_, proof); });
   }
 
@@ -502,10 +504,12 @@ void bind_agent(nb::module_& m) {
       .def("add_ina", &PythonAgent::add_ina, "name"_a, "address"_a, "interface"_a, "rate_bps"_a = 0,
            Release(), "Open an in-network rail on the address; (rail, UDP port)")
       .def("attach_ina", &PythonAgent::attach_ina, "rail"_a, "places"_a, "members"_a, "roots"_a = 0,
-           Release(),
+           "redo"_a = false, Release(),
            "Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), "
            "in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if "
-           "nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all")
+           "nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all; "
+           "`redo`: "
+           "whether somebody moves a tree that has a wrong sum (`Stall.spoilt`), else the rail fails")
       .def("compose_ina", &PythonAgent::compose_ina, "rail"_a, "members"_a, "lanes"_a, Release(),
            "Form a ring of members, each a list of ranks: racks, whose places `attach_ina` takes, in which "
            "ranks "

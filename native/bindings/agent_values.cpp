@@ -24,9 +24,11 @@ void bind_agent_values(nb::module_& sub) {
   RAILWEAVE_ENUM(sub, FailureKind, kPeerLost, kMismatch, kRailDown, kInternal)
       .value("SILENT", FailureKind::kSilent, "of a rail: its agent finds out which it is");
   RAILWEAVE_ENUM(sub, RdmaPlace, kAny, kDevice, kUserSpace);
-  nb::class_<Stall>(sub, "Stall",
-                    "Contributions to a tree are silent; whether probes are answered, and by whom")
-      .def(RAILWEAVE_RO(Stall, group, first_switch_ok, root_ok));
+  nb::class_<Stall>(
+      sub, "Stall",
+      "Contributions to a tree are silent; whether probes are answered, and by whom. Or `spoilt`: "
+      "its switch has a wrong sum")
+      .def(RAILWEAVE_RO(Stall, group, first_switch_ok, root_ok, spoilt));
   nb::class_<GroupStats>(sub, "GroupStats", "One aggregation tree's counts since it was formed")
       .def(RAILWEAVE_RO(GroupStats, group, slots, in_flight, window))
       .def_ro("rtt_ns", &GroupStats::rtt)

@@ -88,7 +88,8 @@ class PyEndpoint : public ina::Endpoint {
       return nb::make_tuple(kKinds[static_cast<int>(failure->kind)], failure->message);
     }
     if (const auto* stalled = std::get_if<ina::Stalled>(&*event))
-      return nb::make_tuple("stalled", stalled->first_switch_ok, stalled->root_ok);
+      return stalled->spoilt ? nb::make_tuple("stalled", "spoilt")
+                             : nb::make_tuple("stalled", stalled->first_switch_ok, stalled->root_ok);
     const auto op_index = static_cast<std::uint32_t>(std::get<ina::SliceDone>(*event).id);
     held_.erase(op_index);
     return nb::int_(op_index);
@@ -269,19 +270,21 @@ void bind_endpoint(nb::module_& m) {
           "__init__",
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
-             Duration packet_time, Duration stall_after, std::optional<nb::bytes> secret, int rank) {
+             Duration packet_time, Duration stall_after, std::optional<nb::bytes> secret, int rank,
+             Duration redo_within) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
             options.window.packet_time = packet_time;
             options.reorder = reorder;
             options.stall_after = stall_after;
+            options.redo_within = redo_within;
             if (secret) options.seal = {.secret = secret_of(*secret), .tree = 0, .rank = rank};
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
-          "stall_after"_a = 300 * kMillisecond, "secret"_a = nb::none(), "rank"_a = 0)
+          "stall_after"_a = 300 * kMillisecond, "secret"_a = nb::none(), "rank"_a = 0, "redo_within"_a = 0)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("start_part", &PyEndpoint::start_part, "op_index"_a, "op"_a, "input"_a, "output"_a, "collective"_a,
            "root"_a, "rank"_a, "whole"_a, "offset"_a, "count"_a,
@@ -294,9 +297,9 @@ void bind_endpoint(nb::module_& m) {
           "When `expire` wants to be called, or None.")
       .def("expire", &PyEndpoint::expire, "now"_a)
       .def("poll", &PyEndpoint::poll,
-           "None, the op index of a slice that is done, (kind, message) of a failure, or (\"stalled\", "
-           "whether "
-           "the first switch answers, whether the root does).")
+           "None, the op index of a slice that is done, (kind, message) of a failure, (\"stalled\", whether "
+           "the first switch answers, whether the root does), or (\"stalled\", \"spoilt\") where the switch "
+           "has a wrong sum.")
       .def("halt", &PyEndpoint::halt, "Drop all slices, and send and take nothing until `restart`.")
       .def("next_chunk", &PyEndpoint::next_chunk, "Beyond all chunks that were sent, over all groups.")
       .def("restart", &PyEndpoint::restart, "base"_a, "now"_a,

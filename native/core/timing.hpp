@@ -54,6 +54,8 @@ inline constexpr Duration kFirstTimeout =
     60 * kSecond;                                // for an RDMA peer's first answer: ranks come one by one
 inline constexpr Duration kShowTime = kSecond;   // for peers to say which calls they make, after a mismatch
 inline constexpr Duration kLeftGrace = kSecond;  // for results after a peer has left in good order
+inline constexpr Duration kRedoTime =
+    400 * kMillisecond;  // for the controller to pause a tree that has a wrong sum
 
 // Two heartbeats may be lost, and one late, before patience ends.
 static_assert(4 * kHeartbeat <= kLeastSilence);

@@ -226,6 +226,19 @@ std::uint8_t Call::build_phase(Item item, std::byte* lanes) {
   __builtin_unreachable();
 }
 
+std::uint32_t Call::small_maxima(Item item) const {
+  if (item.phase == Phase::kReady) return kReadyLanes;
+  return item.phase == Phase::kExponents ? std::min(lanes_, chunks_ - item.index * lanes_) : 0;
+}
+
+void Call::store_maximum(std::byte* lanes, std::uint32_t lane, std::int32_t value) const {
+  store_lane(lanes, lane, sealed_ ? value << kMaximumTagBits : value);
+}
+
+std::int32_t Call::load_maximum(const std::byte* lanes, std::uint32_t lane) const {
+  return sealed_ ? load_lane(lanes, lane) >> kMaximumTagBits : load_lane(lanes, lane);
+}
+
 Counts Call::counts(Item item, std::uint8_t flags) const {
   const bool agrees =
       item.phase == Phase::kData && fixed_point() && own_exponents_[item.index] == exponents_[item.index];
@@ -251,12 +264,11 @@ std::uint8_t Call::build_wide(std::uint32_t index, std::byte* lanes) {
 }
 
 std::uint8_t Call::build_exponents(std::uint32_t segment, std::byte* lanes) {
-  const std::uint32_t first = segment * lanes_;
-  const std::uint32_t chunks = std::min(lanes_, chunks_ - first);
+  const std::uint32_t first = segment * lanes_, chunks = small_maxima({Phase::kExponents, segment});
   bool finite = true;
   for (std::uint32_t i = 0; i < chunks; ++i) {
     const ChunkScan found = scan(input(first + i), chunk_size(first + i));
-    store_lane(lanes, i, found.exponent);
+    store_maximum(lanes, i, found.exponent);
     own_exponents_[first + i] = static_cast<std::uint8_t>(found.exponent);
     finite = finite && found.finite;
   }
@@ -350,8 +362,8 @@ void Call::build_classes(std::uint32_t chunk, std::byte* lanes) {
 }
 
 void Call::build_ready(std::byte* lanes) {
-  store_lane(lanes, 0, static_cast<std::int32_t>(ready_.unfinished));
-  store_lane(lanes, 1, -static_cast<std::int32_t>(ready_.chunk_bytes));
+  store_maximum(lanes, 0, std::min(static_cast<std::int32_t>(ready_.unfinished), kMostUnfinished));
+  store_maximum(lanes, 1, -static_cast<std::int32_t>(ready_.chunk_bytes));
   fill_lanes(lanes, kReadyLanes, lanes_, kMaxIdentity);
 }
 
@@ -385,8 +397,8 @@ void Call::absorb_ready(const std::byte* lanes) {
   // A broken switch may answer anything: too many unfinished calls only keep memory, small chunks only take
   // time.
   const auto own = static_cast<std::int32_t>(ready_.chunk_bytes);
-  ready_.unfinished = static_cast<std::uint32_t>(std::clamp(load_lane(lanes, 0), 0, kMostUnfinished));
-  ready_.chunk_bytes = static_cast<std::uint32_t>(-std::clamp(load_lane(lanes, 1), -own, -1));
+  ready_.unfinished = static_cast<std::uint32_t>(std::clamp(load_maximum(lanes, 0), 0, kMostUnfinished));
+  ready_.chunk_bytes = static_cast<std::uint32_t>(-std::clamp(load_maximum(lanes, 1), -own, -1));
 }
 
 void Call::absorb_classes(std::uint32_t chunk, const std::byte* lanes) {
@@ -412,11 +424,10 @@ double Call::error_bound() const {
 }
 
 void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes) {
-  const std::uint32_t first = segment * lanes_;
-  const std::uint32_t chunks = std::min(lanes_, chunks_ - first);
+  const std::uint32_t first = segment * lanes_, chunks = small_maxima({Phase::kExponents, segment});
   // A broken switch may answer anything; what leaves here is an exponent.
   for (std::uint32_t i = 0; i < chunks; ++i) {
-    const int exponent = std::clamp(load_lane(lanes, i), kMinExponent, kMaxExponent);
+    const int exponent = std::clamp(load_maximum(lanes, i), kMinExponent, kMaxExponent);
     exponents_[first + i] = static_cast<std::uint8_t>(exponent);
     largest_exponent_ = std::max(largest_exponent_, exponent);
   }

@@ -62,6 +62,9 @@ std::size_t tree_elements(const Slice& slice, std::uint32_t lanes, std::size_t t
 /// Whether a slice is multicast where packets can be.
 bool spreads(const Slice& slice, std::uint32_t lanes);
 
+/// Of a lane that holds a small maximum in a sealed packet, the lower bits are its tag.
+inline constexpr std::uint32_t kMaximumTagBits = 14;
+
 /// What READY says of a rank, and its result of all ranks.
 struct Ready {
   std::uint32_t unfinished = 0;   // spread calls right before this one that are not done; the most
@@ -130,6 +133,9 @@ class Call {
   /// `lanes` and returns the flags to send with them. With kOwner they stay here: absorb takes what they and
   /// the result's lanes are together.
   std::uint8_t build(Item item, std::byte* lanes);
+  /// How many lanes of an item are maxima of exponents, or of READY: at most 17 bits and a sign, which leave
+  /// room for a tag where packets are sealed.
+  std::uint32_t small_maxima(Item item) const;
   /// What the seal of an item that was built with these flags counts of this rank.
   Counts counts(Item item, std::uint8_t flags) const;
   /// Results of other items that this one was made from: a number that stands for them.
@@ -181,6 +187,8 @@ class Call {
   std::byte* floats() { return reinterpret_cast<std::byte*>(floats_.data()); }
   /// Where the results of a chunk go as float32 or int32; `put` completes it.
   std::byte* results(std::uint32_t chunk);
+  void store_maximum(std::byte* lanes, std::uint32_t lane, std::int32_t value) const;
+  std::int32_t load_maximum(const std::byte* lanes, std::uint32_t lane) const;
   void put(std::uint32_t chunk);
   std::uint8_t build_wide(std::uint32_t index, std::byte* lanes);
   std::uint8_t build_exponents(std::uint32_t segment, std::byte* lanes);

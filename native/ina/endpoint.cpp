@@ -22,7 +22,11 @@ constexpr std::uint32_t kMaxDoublings = 3;  // … so often
 constexpr std::uint32_t kMaxReorderSteps = 8;
 constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
 constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
-constexpr std::uint32_t kMostRefused = 4;  // results of a chunk that are wrong: then its sum is
+constexpr std::uint32_t kMostRefused = 4;         // results of a chunk that are wrong: then its sum is
+constexpr std::uint32_t kMostRedone = 32;         // moves to make a chunk's sum again
+constexpr std::uint32_t kMostMismatches = 3;      // likewise, where marks differ
+constexpr Duration kDamageMemory = 60 * kSecond;  // packets that were damaged before say nothing about now
+constexpr Stalled kSpoilt{.first_switch_ok = true, .root_ok = true, .spoilt = true};
 constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
 
 }  // namespace
@@ -171,13 +175,16 @@ void Endpoint::build() {
   if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
 }
 
-/// Only sums can be sealed. What stays here, as the result is this rank's alone, needs no seal.
+/// Sums are sealed, and small maxima tagged. What stays here, as the result is this rank's alone, needs no
+/// seal.
 void Endpoint::seal(Flight& flight, Header& header, std::byte* lanes) {
   const Call& from = call(flight.call);
   const std::uint64_t identity = seal_->identity(label_of(from.slice()), flight.item);
   header.mark = seal_->mark(next_built_, identity);
   flight.bound = seal_->bind(identity, from.made_from(flight.item));
-  if (header.op != static_cast<std::uint8_t>(WireOp::kSum) || (header.flags & flag::kOwner))
+  const bool sums = header.op == static_cast<std::uint8_t>(WireOp::kSum);
+  if (!sums) seal_->tag_maxima(lanes, from.small_maxima(flight.item), next_built_);
+  if (!sums || (header.flags & flag::kOwner))
     return fill_lanes(lanes, data_lanes_, options_.lanes, kMaxIdentity);
   seal_->close(lanes, from.counts(flight.item, header.flags), next_built_, flight.bound);
 }
@@ -256,16 +263,22 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   Flight& flight = flights_.at(chunk);
   std::byte* const packet = flights_.packet(chunk);
   const Header own = decode(packet);
+  if (header.mark != own.mark && seal_ && !seal_->by_member(chunk, header.mark))
+    return refuse_mark(flight, now);
   if (!flight.held && (header.flags & flag::kMismatch)) {
-    if (seal_ && !seal_->by_member(chunk, header.mark)) return refuse(Refusal::kMark);
     // With this rank's own mark it may be one bit that was damaged on the way here: then not twice.
-    if (seal_ && header.mark == own.mark && flight.refused == 0) return refuse_lanes(chunk);
-    return fail_mismatch(call(flight.call));
+    if (seal_ && header.mark == own.mark && flight.refused == 0) return refuse_lanes(chunk, now);
+    // Or a mark that was damaged on the way up: then not in other slots, again and again.
+    if (options_.redo_within == 0 || (!flight.redo && flight.mismatches++ == kMostMismatches))
+      return fail(mismatch(call(flight.call)));
+    return redo(flight, mismatch(call(flight.call)), now);
   }
   if (header.mark != own.mark) return refuse(Refusal::kMark);
   if (header.op != own.op) return refuse(Refusal::kOp);
   if (lanes.empty() == flight.keeps) return refuse(Refusal::kLength);
-  if (seal_ && !lanes.empty() && !proven(chunk, own, header, lanes)) return refuse_lanes(chunk);
+  // What is held from before a move needs no lanes: only the slot must be known to be free.
+  if (seal_ && !flight.held && !lanes.empty() && !proven(chunk, own, header, lanes))
+    return refuse_lanes(chunk, now);
   ++stats_.results;
   FlightList& list = flight.transmissions == 1 ? fresh_ : again_;
   (flight.state == FlightState::kLost ? lost_ : list).remove(flights_.index(chunk));
@@ -294,7 +307,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
     values = kept;
   }
   if (!owner.absorb(flight.item, flags, values, counts))
-    return fail_sums("exponents or maxima that no rank has");
+    return fail(wrong_sums("exponents or maxima that no rank has"));
   if (flight.item.phase == Phase::kWide || flight.item.phase == Phase::kExponents)
     stats_.error_bound = std::max(stats_.error_bound, owner.error_bound());
   while (position_ < next_built_ && flights_.at(position_).held) ++position_;
@@ -303,20 +316,25 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   finish_calls(flight.call);
 }
 
-/// Whether the lanes can be the result of the ranks' contributions: maxima are at least this rank's own, sums
-/// have the tag.
+/// Whether the lanes can be the result of the ranks' contributions: maxima are at least this rank's own, and
+/// small ones have their tags; sums have the seal.
 bool Endpoint::proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const {
   if (header.op == static_cast<std::uint8_t>(WireOp::kSum))
     return seal_->holds(lanes.data(), chunk, flights_.at(chunk).bound, (own.flags & flag::kOwner) != 0);
-  return at_least(lanes.data(), flights_.packet(chunk) + kHeaderBytes, data_lanes_);
+  const Flight& flight = flights_.at(chunk);
+  return at_least(lanes.data(), flights_.packet(chunk) + kHeaderBytes, data_lanes_) &&
+         seal_->tagged(lanes.data(), calls_[flight.call - first_call_].small_maxima(flight.item), chunk);
 }
 
 /// The switch may have the right ones: they are asked for at once.
-void Endpoint::refuse_lanes(std::uint64_t chunk) {
+void Endpoint::refuse_lanes(std::uint64_t chunk, Time now) {
   refuse(Refusal::kSeal);
+  damaged_at_ = now;
   Flight& flight = flights_.at(chunk);
-  if (++flight.refused == kMostRefused && !flight.held)
-    return fail_sums(std::to_string(kMostRefused) + " results of one chunk that do not have the ranks' seal");
+  if (++flight.refused >= kMostRefused) {
+    const std::string what = " results of one chunk that do not have the ranks' seal";
+    return redo(flight, wrong_sums(std::to_string(kMostRefused) + what), now);
+  }
   if (flight.state != FlightState::kInFlight) return;
   (flight.transmissions == 1 ? fresh_ : again_).remove(flights_.index(chunk));
   lost_.push_back(flights_.index(chunk));
@@ -324,20 +342,53 @@ void Endpoint::refuse_lanes(std::uint64_t chunk) {
   flight.after_timeout = false;
 }
 
-void Endpoint::fail_sums(const std::string& what) {
-  fail({.kind = FailureKind::kSilent,
-        .rank = -1,
-        .message = "group " + std::to_string(options_.group) + " brought " + what +
-                   ": a link or a switch damages packets, or a stranger forges them"});
+/// A stranger can send such results as well. So they do not end the endpoint.
+void Endpoint::refuse_mark(Flight& flight, Time now) {
+  refuse(Refusal::kMark);
+  damaged_at_ = now;
+  if (++flight.refused >= kMostRefused) ask_for_move(now);
 }
 
-void Endpoint::fail_mismatch(const Call& owner) {
-  fail({.kind = FailureKind::kMismatch,
-        .rank = -1,
-        .message = "this rank called " + describe(label_of(owner.slice())) +
-                   " while another rank of the group called something else; all ranks must make the "
-                   "same calls in the same order, with the same length, dtype and op",
-        .op_index = owner.slice().call.op_index});
+/// Where a slot may be spoilt, other slots will tell. Now and then only: a rank that is late looks alike.
+void Endpoint::ask_for_move(Time now) {
+  if (options_.redo_within == 0 || now < redo_due_) return;
+  redo_due_ = now + options_.stall_every;
+  events_.emplace_back(kSpoilt);
+}
+
+/// The slot's sum is wrong. After a move the ranks contribute to it again, from the packets that they have
+/// kept. The timer asks for its result until then, because a contribution may still be under way.
+void Endpoint::redo(Flight& flight, Failure otherwise, Time now) {
+  if (flight.redo) return;
+  if (options_.redo_within == 0 || flight.redone == kMostRedone) return fail(std::move(otherwise));
+  flight.redo = true;
+  ++flight.redone;
+  if (redo_) return;
+  redo_ = {.until = now + options_.redo_within, .otherwise = std::move(otherwise)};
+  events_.emplace_back(kSpoilt);
+}
+
+/// A right result may have come meanwhile.
+bool Endpoint::awaits_redo() const {
+  for (std::uint64_t chunk = position_; chunk < next_sent_; ++chunk)
+    if (flights_.at(chunk).redo && !flights_.at(chunk).held) return true;
+  return false;
+}
+
+Failure Endpoint::wrong_sums(const std::string& what) const {
+  return {.kind = FailureKind::kSilent,
+          .rank = -1,
+          .message = "group " + std::to_string(options_.group) + " brought " + what +
+                     ": a link or a switch damages packets, or a stranger forges them"};
+}
+
+Failure Endpoint::mismatch(const Call& owner) const {
+  return {.kind = FailureKind::kMismatch,
+          .rank = -1,
+          .message = "this rank called " + describe(label_of(owner.slice())) +
+                     " while another rank of the group called something else; all ranks must make the "
+                     "same calls in the same order, with the same length, dtype and op",
+          .op_index = owner.slice().call.op_index};
 }
 
 /// Once a rank has begun a call, only one that runs late, or a late switch, keeps results away for long: a
@@ -479,11 +530,15 @@ void Endpoint::declare_lost(FlightList& list, bool after_timeout) {
 
 Time Endpoint::deadline() const {
   if (quiet()) return kNever;
-  return std::min({silent_at_, due(fresh_), due(again_)});
+  return std::min({silent_at_, due(fresh_), due(again_), redo_ ? redo_->until : kNever});
 }
 
 void Endpoint::expire(Time now) {
   if (quiet()) return;
+  if (redo_ && now >= redo_->until) {
+    if (awaits_redo()) return fail(std::move(redo_->otherwise));
+    redo_.reset();
+  }
   detect_losses(now);
   if (now >= silent_at_) expire_silence(now);
 }
@@ -496,6 +551,9 @@ void Endpoint::expire_silence(Time now) {
     stall_due_ = now + options_.stall_every;
     events_.emplace_back(*stalled);
   }
+  // A contribution whose round was damaged keeps the slot from all that is older.
+  if (now - silent_since_ >= options_.stall_after && damaged_at_ && now - *damaged_at_ < kDamageMemory)
+    ask_for_move(now);
   window_.back_off(now);
   untimed_before_ = next_transmission_;
   for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)

@@ -64,6 +64,9 @@ struct EndpointOptions {
   Duration stall_after = 300 * kMillisecond;  // without results and answers to probes, until Stalled
   Duration stall_every = kSecond;             // then, while that lasts
   std::optional<SealOptions> seal = {};       // none: whoever can reach the switch or this rank is trusted
+  // Within this time the group is paused after Stalled has said that it is spoilt; else the endpoint fails.
+  // 0: nobody moves the group, so the endpoint fails at once.
+  Duration redo_within = 0;
 
   /// Throws std::invalid_argument for what is outside the protocol's limits.
   const EndpointOptions& checked() const;
@@ -215,9 +218,13 @@ class Endpoint {
   void accept(std::uint64_t chunk, const Header& header, Bytes lanes, Time now);
   void seal(Flight& flight, Header& header, std::byte* lanes);
   bool proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const;
-  void refuse_lanes(std::uint64_t chunk);
-  void fail_sums(const std::string& what);
-  void fail_mismatch(const Call& owner);
+  void refuse_lanes(std::uint64_t chunk, Time now);
+  void refuse_mark(Flight& flight, Time now);
+  void ask_for_move(Time now);
+  void redo(Flight& flight, Failure otherwise, Time now);
+  bool awaits_redo() const;
+  Failure wrong_sums(const std::string& what) const;
+  Failure mismatch(const Call& owner) const;
   void note_gap(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);
   void finish_calls(std::uint64_t number);
@@ -288,6 +295,13 @@ class Endpoint {
   Time silent_at_ = kNever;             // when the timer expires
   Time stall_due_ = 0;                  // no Stalled before
   Prober prober_;
+  struct Redo {
+    Time until;
+    Failure otherwise;
+  };
+  std::optional<Redo> redo_;        // a chunk waits for a move, which makes its sum again
+  Time redo_due_ = 0;               // no move for a mere suspicion before
+  std::optional<Time> damaged_at_;  // the latest result that was refused as damaged
 };
 
 }  // namespace railweave::ina

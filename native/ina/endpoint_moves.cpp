@@ -32,6 +32,7 @@ void Endpoint::begin_anew(Time now) {
   newest_delivered_ = next_transmission_ - 1;
   untimed_before_ = next_transmission_;
   silence_ = false;
+  redo_.reset();
   progress_resumed_at_ = now;
   silent_at_ = kNever;
 }
@@ -68,8 +69,10 @@ void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time
   base_ = resume_from;
   next_sent_ = first();
   for (std::uint64_t chunk = next_sent_; chunk < next_built_; ++chunk) {
-    flights_.at(chunk).state = FlightState::kBuilt;
-    flights_.at(chunk).transmissions = 0;
+    Flight& flight = flights_.at(chunk);
+    flight.state = FlightState::kBuilt;
+    flight.transmissions = flight.refused = 0;
+    flight.redo = false;
   }
   paused_ = false;
   ++stats_.moves;

@@ -27,7 +27,10 @@ struct Flight {
   bool held = false;           // the result is in place, by this group or the one before a move
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
   std::uint32_t transmissions = 0;  // to this group
-  std::uint32_t refused = 0;        // results whose lanes were not the sums
+  std::uint32_t refused = 0;        // results of this group whose lanes were not the sums
+  std::uint32_t redone = 0;         // moves that were asked for to make its sum again
+  std::uint32_t mismatches = 0;     // groups that said that marks differ
+  bool redo = false;                // a move is awaited
   std::uint64_t bound = 0;          // what its seal is bound to
   std::uint64_t call = 0;           // in the endpoint's sequence of calls
   Item item{};

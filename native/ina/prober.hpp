@@ -18,10 +18,12 @@
 
 namespace railweave::ina {
 
-/// Where probes stay unanswered. The root's answer crosses the first switch, so that one is never alone.
+/// Why a tree brings no results: probes stay unanswered, or the switch has a wrong sum. The root's answer
+/// crosses the first switch, so that one is never alone.
 struct Stalled {
   bool first_switch_ok;
   bool root_ok;
+  bool spoilt = false;  // a result does not have the ranks' seal, however often it is asked for
 };
 
 /// What an answer to a probe says.

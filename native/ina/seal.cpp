@@ -12,8 +12,9 @@ namespace railweave::ina {
 namespace {
 
 constexpr std::uint32_t kSign = std::uint32_t{1} << 31;
-constexpr std::uint64_t kMarks = 1, kCoefficients = 2, kPads = 3, kBindings = 4;  // what `hash` is of
-constexpr std::uint32_t kFieldBits = 10;                                          // of a count: 1,023 ranks
+constexpr std::uint64_t kMarks = 1, kCoefficients = 2, kPads = 3, kBindings = 4,
+                        kMaxima = 5;      // what `hash` is of
+constexpr std::uint32_t kFieldBits = 10;  // of a count: 1,023 ranks
 constexpr std::uint32_t kField = (1u << kFieldBits) - 1;
 
 bool is_prime(std::uint32_t number) {
@@ -154,6 +155,27 @@ bool Seal::holds(const std::byte* lanes, std::uint64_t chunk, std::uint64_t boun
     equal &= (tag + own[j]) % primes_[j] == (hash[j] + all[j]) % primes_[j];
   }
   return equal;
+}
+
+std::int32_t Seal::tag(std::uint64_t chunk, std::uint32_t lane, std::int32_t value) const {
+  constexpr std::uint64_t kMask = (1u << kMaximumTagBits) - 1;
+  return static_cast<std::int32_t>(hash(kMaxima, chunk, lane, static_cast<std::uint32_t>(value)) & kMask);
+}
+
+void Seal::tag_maxima(std::byte* lanes, std::uint32_t count, std::uint64_t chunk) const {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::int32_t value = load_lane(lanes, i);
+    store_lane(lanes, i, value | tag(chunk, i, value >> kMaximumTagBits));
+  }
+}
+
+bool Seal::tagged(const std::byte* lanes, std::uint32_t count, std::uint64_t chunk) const {
+  bool all = true;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::int32_t value = load_lane(lanes, i) >> kMaximumTagBits;
+    all &= load_lane(lanes, i) == (value << kMaximumTagBits | tag(chunk, i, value));
+  }
+  return all;
 }
 
 Counts Seal::counts(const std::byte* lanes) const {

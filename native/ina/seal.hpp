@@ -61,6 +61,12 @@ class Seal {
   /// The counts of a result that holds.
   Counts counts(const std::byte* lanes) const;
 
+  /// Gives the first `count` lanes, small values times 2^kMaximumTagBits, a tag each. The maximum of such
+  /// lanes is the maximum of the values with its tag.
+  void tag_maxima(std::byte* lanes, std::uint32_t count, std::uint64_t chunk) const;
+  /// Whether a member has written each of the first `count` lanes.
+  bool tagged(const std::byte* lanes, std::uint32_t count, std::uint64_t chunk) const;
+
  private:
   using Residues = std::array<std::uint64_t, kPrimes>;
 
@@ -70,6 +76,7 @@ class Seal {
   /// A term of the pads: of the ring's edge that ends at `rank`, or of all together.
   Residues term(std::uint64_t chunk, std::uint64_t bound, std::uint64_t rank) const;
   Residues pad(std::uint64_t chunk, std::uint64_t bound) const;
+  std::int32_t tag(std::uint64_t chunk, std::uint32_t lane, std::int32_t value) const;
   std::uint64_t total() const { return world_size_; }
 
   Key key_;

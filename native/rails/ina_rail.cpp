@@ -28,6 +28,7 @@ void InaRail::attach(const std::vector<InaGroup>& groups, const std::vector<Sock
   if (proof) {
     options.secret = proof->secret;
     options.place = proof->place;
+    options.redo_within = proof->redo_within;
   }
   ReadyHandler& handler = *this;
   const std::size_t parts = std::clamp<std::size_t>(workers.cpus.size(), 1, groups.size());

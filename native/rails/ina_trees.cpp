@@ -54,6 +54,7 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
     if (options.secret) {
       const std::uint64_t number = options.number(trees_.size());
       endpoint.seal = {.secret = *options.secret, .tree = number, .rank = group.rank};
+      endpoint.redo_within = options.redo_within;
       keys = spread::Keys::of(*options.secret, number);
     }
     trees_.emplace_back(
@@ -338,7 +339,8 @@ std::optional<InaTrees::Event> InaTrees::poll() {
     if (const auto* stalled = std::get_if<ina::Stalled>(&*event)) {
       return Stall{.group = tree.endpoint.group(),
                    .first_switch_ok = stalled->first_switch_ok,
-                   .root_ok = stalled->root_ok};
+                   .root_ok = stalled->root_ok,
+                   .spoilt = stalled->spoilt};
     }
     return std::get<ina::SliceDone>(*event);
   }

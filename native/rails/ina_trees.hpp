@@ -37,7 +37,8 @@ struct InaGroup {
 /// What the ranks of these trees prove themselves with.
 struct InaProof {
   Secret secret;
-  std::uint64_t place;  // of the trees in the job: no other rail's or rack's have this number
+  std::uint64_t place;       // of the trees in the job: no other rail's or rack's have this number
+  Duration redo_within = 0;  // as in ina::EndpointOptions
 };
 
 struct InaTreesOptions {
@@ -47,6 +48,7 @@ struct InaTreesOptions {
   ina::WindowOptions window;
   std::optional<Secret> secret{};  // nothing: packets prove nothing
   std::uint64_t place = 0;
+  Duration redo_within = 0;    // as in ina::EndpointOptions
   std::size_t first_tree = 0;  // the rail's trees that are among these: this one, and each `step` after it
   std::size_t step = 1;
 

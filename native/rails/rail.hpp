@@ -51,6 +51,7 @@ struct Stall {
   std::uint16_t group;
   bool first_switch_ok;  // it answers probes
   bool root_ok;          // probes come back from the root
+  bool spoilt;           // the switch has a sum that the ranks' seals disprove
 };
 
 /// What one rail reports, on the loop's thread.

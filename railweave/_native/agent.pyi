@@ -31,7 +31,7 @@ class RdmaPlace(enum.Enum):
 
 class Stall:
     """
-    Contributions to a tree are silent; whether probes are answered, and by whom
+    Contributions to a tree are silent; whether probes are answered, and by whom. Or `spoilt`: its switch has a wrong sum
     """
 
     @property
@@ -42,6 +42,9 @@ class Stall:
 
     @property
     def root_ok(self) -> bool: ...
+
+    @property
+    def spoilt(self) -> bool: ...
 
 class GroupStats:
     """One aggregation tree's counts since it was formed"""
@@ -350,9 +353,9 @@ class Agent:
     def add_ina(self, name: str, address: str, interface: str, rate_bps: int = 0) -> tuple[int, int]:
         """Open an in-network rail on the address; (rail, UDP port)"""
 
-    def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]], members: Sequence[tuple[str, int]], roots: int = 0) -> None:
+    def attach_ina(self, rail: int, places: Sequence[tuple[int, str, int, int, int]], members: Sequence[tuple[str, int]], roots: int = 0, redo: bool = False) -> None:
         """
-        Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all
+        Take the rail's places in its aggregation trees: (group, virtual address, child, slots, lanes), in the order that all ranks share; `members`: all ranks' (address, port) on the rail, or none if nothing is to be multicast; `roots`: how many of them multicast at once in an allgather, 0: all; `redo`: whether somebody moves a tree that has a wrong sum (`Stall.spoilt`), else the rail fails
         """
 
     def compose_ina(self, rail: int, members: Sequence[Sequence[int]], lanes: int) -> list[int]:

@@ -158,7 +158,7 @@ class Seal:
     def counts(self, lanes: bytes) -> Counts: ...
 
 class Endpoint:
-    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, stall_after: int = 300000000, secret: bytes | None = None, rank: int = 0) -> None: ...
+    def __init__(self, *, group: int, child: int, slots: int, lanes: int, world_size: int, window: int = 32, reorder: int = 4, packet_time: int = 0, stall_after: int = 300000000, secret: bytes | None = None, rank: int = 0, redo_within: int = 0) -> None: ...
 
     def start(self, op_index: int, op: str, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], count: int | None = None) -> None: ...
 
@@ -179,7 +179,7 @@ class Endpoint:
 
     def poll(self) -> object:
         """
-        None, the op index of a slice that is done, (kind, message) of a failure, or ("stalled", whether the first switch answers, whether the root does).
+        None, the op index of a slice that is done, (kind, message) of a failure, ("stalled", whether the first switch answers, whether the root does), or ("stalled", "spoilt") where the switch has a wrong sum.
         """
 
     def halt(self) -> None:

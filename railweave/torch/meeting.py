@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from railweave._native.agent import Stall
 from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.membership import Join
@@ -85,7 +86,7 @@ class Meeting:
     def report_position(self, group: int, position: int) -> None:
         """Nothing pauses a group."""
 
-    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
+    def report_stall(self, stall: Stall) -> None:
         """There is no group that could stall."""
 
     def leave(self) -> None:

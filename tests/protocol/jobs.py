@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pytest
 
+from railweave._native.agent import Stall
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.events import (
     Decision,
@@ -57,8 +58,8 @@ class StaticMembership:
     def report_position(self, group: int, position: int) -> None:
         self.positions.put((group, position))
 
-    def report_stall(self, group: int, first_switch_ok: bool, root_ok: bool) -> None:
-        self.stalls.put((group, first_switch_ok, root_ok))
+    def report_stall(self, stall: Stall) -> None:
+        self.stalls.put((stall.group, stall.first_switch_ok, stall.root_ok))
 
     def leave(self) -> None:
         self.left = True

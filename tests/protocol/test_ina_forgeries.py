@@ -9,10 +9,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from protocol.network import MICROSECOND, SECOND, SECRET, Network, Shape, build, join, tree_of
+from protocol.network import (
+    GROUP,
+    MICROSECOND,
+    MILLISECOND,
+    SECOND,
+    SECRET,
+    Network,
+    Shape,
+    build,
+    join,
+    tree_of,
+)
 from protocol.oracle import Array, expected
 from protocol.switch_model import MISMATCH, NONFINITE, OVERFLOW, RESULT, Packet
 from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
+from protocol.test_ina_moves import move
 
 from railweave._native import ina
 
@@ -44,9 +56,31 @@ class Tampered(Network):
         return data if changed is None else changed.encode()
 
 
-def tampered(change: Change, way: str = "down", ranks: int = RANKS) -> Tampered:
+REDO_WITHIN = 400 * MILLISECOND
+SPOILT = ("stalled", "spoilt")
+
+
+class Moved(Tampered):
+    """Somebody moves the group when a rank says that a sum is wrong."""
+
+    moves = 0
+    moving = False
+
+    def step(self) -> bool:
+        if any(SPOILT in events for events in self.events) and not self.moving:
+            self.moves, self.moving = self.moves + 1, True
+            move(self, GROUP + self.moves, 16, [0] * len(self.ranks), [len(self.ranks)], LANES)
+            self.moving = False
+            for events in self.events:
+                events[:] = [event for event in events if event != SPOILT]
+        return super().step()
+
+
+def tampered(
+    change: Change, way: str = "down", ranks: int = RANKS, kind: type[Tampered] = Tampered, **options: int
+) -> Tampered:
     root = tree_of(Shape.of(ranks), LANES)
-    network = Tampered(join(root, range(ranks), 16, LANES), root, build(1).link, seed=1)
+    network = kind(join(root, range(ranks), 16, LANES, **options), root, build(1).link, seed=1)
     network.change, network.way = change, way  # type: ignore[method-assign]
     return network
 
@@ -120,6 +154,63 @@ def test_what_is_damaged_before_the_switch_is_nobodys_result(op: str, dtype: str
     assert "mismatch" not in ends
 
 
+def moved(change: Change, way: str = "up") -> Tampered:
+    return tampered(change, way, kind=Moved, redo_within=REDO_WITHIN)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("way", ["down", "up"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sum_that_the_switch_has_wrong_is_made_again_after_a_move(dtype: str, way: str, seed: int) -> None:
+    network = moved(flip(random.Random(seed), 0.2), way)
+    # All ranks have the same exponents, so that no damaged one hides the greatest.
+    inputs = [(np.linspace(1, 1.9, 500) + rank / 100).astype(dtype) for rank in range(RANKS)]
+    assert outcome(network, "sum", inputs) == ["right"] * RANKS
+    stats = network.endpoints[0].stats()
+    assert stats["moves"] > 0 or way == "down"
+    assert stats["refused"]["seal"] > 0
+
+
+def test_a_maximum_that_only_a_damaged_packet_had_ends_the_rail() -> None:
+    """Only the rank that sent it sees that the maximum is too small; the others have used it already."""
+    inputs = [np.full(40, 2.0 ** (10 * (rank == 0)), np.float32) for rank in range(RANKS)]
+    network = moved(once(with_lane(0, -(20 << 14)), is_maximum))
+    assert "silent" in outcome(network, "sum", inputs)
+
+
+def with_mark(packet: Packet) -> Packet:
+    return replace(packet, mark=packet.mark ^ 1 << 20)
+
+
+def test_a_mark_that_is_damaged_on_its_way_to_the_switch_is_no_mismatch() -> None:
+    network = moved(once(with_mark, lambda packet: bool(packet.lanes)))
+    assert outcome(network, "sum", inputs_of("int32", 8)) == ["right"] * RANKS
+    assert network.endpoints[0].stats()["moves"] == 1
+
+
+def test_ranks_that_call_different_things_still_differ_after_a_move() -> None:
+    network = moved(lambda packet: packet)
+    for rank, endpoint in enumerate(network.endpoints):
+        values = np.ones(8 if rank == 0 else 7, np.int32)
+        endpoint.start(0, "sum", values, values.copy())
+        network.pump(rank)
+    network.run(lambda: any(any(map(is_failure, events)) for events in network.events), BOUND)
+    assert {event[0] for events in network.events for event in events} == {"mismatch"}  # type: ignore[index]
+    assert network.endpoints[0].stats()["moves"] == 3
+
+
+def test_without_a_move_a_wrong_sum_fails_in_time() -> None:
+    network = tampered(with_lane(2, 1), "up", redo_within=REDO_WITHIN)
+    assert "silent" in outcome(network, "sum", inputs_of("int32", 8))
+    assert REDO_WITHIN <= network.now < 2 * REDO_WITHIN
+
+
+def test_a_sum_that_is_wrong_after_every_move_fails() -> None:
+    network = moved(lambda packet: with_lane(2, 1)(packet) if packet.lanes else packet)
+    assert "silent" in outcome(network, "sum", inputs_of("int32", 8))
+    assert network.endpoints[0].stats()["moves"] == 32
+
+
 def once(change: Change, where: Callable[[Packet], bool]) -> Change:
     done = []
 
@@ -168,11 +259,18 @@ def test_a_maximum_that_the_switch_itself_makes_up_is_found() -> None:
 
 
 @pytest.mark.parametrize("way", ["down", "up"])
-@pytest.mark.parametrize("add", [1, 30])
-def test_an_exponent_that_no_rank_has_is_found_with_the_data(way: str, add: int) -> None:
+@pytest.mark.parametrize("add", [1, 1 << 14, 30 << 14])
+def test_an_exponent_that_no_rank_has_is_refused(way: str, add: int) -> None:
+    """The tag of an exponent is in the lower 14 bits of its lane."""
     inputs = [np.linspace(1, 300 + rank, 40, dtype=np.float32) for rank in range(RANKS)]
     network = tampered(once(with_lane(0, add), is_maximum), way)
-    assert "silent" in outcome(network, "sum", inputs)
+    ends = outcome(network, "sum", inputs)
+    assert network.tampered == 1
+    if way == "down":
+        assert ends == ["right"] * RANKS
+        assert refused(network, "seal") == 1
+    else:
+        assert "silent" in ends
 
 
 @pytest.mark.parametrize("flag", [NONFINITE, OVERFLOW])

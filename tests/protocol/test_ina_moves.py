@@ -27,7 +27,9 @@ from railweave._native import ina
 LANES = 8
 
 
-def move(network: Network, group: int, slots: int, pauses: list[int], racks: list[int]) -> list[int]:
+def move(
+    network: Network, group: int, slots: int, pauses: list[int], racks: list[int], lanes: int = LANES
+) -> list[int]:
     """Pause every host after its delay, then resume all in a fresh tree; the positions."""
     positions: dict[int, int] = {}
 
@@ -38,14 +40,14 @@ def move(network: Network, group: int, slots: int, pauses: list[int], racks: lis
         network.at(network.now + delay, lambda host=host: pause(host))  # type: ignore[misc]
     while len(positions) < len(pauses):
         network.step()
-    network.replace(tree_of(Shape.of(racks), LANES))
+    network.replace(tree_of(Shape.of(racks), lanes))
     hosts = range(len(pauses))
     place(network.root, group, hosts, slots, start=group)
     resume_from = min(positions.values())
     for host, endpoint in enumerate(network.endpoints):
         child = child_of(network.root, host, hosts)
         endpoint.resume(
-            group=group, child=child, slots=slots, lanes=LANES, resume_from=resume_from, now=network.now
+            group=group, child=child, slots=slots, lanes=lanes, resume_from=resume_from, now=network.now
         )
         network.pump(host)
     return [positions[host] for host in range(len(pauses))]

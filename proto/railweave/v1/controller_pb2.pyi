@@ -279,16 +279,18 @@ class ReportPositionResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ReportStallRequest(_message.Message):
-    __slots__ = ("lease", "group", "first_switch_ok", "root_ok")
+    __slots__ = ("lease", "group", "first_switch_ok", "root_ok", "spoilt")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FIRST_SWITCH_OK_FIELD_NUMBER: _ClassVar[int]
     ROOT_OK_FIELD_NUMBER: _ClassVar[int]
+    SPOILT_FIELD_NUMBER: _ClassVar[int]
     lease: int
     group: int
     first_switch_ok: bool
     root_ok: bool
-    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., first_switch_ok: _Optional[bool] = ..., root_ok: _Optional[bool] = ...) -> None: ...
+    spoilt: bool
+    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., first_switch_ok: _Optional[bool] = ..., root_ok: _Optional[bool] = ..., spoilt: _Optional[bool] = ...) -> None: ...
 
 class ReportStallResponse(_message.Message):
     __slots__ = ()

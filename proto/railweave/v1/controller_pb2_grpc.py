@@ -110,7 +110,8 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportStall(self, request, context):
-        """Neither results nor answers to probes: the group's path is dead, as far as this rank can see.
+        """Neither results nor answers to probes: the group's path is dead, as far as this rank can see. Or a switch
+        has a wrong sum, which its ranks can only make again in other slots.
         NOT_FOUND: no such lease, or no such group of its job.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -200,6 +200,19 @@ async def test_a_tree_without_room_moves_when_another_job_ends() -> None:
         assert roots(world, "stays") == ["spine2"]
 
 
+async def test_a_wrong_sum_is_made_again_in_other_slots_of_the_same_switches(world: World) -> None:
+    watchers = await watched(world, RANKS)
+    before = groups_in(world, "spine1")
+    spoilt = pb.ReportStallRequest(
+        lease=watchers[2].lease, group=1, first_switch_ok=True, root_ok=True, spoilt=True
+    )
+    await world.stub.ReportStall(spoilt)
+    moved = await move(watchers, 7, 7, 6, 7)
+    assert {(m.resume_from, m.place.tree) for m in moved} == {(6, 0)}
+    assert roots(world) == ["spine1", "spine2"]
+    assert not before & groups_in(world, "spine1")
+
+
 async def test_a_late_rank_is_no_dead_path(world: World) -> None:
     watchers = await watched(world, RANKS)
     for group in (1, 2):
