@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from railweave.access import IN_CLEAR, Access
 from railweave.controller import telemetry
 from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups
 from railweave.controller.jobs import Group
+from railweave.metrics_server import MetricsServer
 from railweave.v1 import controller_pb2 as pb
 
 SCRAPE_S = 8.0  # Prometheus gives up after 10 s by default
@@ -27,34 +26,18 @@ TREE = ("job", "rail", "tree", "group")
 SWITCH = ("plane", "switch")
 
 
-class ControllerCollector(Collector):
-    """Queries the controller, which runs in an event loop, from the server's threads."""
-
-    def __init__(self, groups: Groups, loop: asyncio.AbstractEventLoop) -> None:
-        """Collect from the jobs and the fabric of `groups`, which belong to `loop`."""
-        self._groups = groups
-        self._loop = loop
-
-    def collect(self) -> Iterator[Metric]:
-        """The current state; TimeoutError if the switches are too slow."""
-        snapshot = asyncio.run_coroutine_threadsafe(self._snapshot(), self._loop)
-        yield from snapshot.result(SCRAPE_S)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing beforehand: registering asks no switch."""
-        return ()
-
-    async def _snapshot(self) -> list[Metric]:
-        fabric, running = self._groups.fabric, self._groups.running()
-        found = await asyncio.gather(
-            *(telemetry.of_switch(switch, running) for switch in fabric.switches()),
-            *telemetry.of_ring_switches(fabric),
-        )
-        up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=SWITCH)
-        for switch in found:
-            up.add_metric((switch.plane, switch.name), not switch.problem)
-        alive = [switch for switch in found if not switch.problem]
-        return [up, *_of_switches(alive), *_of_groups(alive), *_of_jobs(running)]
+async def collect(groups: Groups) -> list[Metric]:
+    """Return the current state of the jobs and the fabric of `groups`, whose event loop runs this."""
+    fabric, running = groups.fabric, groups.running()
+    found = await asyncio.gather(
+        *(telemetry.of_switch(switch, running) for switch in fabric.switches()),
+        *telemetry.of_ring_switches(fabric),
+    )
+    up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=SWITCH)
+    for switch in found:
+        up.add_metric((switch.plane, switch.name), not switch.problem)
+    alive = [switch for switch in found if not switch.problem]
+    return [up, *_of_switches(alive), *_of_groups(alive), *_of_jobs(running)]
 
 
 def _of_jobs(groups: Iterable[Group]) -> Iterator[Metric]:
@@ -109,16 +92,21 @@ async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> As
     if not address:
         yield ""
         return
-    registry = CollectorRegistry()
-    registry.register(ControllerCollector(groups, asyncio.get_running_loop()))
+    loop = asyncio.get_running_loop()
+
+    async def from_server() -> list[Metric]:
+        collected = asyncio.run_coroutine_threadsafe(collect(groups), loop)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(collected), SCRAPE_S)
+        except TimeoutError:
+            raise TimeoutError(f"the switches have not answered within {SCRAPE_S:g} s") from None
+
     host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry, **access.of_http())
+        server = MetricsServer(f"{host or '127.0.0.1'}:{port}", from_server, access)
     except (OSError, ValueError, OverflowError) as error:
         raise ControllerError(f"--metrics {address}: {error}; expected HOST:PORT that is free") from error
     try:
-        yield f"{host or '127.0.0.1'}:{server.server_port}"
+        yield server.address
     finally:
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(server.close)

@@ -76,11 +76,9 @@ class RailAccount:
     def results_agree(self) -> bool:
         """Whether the switch has formed one result per chunk; true for rails without a P4 switch.
 
-        A rail that was excluded has incomplete chunks, and was probed before it was readmitted. A rail over
-        which ranks have recovered parts of another one need not have formed results for them.
+        A rail that was excluded has incomplete chunks, and was probed before it was readmitted.
         """
-        recovered = self.failures > 0 or self.sent["recovery"] > 0
-        return recovered or self.switch_results == self.expected_results
+        return self.failures > 0 or self.switch_results == self.expected_results
 
 
 def account(

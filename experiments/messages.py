@@ -70,7 +70,8 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
 def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
     """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
 
-    `survey` marks slices of the calls by which the ranks agree on the rails' costs.
+    `survey` marks slices of the calls by which the ranks agree on the rails' costs, and `repair` those that a
+    TCP connection carried in place of a rail that had failed.
     """
     return [
         {
@@ -79,6 +80,7 @@ def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
             "end": record.end_s,
             "bytes": record.bytes,
             "survey": record.survey,
+            "repair": record.repair,
         }
         for record in comm.drain_records()
     ]

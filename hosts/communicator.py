@@ -56,7 +56,7 @@ from railweave.hosts.trees import Trees
 from railweave.hosts.work import CompletedWork, Work
 
 if TYPE_CHECKING:
-    from railweave.hosts.metrics import MetricsServer
+    from railweave.metrics_server import MetricsServer
 
 LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
 
@@ -188,11 +188,11 @@ class Communicator(Collectives):
         )
 
     def _serve_metrics(self) -> MetricsServer:
-        from railweave.hosts.metrics import MetricsServer, RankCollector  # noqa: PLC0415 - few ask for it
+        from railweave.hosts.metrics import RankCollector, serve  # noqa: PLC0415 - few ask for it
 
         stats = _of_living(self, Communicator.stats)
         collector = RankCollector(self.options.job, self.rank, stats, _decisions(self))
-        return MetricsServer(self.options.metrics, collector, self.options.access)
+        return serve(self.options.metrics, collector, self.options.access)
 
     # ------------------------------------------------------------ calls
 

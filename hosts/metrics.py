@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from railweave.access import IN_CLEAR, Access
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.events import Decision
 from railweave.hosts.reports import GroupReport, RailReport, Stats
+from railweave.metrics_server import MetricsServer
 
 RAIL_COUNTERS = {
     "slices": "Slices of tensors reduced.",
@@ -71,8 +70,8 @@ GROUP_GAUGES = {
 }
 
 
-class RankCollector(Collector):
-    """Asks a communicator, in the server's threads, for as long as there is one."""
+class RankCollector:
+    """Asks a communicator, in the server's thread, for as long as there is one."""
 
     def __init__(
         self,
@@ -85,10 +84,6 @@ class RankCollector(Collector):
         self._labels = (job, str(rank))
         self._stats = stats
         self._decisions = decisions
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: metrics are read when they are scraped."""
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         """Return the current values."""
@@ -154,29 +149,21 @@ class RankCollector(Collector):
         return calls
 
 
-class MetricsServer:
-    """An HTTP server that answers scrapes until it is closed."""
+def serve(listen: str, collector: RankCollector, access: Access = IN_CLEAR) -> MetricsServer:
+    """Answer scrapes at HOST:PORT, 0 for any port; with TLS if `access` has it.
 
-    def __init__(self, listen: str, collector: Collector, access: Access = IN_CLEAR) -> None:
-        """`listen` is HOST:PORT, 0 for any port; with TLS if `access` has it.
+    InvalidOption if that cannot be.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
 
-        InvalidOption if that cannot be.
-        """
-        host, _, port = listen.rpartition(":")
-        if not host or not port.isdecimal():
-            raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
-        registry = CollectorRegistry()
-        registry.register(collector)
-        try:
-            self._server, self._thread = start_http_server(int(port), host, registry, **access.of_http())
-        except (OSError, OverflowError) as error:
-            raise InvalidOption(
-                f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"
-            ) from error
-        self.address = f"{host}:{self._server.server_port}"
+    async def collect() -> Iterable[Metric]:
+        return collector.collect()
 
-    def close(self) -> None:
-        """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    try:
+        return MetricsServer(listen, collect, access)
+    except (OSError, OverflowError) as error:
+        raise InvalidOption(
+            f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"
+        ) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is let in on gRPC connections: mutual TLS, and a token that callers of the controller present.
+"""Who is let in on connections: mutual TLS, and with gRPC a token that callers of the controller present.
 
 Both ends show a certificate of the cluster's CA. gRPC takes long to import, and is where it is needed.
 """
@@ -68,12 +68,14 @@ class Access:
         credentials = grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
         return server.add_secure_port(address, credentials)
 
-    def of_http(self) -> dict[str, Any]:
-        """Return what prometheus_client's server needs to know to ask for certificates, too."""
+    def server_context(self) -> ssl.SSLContext | None:
+        """Return what a server without gRPC needs to ask for certificates, too; None without TLS."""
         if self.tls is None:
-            return {}
-        files = {"certfile": self.tls.certificate, "keyfile": self.tls.key, "client_cafile": self.tls.ca}
-        return {**files, "client_auth_required": True}
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.tls.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self.tls.certificate, self.tls.key)
+        return context
 
 
 IN_CLEAR = Access()

@@ -138,7 +138,8 @@ class Recorder:
         if message["rank"] == 0:
             for piece in message["slices"]:
                 rail = piece["rail"]
-                self.chunks[rail] = self.chunks.get(rail, 0) + self._chunks_of(piece)
+                if not piece["repair"]:
+                    self.chunks[rail] = self.chunks.get(rail, 0) + self._chunks_of(piece)
 
     def _chunks_of(self, piece: dict[str, Any]) -> int:
         elements, lanes = piece["bytes"] // 4, self._lanes[piece["rail"]]

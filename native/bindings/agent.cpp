@@ -166,7 +166,8 @@ class PythonAgent {
   void connect_rdma(std::size_t rail, std::vector<RdmaMember> members,
                     const std::vector<std::size_t>& devices) {
     for (const std::size_t rank : devices) members.at(rank).device = true;
-    agent_.on_rail(rail, [&] { rdma_.at(rail).transport->connect(members, EventLoop::now()); });
+    const Key key = derive_key(agent_.secret(), "rdma", rail);
+    agent_.on_rail(rail, [&] { rdma_.at(rail).transport->connect(key, members, EventLoop::now()); });
   }
 
   std::pair<std::size_t, std::uint16_t> add_ina(std::string name, std::string address, std::string interface,

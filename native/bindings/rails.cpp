@@ -111,8 +111,8 @@ class RankRails final {
     hosts_.at(rank).tcp->connect(derive_key(secret_of(secret), "tcp"), static_cast<int>(rank), members,
                                  EventLoop::now());
   }
-  void connect_rdma(std::size_t rank, const std::vector<RdmaMember>& members) {
-    hosts_.at(rank).rdma->connect(members, EventLoop::now());
+  void connect_rdma(std::size_t rank, const nb::bytes& secret, const std::vector<RdmaMember>& members) {
+    hosts_.at(rank).rdma->connect(derive_key(secret_of(secret), "rdma"), members, EventLoop::now());
   }
 
   void start(std::size_t rank, std::uint64_t id, std::uint32_t op_index, ConstArray input, Array output,
@@ -222,6 +222,8 @@ struct Datagrams : DatagramSocket {
 /// A reader whose messages go to memory of its own.
 class StreamReader {
  public:
+  explicit StreamReader(const nb::bytes& key) : reader_(key_from(key)) {}
+
   /// Stops at a message until `place`.
   nb::list feed(const nb::bytes& bytes) {
     nb::list events;
@@ -298,7 +300,7 @@ void bind_rails(nb::module_& m) {
       .def("introduce", &RankRails::introduce, "rank"_a, "secret"_a, "members"_a,
            "Say who takes part, without connections: `restart` makes them")
       .def("connect_tcp", &RankRails::connect_tcp, "rank"_a, "secret"_a, "members"_a)
-      .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "members"_a)
+      .def("connect_rdma", &RankRails::connect_rdma, "rank"_a, "secret"_a, "members"_a)
       .def("start", &RankRails::start, "rank"_a, "id"_a, "op_index"_a, "input"_a, "output"_a, "op"_a = "sum",
            "part"_a = 0, "Begin an all-reduce, of which this is the slice `part`")
       .def("halt", &RankRails::halt, "rank"_a)
@@ -319,7 +321,7 @@ void bind_rails(nb::module_& m) {
       .def("failures", &RankRails::failures, "rank"_a)
       .def("stats", &RankRails::stats, "rank"_a);
   nb::class_<StreamReader>(sub, "StreamReader", "What a peer's TCP stream says, as a list of events")
-      .def(nb::init<>())
+      .def(nb::init<const nb::bytes&>(), "key"_a)
       .def("feed", &StreamReader::feed, "bytes"_a,
            "The events up to a message that begins; ValueError if one waits and its bytes have no room")
       .def("place", &StreamReader::place, "wanted"_a,

@@ -4,6 +4,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -51,6 +52,12 @@ Mac authenticate_named(const Key& key, Bytes name, Bytes message) {
   Mac mac;
   crypto_onetimeauth_poly1305(raw(mac.data()), raw(message.data()), message.size(), raw(once[0].data()));
   return mac;
+}
+
+Mac StreamCodes::next(Bytes head, std::size_t size) {
+  std::array<std::byte, sizeof(std::uint64_t) + sizeof(std::uint32_t)> name;
+  store_fields(name.data(), number_++, static_cast<std::uint32_t>(size));
+  return authenticate_named(key_, name, head);
 }
 
 bool equal(const Mac& right, Bytes mac) {

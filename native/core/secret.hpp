@@ -38,4 +38,20 @@ std::uint64_t random_number();
 /// Return 64 bits that look random to anyone without the key.
 std::uint64_t keyed_hash(const Key& key, Bytes message);
 
+/// The codes of the messages that go one way on a connection. A message's number is part of its code, so that
+/// no message can be repeated, moved or left out.
+class StreamCodes {
+ public:
+  explicit StreamCodes(const Key& key) : key_(key) {}
+
+  /// Return the code of the next message. It covers the message's head and size.
+  Mac next(Bytes head, std::size_t size);
+  /// Number the next messages again from the oldest of the latest `count`, which have not left.
+  void take_back(std::size_t count) { number_ -= count; }
+
+ private:
+  Key key_;
+  std::uint64_t number_ = 0;
+};
+
 }  // namespace railweave

@@ -105,13 +105,17 @@ MessageLabel label_of(std::uint8_t op_index) {
 /// Short ones and longer ones.
 std::size_t size_of(std::uint8_t value) { return value % 8 == 7 ? 2 * kShort : 1 + value % kShort; }
 
+Key key_of(int rank) { return {static_cast<std::byte>(rank)}; }
+
 RdmaPeerOptions options(int own) {
   return {.own_rank = own,
           .rank = 1 - own,
           .name = "the other",
           .short_bytes = kShort,
           .retries = 1,
-          .max_timeout = 1};
+          .max_timeout = 1,
+          .own_key = key_of(own),
+          .key = key_of(1 - own)};
 }
 
 class Hostile {
@@ -145,6 +149,7 @@ class Hostile {
       case 9: {
         std::vector<std::byte> raw(value);
         for (std::byte& byte : raw) byte = static_cast<std::byte>(script.next());
+        if (script.next() % 8 != 0) append_code(raw, codes_);
         return connection_.arrive(raw);
       }
       case 10:
@@ -172,6 +177,7 @@ class Hostile {
  private:
   void arrive(std::vector<std::byte> message, std::uint8_t taken) {
     set_taken(message, taken % 32);
+    append_code(message, codes_);
     connection_.arrive(message);
   }
 
@@ -179,6 +185,7 @@ class Hostile {
   ScriptedConnection connection_;
   Counter listener_;
   RdmaPeer peer_{options(0), connection_, listener_};
+  StreamCodes codes_{key_of(1)};  // those of an honest peer
   MessageLabel label_ = label_of(0);
   std::deque<std::vector<std::byte>> blocks_;
   std::uint32_t sequence_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of a TCP rail's stream against hostile bytes. The first byte seeds how the rest is cut; however
-// that is, the same is understood, and messages are what the stream held. Their memory is of the heap, so
+// that is, the same is understood, and messages are what the stream held. Frames get their codes here, unless
+// the first byte is 0. Their memory is of the heap, so
 // that the sanitizer sees a step outside.
 #include <algorithm>
 #include <cstdint>
@@ -74,7 +75,7 @@ class Listener {
     malformed_ = true;
   }
 
-  TcpReader reader_;
+  TcpReader reader_{Key{}};
   Heard heard_;
   std::unique_ptr<std::vector<std::byte>> message_;
   bool kept_ = false;
@@ -88,6 +89,26 @@ Heard listen(Bytes stream, const Cut& cut) {
   return listener.heard();
 }
 
+/// The stream with the codes of its frames, as an honest peer would send it.
+std::vector<std::byte> coded(Bytes stream) {
+  constexpr std::size_t kHead = kFrameHeaderSize - sizeof(Mac);
+  std::vector<std::byte> out;
+  StreamCodes codes{Key{}};
+  while (stream.size() >= kHead) {
+    FrameHeaderBytes header{};
+    std::copy_n(stream.begin(), kHead, header.begin());
+    stream = stream.subspan(kHead);
+    const auto frame = decode_frame_header(header.data());
+    const Bytes payload = stream.first(frame ? std::min<std::size_t>(frame->length, stream.size()) : 0);
+    set_code(header, frame && frame->type == FrameType::kAbort ? payload : Bytes{}, codes);
+    out.insert(out.end(), header.begin(), header.end());
+    out.insert(out.end(), payload.begin(), payload.end());
+    stream = stream.subspan(payload.size());
+  }
+  out.insert(out.end(), stream.begin(), stream.end());
+  return out;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -95,7 +116,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   decode_failure(input);  // RDMA rails give it what is left of a message, however short
   if (size < 1 + kHelloSize) return 0;
   decode_hello(input.data() + 1, 0, {});
-  const Bytes stream = input.subspan(1);
+  const Bytes raw = input.subspan(1);
+  const auto stream = data[0] == 0 ? std::vector(raw.begin(), raw.end()) : coded(raw);
   std::minstd_rand random(data[0]);
   const Heard whole = listen(stream, [] { return ~std::size_t{0}; });
   const Heard cut = listen(stream, [&] { return 1 + random() % (data[0] + 1u); });

@@ -52,6 +52,14 @@ struct SealOptions {
   int rank;
 };
 
+/// Return the key of this rank's probes; nothing without a seal.
+inline std::optional<Key> probe_key(const std::optional<SealOptions>& seal) {
+  if (!seal) return std::nullopt;
+  std::array<std::byte, sizeof seal->rank> rank;
+  store_be(rank.data(), seal->rank);
+  return authenticate(derive_key(seal->secret, "probe", seal->tree), rank);
+}
+
 /// What the controller says about the group, and what the user may set.
 struct EndpointOptions {
   std::uint16_t group;
@@ -294,7 +302,7 @@ class Endpoint {
   Time silent_since_ = 0;               // the latest result, or when they began to be awaited
   Time silent_at_ = kNever;             // when the timer expires
   Time stall_due_ = 0;                  // no Stalled before
-  Prober prober_;
+  Prober prober_{probe_key(options_.seal)};
   struct Redo {
     Time until;
     Failure otherwise;

@@ -3,6 +3,9 @@
 // and to the root, which answer by themselves. They are network control, so that they pass queues of data.
 // Where answers are late all the same, as processes wait for CPUs, the longest silence that ended lately says
 // how long the next one may be.
+//
+// A probe's mark is a code of its number, so that only what has seen the probe can answer it. An answer
+// counts once.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 
 #include "core/bytes.hpp"
 #include "core/longest_lately.hpp"
+#include "core/secret.hpp"
 #include "core/time.hpp"
 #include "core/timing.hpp"
 #include "ina/packet.hpp"
@@ -31,6 +35,9 @@ enum class ProbeAnswer : std::uint8_t { kNew, kLate, kUnsent };
 
 class Prober {
  public:
+  /// `key` is this rank's alone; nothing: marks are 0.
+  explicit Prober(const std::optional<Key>& key) : key_(key) {}
+
   /// Nothing came for a timeout: a probe of each kind is due.
   void silence(Time now) {
     for (Target* target : {&first_switch_, &root_}) {
@@ -64,7 +71,8 @@ class Prober {
             .group = group,
             .child = child,
             .flags = to_root ? flag::kToRoot : std::uint8_t{0},
-            .round = ++target.number},
+            .round = ++target.number,
+            .mark = mark_of(to_root, target.number)},
            target.packet.data());
     return target.packet;
   }
@@ -73,7 +81,10 @@ class Prober {
     const bool from_root = (header.flags & flag::kToRoot) != 0;
     Target& target = from_root ? root_ : first_switch_;
     const auto age = static_cast<std::int32_t>(target.number - header.round);
-    if (age < 0 || header.round == 0) return ProbeAnswer::kUnsent;
+    if (age < 0 || header.round == 0 || header.mark != mark_of(from_root, header.round))
+      return ProbeAnswer::kUnsent;
+    if (static_cast<std::int32_t>(header.round - target.answered) <= 0) return ProbeAnswer::kLate;
+    target.answered = header.round;
     if (from_root) {
       alive(now);
     } else {
@@ -103,12 +114,19 @@ class Prober {
   struct Target {
     bool due = false;
     std::uint32_t number = 0;
-    Time sent_at = kNever;  // of the newest, while its answer is out
+    std::uint32_t answered = 0;  // the newest number that has come back
+    Time sent_at = kNever;       // of the newest, while its answer is out
     std::uint32_t unanswered = 0;
     Time silent_since = kNever;
     std::array<std::byte, kHeaderBytes> packet{};
   };
 
+  std::uint32_t mark_of(bool to_root, std::uint32_t number) const {
+    if (!key_) return 0;
+    std::array<std::byte, sizeof number + 1> said;
+    store_fields(said.data(), number, static_cast<std::uint8_t>(to_root));
+    return static_cast<std::uint32_t>(keyed_hash(*key_, said));
+  }
   static bool dead(const Target& target, Time now, Duration limit) {
     return target.silent_since != kNever && now - target.silent_since >= limit &&
            target.unanswered >= kUnanswered;
@@ -123,6 +141,7 @@ class Prober {
     forget(target);
   }
 
+  const std::optional<Key> key_;
   Target first_switch_;
   Target root_;
   LongestLately ended_{timing::kMemory};

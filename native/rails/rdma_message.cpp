@@ -7,11 +7,17 @@
 namespace railweave {
 namespace {
 
-constexpr std::uint8_t kVersion = 3;
+constexpr std::uint8_t kVersion = 4;
 constexpr std::size_t kClearToSendSize = kControlHeaderSize + kLabelSize + 8 + 8 + 4;
 
 std::byte* store_header(std::byte* to, ControlType type, std::uint32_t sequence) {
   return store_fields(to, type, kVersion, std::uint16_t{0}, sequence);
+}
+
+Mac code_of(Bytes message, StreamCodes& codes) {
+  const bool is_short = !message.empty() && message[0] == static_cast<std::byte>(ControlType::kShort);
+  const std::size_t covered = is_short ? std::min(message.size(), kShortHeaderSize) : message.size();
+  return codes.next(message.first(covered), message.size());
 }
 
 }  // namespace
@@ -39,6 +45,17 @@ std::vector<std::byte> encode(ControlType type, Bytes payload) {
 }
 
 void set_taken(std::vector<std::byte>& message, std::uint16_t taken) { store_be(&message[2], taken); }
+
+void append_code(std::vector<std::byte>& message, StreamCodes& codes) {
+  const Mac code = code_of(message, codes);
+  message.insert(message.end(), code.begin(), code.end());
+}
+
+std::optional<Bytes> without_code(Bytes message, StreamCodes& codes) {
+  if (message.size() < kCodeSize) return std::nullopt;
+  const Bytes said = message.first(message.size() - kCodeSize);
+  return equal(code_of(said, codes), message.last(kCodeSize)) ? std::optional(said) : std::nullopt;
+}
 
 std::optional<ControlHeader> decode_header(Bytes message) {
   if (message.size() < kControlHeaderSize || load_be<std::uint8_t>(&message[1]) != kVersion)

@@ -8,6 +8,7 @@
 
 #include "collectives/label.hpp"
 #include "core/bytes.hpp"
+#include "core/secret.hpp"
 
 namespace railweave {
 
@@ -23,6 +24,7 @@ inline constexpr std::size_t kControlHeaderSize = 8;
 inline constexpr std::size_t kMostFailure = 2304;  // bytes of a message that says why: its text is cut to fit
 inline constexpr std::size_t kMostShort = 16 * 1024;  // bytes of data, whatever the ranks have agreed on
 inline constexpr std::size_t kShortHeaderSize = kControlHeaderSize + kLabelSize;
+inline constexpr std::size_t kCodeSize = sizeof(Mac);  // at the end of every message
 
 /// "Write message `sequence` for me there"; of a short one, "I wait for it". Messages are counted from 0 per
 /// direction. The WRITE's immediate data repeat `sequence`.
@@ -53,6 +55,11 @@ std::vector<std::byte> encode(const ClearToSend& clearance);
 std::vector<std::byte> encode(const ShortMessage& message);
 std::vector<std::byte> encode(ControlType type, Bytes payload);
 void set_taken(std::vector<std::byte>& message, std::uint16_t taken);
+
+/// Append the code. It covers the size, and all but the data of a short message.
+void append_code(std::vector<std::byte>& message, StreamCodes& codes);
+/// Return the message without its code; nothing if the code is wrong.
+std::optional<Bytes> without_code(Bytes message, StreamCodes& codes);
 
 /// Nothing: too short, of another version or of an unknown type.
 std::optional<ControlHeader> decode_header(Bytes message);

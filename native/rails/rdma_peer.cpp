@@ -38,7 +38,9 @@ RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, Transpor
     : options_(std::move(options)),
       connection_(connection),
       listener_(listener),
-      control_size_(std::max(kMostFailure, kShortHeaderSize + options_.short_bytes)),
+      own_codes_(options_.own_key),
+      codes_(options_.key),
+      control_size_(std::max(kMostFailure, kShortHeaderSize + options_.short_bytes) + kCodeSize),
       control_in_(std::make_unique_for_overwrite<std::byte[]>(kControlBuffers * control_size_)) {
   for (std::size_t index = 0; index < kControlBuffers; ++index) post_control_buffer(index);
 }
@@ -249,7 +251,11 @@ void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
   fail(silent ? FailureKind::kSilent : FailureKind::kRailDown, why(completion.status), now);
 }
 
-void RdmaPeer::take_control(Bytes message, Time now) {
+void RdmaPeer::take_control(Bytes received, Time now) {
+  const auto proven = without_code(received, codes_);
+  if (!proven)
+    return fail(FailureKind::kRailDown, "sent a control message that no rank of the job has written", now);
+  const Bytes message = *proven;
   const auto header = decode_header(message);
   const auto is = [&header](ControlType type) { return header && header->type == type; };
   const auto clearance = is(ControlType::kClearToSend) ? decode_clear_to_send(message) : std::nullopt;
@@ -392,6 +398,7 @@ bool RdmaPeer::closed() const {
 void RdmaPeer::send_control(std::vector<std::byte> message, bool quiet) {
   const std::uint64_t id = next_id_++;
   set_taken(message, told_ = taken_);
+  append_code(message, own_codes_);
   const auto [entry, added] = control_out_.emplace(id, std::move(message));
   connection_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second, .quiet = quiet});
 }

@@ -32,6 +32,7 @@ struct RdmaPeerOptions {
   // Of the queue pair, once the peer has answered.
   int retries;
   Duration max_timeout;
+  Key own_key, key;  // of the codes of this rank's control messages, and of the peer's
 };
 
 class RdmaPeer {
@@ -106,7 +107,7 @@ class RdmaPeer {
   void say_goodbye();
 
   void take(const roce::Completion& completion, Time now);
-  void take_control(Bytes message, Time now);
+  void take_control(Bytes received, Time now);
   void take_clearance(const ClearToSend& clearance, Time now);
   void take_short(const ShortMessage& message, Time now);
   bool take_early(Time now);
@@ -145,6 +146,7 @@ class RdmaPeer {
   std::uint16_t taken_ = 0, told_ = 0;              // short ones that have met receives; as the peer knows
   std::optional<std::uint32_t> awaited_, overdue_;  // at the latest `clear_overdue`; what it cleared
 
+  StreamCodes own_codes_, codes_;
   const std::size_t control_size_;
   const std::unique_ptr<std::byte[]> control_in_;  // no page is touched before a message needs it
   std::map<std::uint64_t, std::vector<std::byte>> control_out_;  // by work request, until acknowledged

@@ -154,7 +154,7 @@ std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) 
                                     (first - kFirst + incarnation * std::uint64_t{kNumberStep}) % kNumbers);
 }
 
-void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
+void RdmaTransport::connect(const Key& key, const std::vector<RdmaMember>& members, Time now) {
   if (members.size() != queue_pairs_.size()) {
     throw std::invalid_argument(std::to_string(members.size()) + " members for a world of " +
                                 std::to_string(queue_pairs_.size()));
@@ -180,6 +180,7 @@ void RdmaTransport::connect(const std::vector<RdmaMember>& members, Time now) {
                   .keeps_number = member.device,
                   .name = name};
   }
+  key_ = key;
   ways_ = std::move(ways);
   devices_ = std::any_of(members.begin(), members.end(), [](const RdmaMember& one) { return one.device; });
   interest_ = EPOLLIN;
@@ -258,6 +259,12 @@ std::uint32_t RdmaTransport::own_number(std::size_t peer, std::uint32_t incarnat
   return on_device() ? queue_pairs_[peer] : queue_pair_number(queue_pairs_[peer], incarnation);
 }
 
+Key RdmaTransport::key_between(int sender, int receiver) const {
+  std::array<std::byte, sizeof sender + sizeof receiver + sizeof incarnation_> ends;
+  store_fields(ends.data(), sender, receiver, incarnation_);
+  return authenticate(key_, ends);
+}
+
 // A connection's packet numbers start at one that follows from the sender's first queue pair number: both
 // know it, and it differs from the last connection's.
 void RdmaTransport::meet(std::size_t peer, Time now) {
@@ -280,7 +287,9 @@ void RdmaTransport::meet(std::size_t peer, Time now) {
                                                  .name = way.name,
                                                  .short_bytes = short_bytes(),
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
-                                                 .max_timeout = timing::kRepetition},
+                                                 .max_timeout = timing::kRepetition,
+                                                 .own_key = key_between(rank_, static_cast<int>(peer)),
+                                                 .key = key_between(static_cast<int>(peer), rank_)},
                                  connection, listener);
 }
 

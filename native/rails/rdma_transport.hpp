@@ -80,9 +80,9 @@ class RdmaTransport final : public Transport, private TransportListener, private
            std::function<void(Time)> moved);
   /// Null where no switch adds, and while halted.
   SumRing* sum_ring() { return sum_ring_.get(); }
-  /// `members` are all ranks in order; own place is ignored. Throws std::invalid_argument that names the
-  /// member and the field.
-  void connect(const std::vector<RdmaMember>& members, Time now);
+  /// `members` are all ranks in order; own place is ignored. `key` proves control messages. Throws
+  /// std::invalid_argument that names the member and the field.
+  void connect(const Key& key, const std::vector<RdmaMember>& members, Time now);
 
   std::string_view kind() const override { return "rdma"; }
   int world_size() const override { return static_cast<int>(queue_pairs_.size()); }
@@ -141,6 +141,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
   roce::QueuePairOptions pair_options() const;
   roce::MacAddress mac_of(const Way& way) const;
   std::uint32_t own_number(std::size_t peer, std::uint32_t incarnation) const;
+  /// Of the codes of what one rank sends to another in this incarnation.
+  Key key_between(int sender, int receiver) const;
   std::vector<std::uint32_t> numbers(std::uint32_t incarnation) const;
   bool all_answered() const;
   void check_joined(Time now);
@@ -169,6 +171,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   std::vector<std::uint32_t> silenced_;  // numbers of queue pairs that are gone, or to come
   RailStats past_{};                     // of queue pairs that are no more
   std::uint32_t incarnation_ = 0;
+  Key key_{};
   Time first_answer_by_ = 0;  // until then the interface may be down
   TransportListener* listener_ = nullptr;
   Time heartbeat_at_ = kNever;

@@ -26,7 +26,8 @@ std::size_t consume(std::size_t& from, std::size_t size) {
 }  // namespace
 
 TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
-                             TransportListener& listener, const Liveness& liveness)
+                             TransportListener& listener, const Liveness& liveness, const Key& own_key,
+                             const Key& key)
     : loop_(loop),
       rank_(rank),
       peer_(peer),
@@ -35,7 +36,9 @@ TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string na
       listener_(listener),
       liveness_(liveness),
       heard_at_(EventLoop::now()),
-      spoke_at_(heard_at_) {
+      spoke_at_(heard_at_),
+      codes_(own_key),
+      reader_(key) {
   loop_.watch(socket_.get(), interest_, *this);
 }
 
@@ -77,21 +80,27 @@ void TcpConnection::set_interest() {
 void TcpConnection::post_send(Bytes data, Time now) {
   if (dead_ || aborted_) return;
   if (peer_left_) return fail(FailureKind::kPeerLost, "has closed its communicator", now);
-  const FrameHeader header{
-      .type = FrameType::kData, .length = static_cast<std::uint32_t>(data.size()), .label = label_};
-  out_.push_back(
-      {.type = FrameType::kData, .header = encode(header), .data = data, .completes = true, .owned = {}});
+  out_.push_back({.type = FrameType::kData,
+                  .header = header_of(FrameType::kData, data, label_),
+                  .data = data,
+                  .completes = true,
+                  .owned = {}});
   flush(now);
+}
+
+FrameHeaderBytes TcpConnection::header_of(FrameType type, Bytes payload, const MessageLabel& label) {
+  FrameHeaderBytes header =
+      encode({.type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = label});
+  set_code(header, type == FrameType::kAbort ? payload : Bytes{}, codes_);
+  return header;
 }
 
 void TcpConnection::enqueue(FrameType type, std::vector<std::byte> payload, Time now,
                             const MessageLabel& label) {
   if (dead_ || sent_goodbye_) return;
-  const FrameHeader header{
-      .type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = label};
   Outgoing& frame = out_.emplace_back();
   frame.type = type;
-  frame.header = encode(header);
+  frame.header = header_of(type, payload, label);
   frame.owned = std::move(payload);
   frame.data = frame.owned;
   flush(now);
@@ -165,9 +174,14 @@ void TcpConnection::add_counts(RailStats& stats) const {
   stats.sent.payload -= std::min(sent_.payload, written_ - std::min(written_, left));
 }
 
-// A frame that has begun to leave must be finished, or the peer would take what follows for its rest.
+// A frame that has begun to leave must be finished, or the peer would take what follows for its rest. The
+// peer counts frames, so those behind the dropped ones get other codes.
 void TcpConnection::drop_sends() {
-  std::erase_if(out_, [](const Outgoing& frame) { return frame.completes && frame.offset == 0; });
+  const auto waits = [](const Outgoing& frame) { return frame.offset == 0; };
+  codes_.take_back(static_cast<std::size_t>(std::ranges::count_if(out_, waits)));
+  std::erase_if(out_, [&](const Outgoing& frame) { return frame.completes && waits(frame); });
+  for (Outgoing& frame : out_)
+    if (waits(frame)) set_code(frame.header, frame.type == FrameType::kAbort ? frame.data : Bytes{}, codes_);
   for (Outgoing& frame : out_) {
     if (!std::exchange(frame.completes, false)) continue;
     frame.owned.assign(frame.data.begin(), frame.data.end());
@@ -337,7 +351,7 @@ bool TcpConnection::take(const TcpReader::Goodbye&, Time now) {
 }
 
 bool TcpConnection::take(const TcpReader::Malformed&, Time now) {
-  fail(FailureKind::kRailDown, "sends what is no frame of this protocol", now);
+  fail(FailureKind::kRailDown, "sends what is no frame of this protocol, or has a wrong code", now);
   return false;
 }
 

@@ -19,8 +19,9 @@ namespace railweave {
 /// A connection after its handshake. It reports to `listener` as a transport would; a failure once.
 class TcpConnection final : public ReadyHandler {
  public:
+  /// `own_key` and `key`: of the codes of this rank's frames and of the peer's.
   TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
-                TransportListener& listener, const Liveness& liveness);
+                TransportListener& listener, const Liveness& liveness, const Key& own_key, const Key& key);
   ~TcpConnection() override;
 
   void begin(const MessageLabel& label, Time now);
@@ -58,6 +59,7 @@ class TcpConnection final : public ReadyHandler {
     MutableBytes into;
   };
 
+  FrameHeaderBytes header_of(FrameType type, Bytes payload, const MessageLabel& label);
   void enqueue(FrameType type, std::vector<std::byte> payload, Time now, const MessageLabel& label = {});
   void flush(Time now);
   bool send_some(Time now);
@@ -97,6 +99,7 @@ class TcpConnection final : public ReadyHandler {
   MessageLabel label_{};  // of what is posted now
   bool begun_ = false;    // label_ means something
 
+  StreamCodes codes_;  // of the frames in `out_`
   std::deque<Outgoing> out_;
   SentBytes sent_{};           // what the socket has taken
   std::uint64_t written_ = 0;  // bytes that the socket has taken

@@ -7,9 +7,10 @@ namespace railweave {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
-constexpr std::uint32_t kVersion = 3;
-constexpr std::size_t kSaidSize = kHelloSize - sizeof(Mac);  // of a hello, without its code
-constexpr std::size_t kFailureHead = 6;                      // kind 8, rank 32, length of the rail's name 8
+constexpr std::uint32_t kVersion = 4;
+constexpr std::size_t kSaidSize = kHelloSize - sizeof(Mac);     // of a hello, without its code
+constexpr std::size_t kCoded = kFrameHeaderSize - sizeof(Mac);  // bytes of a header, without its code
+constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
 
 std::byte* store_said(std::byte* to, const Hello& hello) {
   return store_fields(to, kMagic, kVersion, hello.rank, hello.to, hello.world_size, hello.incarnation,
@@ -21,6 +22,13 @@ Mac code_of(const std::byte* said, std::uint64_t answered, const Key& key) {
   std::copy_n(said, kSaidSize, message.begin());
   store_be(message.data() + kSaidSize, answered);
   return authenticate(key, message);
+}
+
+Mac code_of(const FrameHeaderBytes& header, Bytes failure, StreamCodes& codes) {
+  if (failure.empty()) return codes.next(Bytes(header).first(kCoded), kCoded);
+  std::vector<std::byte> message(header.begin(), header.begin() + kCoded);
+  message.insert(message.end(), failure.begin(), failure.end());
+  return codes.next(message, message.size());
 }
 
 }  // namespace
@@ -46,6 +54,20 @@ Mac proof(const Hello& dialled, const Hello& answer, const Key& key) {
   std::array<std::byte, 2 * kSaidSize> both;
   store_said(store_said(both.data(), dialled), answer);
   return authenticate(key, both);
+}
+
+Key stream_key(const Hello& dialled, const Hello& answer, std::uint32_t sender, const Key& key) {
+  std::array<std::byte, 2 * kSaidSize + sizeof sender> all;
+  store_be(store_said(store_said(all.data(), dialled), answer), sender);
+  return authenticate(key, all);
+}
+
+void set_code(FrameHeaderBytes& header, Bytes failure, StreamCodes& codes) {
+  std::ranges::copy(code_of(header, failure, codes), header.begin() + kCoded);
+}
+
+bool has_code(const FrameHeaderBytes& header, Bytes failure, StreamCodes& codes) {
+  return equal(code_of(header, failure, codes), Bytes(header).last(sizeof(Mac)));
 }
 
 FrameHeaderBytes encode(const FrameHeader& header) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the TCP rail writes into a stream: a handshake in which both ends prove that they know the job's key,
-// then frames. The secret does not travel, and no message of a handshake is of use in another.
+// then frames. The secret does not travel, and no message of a handshake is of use in another. The
+// header of a frame ends with a code, whose key is this connection's own.
 //
 //     dialling rank                          listening rank
 //     hello, with the number of the dial  →
@@ -21,7 +22,7 @@
 namespace railweave {
 
 inline constexpr std::size_t kHelloSize = 48;
-inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize;
+inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize + sizeof(Mac);
 inline constexpr std::size_t kMaxAbortPayload = 2048;  // bytes of an abort frame's payload
 
 /// Who is at the other end, and to whom it speaks. Both ends must be in the same incarnation of the rail's
@@ -42,6 +43,8 @@ std::array<std::byte, kHelloSize> encode(const Hello& hello, std::uint64_t answe
 std::optional<Hello> decode_hello(const std::byte* from, std::uint64_t answered, const Key& key);
 /// What the dialling rank ends the handshake with.
 Mac proof(const Hello& dialled, const Hello& answer, const Key& key);
+/// The key of the codes of the frames that `sender` sends after this handshake.
+Key stream_key(const Hello& dialled, const Hello& answer, std::uint32_t sender, const Key& key);
 
 enum class FrameType : std::uint8_t {
   kData = 1,       // a message; the label says of what
@@ -58,7 +61,11 @@ struct FrameHeader {
 
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderSize>;
 
-FrameHeaderBytes encode(const FrameHeader& header);
+FrameHeaderBytes encode(const FrameHeader& header);  // without its code
+/// Write the frame's code behind its header. It covers the header, and `failure`, the payload of an abort
+/// frame.
+void set_code(FrameHeaderBytes& header, Bytes failure, StreamCodes& codes);
+bool has_code(const FrameHeaderBytes& header, Bytes failure, StreamCodes& codes);
 std::optional<FrameHeader> decode_frame_header(const std::byte* from);  // nothing: no such frame
 
 std::vector<std::byte> encode_failure(const Failure& failure);  // an abort frame's payload

@@ -31,9 +31,10 @@ std::optional<TcpReader::Event> TcpReader::next() {
   if (malformed_) return Malformed{};
   if (!header_) {
     if (staged_end_ - staged_begin_ < kFrameHeaderSize) return std::nullopt;
-    header_ = decode_frame_header(staging_.data() + staged_begin_);
+    std::copy_n(staging_.begin() + staged_begin_, kFrameHeaderSize, raw_.begin());
+    header_ = decode_frame_header(raw_.data());
     staged_begin_ += kFrameHeaderSize;
-    malformed_ = !header_ || ended_;
+    malformed_ = !header_ || ended_ || (header_->type != FrameType::kAbort && !has_code(raw_, {}, codes_));
     if (malformed_) return Malformed{};
     payload_left_ = header_->length;
     placed_ = header_->type != FrameType::kData;
@@ -70,6 +71,8 @@ std::optional<TcpReader::Event> TcpReader::end_frame() {
     case FrameType::kData:
       return MessageEnds{};
     case FrameType::kAbort:
+      malformed_ = !has_code(raw_, failure_, codes_);
+      if (malformed_) return Malformed{};
       return PeerFailed{decode_failure(failure_)};
     case FrameType::kGoodbye:
       ended_ = true;

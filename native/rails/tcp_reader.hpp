@@ -36,9 +36,13 @@ class TcpReader {
   };
   /// The peer sends nothing more.
   struct Goodbye {};
-  /// What comes is no frame, or comes after a goodbye. Every later event is this one.
+  /// What comes is no frame, is a frame that the peer has not written, or comes after a goodbye. Every later
+  /// event is this one.
   struct Malformed {};
   using Event = std::variant<MessageBegins, MessageEnds, Heartbeat, PeerFailed, Goodbye, Malformed>;
+
+  /// `key`: of the codes of the peer's frames.
+  explicit TcpReader(const Key& key) : codes_(key) {}
 
   /// Where the next bytes go: the rest of the payload that is being received, if it has a place, then memory
   /// of the reader's own. The first is empty if there is no such payload; together they never are.
@@ -61,6 +65,8 @@ class TcpReader {
   std::array<std::byte, kStaging> staging_;
   std::size_t staged_begin_ = 0;
   std::size_t staged_end_ = 0;
+  StreamCodes codes_;
+  FrameHeaderBytes raw_;               // with its code
   std::optional<FrameHeader> header_;  // of the frame that is being received
   bool placed_ = false;                // it is known where its payload goes
   std::byte* into_ = nullptr;          // where the rest of it goes; nullptr: nowhere

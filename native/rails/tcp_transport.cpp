@@ -230,7 +230,7 @@ void TcpTransport::take_answer(TcpHandshake& handshake, Time now) {
   expected.number = answer ? answer->number : 0;
   if (answer != expected || !send_whole(handshake.socket(), proof(first, *answer, key_)))
     return refuse(handshake, /*stranger=*/!patient(), now);
-  adopt(peer, remove_handshake(handshake), now);
+  adopt(peer, remove_handshake(handshake), first, *answer, now);
 }
 
 // Lower ranks are dialled, higher ones come in, each once. A dial that is not newer than others that have
@@ -271,14 +271,19 @@ void TcpTransport::take_proof(TcpHandshake& handshake, Time now) {
   const int peer = handshake.peer();
   if (!equal(proof(handshake.first(), handshake.answer(), key_), {handshake.message(), sizeof(Mac)}))
     return refuse(handshake, /*stranger=*/true, now);
-  adopt(peer, remove_handshake(handshake), now);
+  const Hello first = handshake.first(), answer = handshake.answer();
+  adopt(peer, remove_handshake(handshake), first, answer, now);
 }
 
-void TcpTransport::adopt(int peer, Descriptor socket, Time now) {
+void TcpTransport::adopt(int peer, Descriptor socket, const Hello& dialled, const Hello& answer, Time now) {
   tune(socket);
   TransportListener& listener = *this;
-  connections_[peer] = std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket),
-                                                       listener, options_.liveness);
+  const auto key_of = [&](int sender) {
+    return stream_key(dialled, answer, static_cast<std::uint32_t>(sender), key_);
+  };
+  connections_[peer] =
+      std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket), listener,
+                                      options_.liveness, key_of(rank()), key_of(peer));
   bring_forward(connections_[peer]->deadline());
   if (!missing().empty() || failed_) return;
   joined_ = true;

@@ -120,7 +120,7 @@ class TcpTransport final : public Transport,
   void answer(Descriptor socket, const Hello& hello, Time now);
   void take_proof(TcpHandshake& handshake, Time now);
   Hello hello_to(int peer, std::uint64_t number) const;
-  void adopt(int peer, Descriptor socket, Time now);
+  void adopt(int peer, Descriptor socket, const Hello& dialled, const Hello& answer, Time now);
   bool patient() const { return incarnation_ > 0; }
   std::string name_of(int peer) const;
 

@@ -32,7 +32,7 @@ class Rails:
 
     def connect_tcp(self, rank: int, secret: bytes, members: Sequence[tuple[str, int]]) -> None: ...
 
-    def connect_rdma(self, rank: int, members: Sequence[tuple[str, str, Sequence[int]]]) -> None: ...
+    def connect_rdma(self, rank: int, secret: bytes, members: Sequence[tuple[str, str, Sequence[int]]]) -> None: ...
 
     def start(self, rank: int, id: int, op_index: int, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], op: str = 'sum', part: int = 0) -> None:
         """Begin an all-reduce, of which this is the slice `part`"""
@@ -63,7 +63,7 @@ class Rails:
 class StreamReader:
     """What a peer's TCP stream says, as a list of events"""
 
-    def __init__(self) -> None: ...
+    def __init__(self, key: bytes) -> None: ...
 
     def feed(self, bytes: bytes) -> list:
         """

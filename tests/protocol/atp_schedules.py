@@ -9,16 +9,13 @@ duplication, reordering, late ranks, sums that saturate on their way; all in vir
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
-import os
 import random
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import IPv4Address
@@ -31,6 +28,7 @@ from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
 from protocol.engine_switch import HEADERS, Station, frame
+from protocol.seeds import main
 
 from railweave.controller.routes import routes
 from railweave.controller.state import SwitchState
@@ -284,24 +282,5 @@ def run_seed(seed: int) -> Outcome:
         return Outcome(f"{type(error).__name__}: {error}")
 
 
-def main() -> int:
-    """Run a range of seeds on all cores."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", default="0:1000")
-    first, _, end = parser.parse_args().seeds.partition(":")
-    seeds = range(int(first), int(end))
-    decided: Counter[str] = Counter()
-    results = failures = 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for seed, outcome in zip(seeds, pool.map(run_seed, seeds, chunksize=20), strict=True):
-            results += outcome.results
-            decided += outcome.decided
-            if outcome.failure:
-                failures += 1
-                print(f"seed {seed}: {outcome.failure}")
-    print(f"{len(seeds)} schedules, {results} results compared, {failures} failed; {dict(decided)}")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

@@ -10,20 +10,16 @@ at instants of their own on each rank and go on with new calls; a rank that dies
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from protocol.oracle import BFLOAT16, expected
+from protocol.seeds import main
 
 from railweave._native import composed
 from railweave._native.collectives import DType, ReduceOp
@@ -167,7 +163,6 @@ class Schedule:
 class Outcome:
     """What became of one seed."""
 
-    seed: int
     failure: str
     faults: Counter[str]
 
@@ -178,37 +173,9 @@ def run_seed(seed: int) -> Outcome:
     try:
         schedule.run()
     except (AssertionError, ValueError, RuntimeError) as error:
-        return Outcome(seed, f"{type(error).__name__}: {error}", schedule.faults)
-    return Outcome(seed, "", schedule.faults)
-
-
-def replay_command(seed: int) -> str:
-    """The command that runs a seed again."""
-    return f"cd tests && python -m protocol.composed_schedules --seeds {seed}:{seed + 1}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    options = parser.parse_args(arguments)
-    first, end = map(int, options.seeds.split(":"))
-    begin, failed = time.perf_counter(), 0
-    faults: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.workers) as pool:
-        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
-            faults += outcome.faults
-            if outcome.failure:
-                failed += 1
-                print(
-                    f"seed {outcome.seed}: {outcome.failure[:2000]}\n  replay: {replay_command(outcome.seed)}"
-                )
-    took = time.perf_counter() - begin
-    drawn = ", ".join(f"{count} with {name}" for name, count in sorted(faults.items()))
-    print(f"{end - first} schedules, {drawn}: {failed} failed ({took:.1f} s)")
-    return int(failed > 0)
+        return Outcome(f"{type(error).__name__}: {error}", schedule.faults)
+    return Outcome("", schedule.faults)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

@@ -11,19 +11,16 @@ replays it. What a rank's agent does with its machine, and checks, is in recover
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from protocol.recovery_hosts import Host, Ledger
 from protocol.recovery_network import MILLISECOND, SECOND, SECRET, Network, Path, Tamper
+from protocol.seeds import main
 
 from railweave._native import recovery
 
@@ -388,7 +385,6 @@ KINDS: tuple[Callable[[Schedule], None], ...] = (
 class Outcome:
     """What became of one seed."""
 
-    seed: int
     failure: str
     datagrams: int
     epochs: int
@@ -402,35 +398,8 @@ def run_seed(seed: int) -> Outcome:
         schedule.run()
     except AssertionError as error:
         failure = f"{error}"
-    return Outcome(seed, failure, schedule.network.sent, max(host.epoch for host in schedule.hosts))
-
-
-def replay_command(seed: int) -> str:
-    """The command that runs a seed again."""
-    return f"cd tests && python -m protocol.recovery_schedules --seeds {seed}:{seed + 1}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    options = parser.parse_args(arguments)
-    first, end = map(int, options.seeds.split(":"))
-    begin, failed, datagrams, epochs = time.perf_counter(), 0, 0, 0
-    with ProcessPoolExecutor(options.workers) as pool:
-        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
-            datagrams += outcome.datagrams
-            epochs += outcome.epochs
-            if outcome.failure:
-                failed += 1
-                print(f"seed {outcome.seed}: {outcome.failure}\n  replay: {replay_command(outcome.seed)}")
-    took = time.perf_counter() - begin
-    print(
-        f"{end - first} schedules, {datagrams} datagrams, {epochs} decisions: {failed} failed ({took:.1f} s)"
-    )
-    return int(failed > 0)
+    return Outcome(failure, schedule.network.sent, max(host.epoch for host in schedule.hosts))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

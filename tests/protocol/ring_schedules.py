@@ -11,16 +11,13 @@ registers: then a connection may give up, but no result may be wrong.
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import itertools
 import json
-import os
 import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,6 +29,7 @@ from dataplane.programs import netreduce
 from dataplane.ring import Ring, RingMember
 from dataplane.ring_tree import RingTree, leaves
 from numpy.typing import NDArray
+from protocol.seeds import main
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Operation, QueuePair, QueuePairOptions, Status
@@ -475,28 +473,5 @@ def run_seed(seed: int) -> Outcome:
         return replace(schedule.outcome, failure=f"{type(error).__name__}: {error}")
 
 
-def replay_command(seed: int) -> str:
-    """What runs this seed alone."""
-    return f"cd tests && python -m protocol.ring_schedules --seeds {seed}:{seed + 1}"
-
-
-def main() -> int:
-    """Run seeds on all CPUs; print failures and a summary."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    first, end = map(int, parser.parse_args().seeds.split(":"))
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        outcomes = list(pool.map(run_seed, range(first, end), chunksize=20))
-    failures = [(seed, o.failure) for seed, o in zip(range(first, end), outcomes, strict=True) if o.failure]
-    for seed, failure in failures:
-        print(f"seed {seed}: {failure}\n    {replay_command(seed)}")
-    packets, gave_up = sum(o.packets for o in outcomes), sum(o.gave_up for o in outcomes)
-    print(
-        f"{end - first} schedules, {packets} packets: {len(failures)} failed, "
-        f"{gave_up} gave up after an outage"
-    )
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

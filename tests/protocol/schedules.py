@@ -11,14 +11,10 @@ on without them in the same slots. A seed that fails is printed with the command
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,6 +34,7 @@ from protocol.network import (
 )
 from protocol.network import place as place_group
 from protocol.oracle import BFLOAT16, Array, expected
+from protocol.seeds import main
 
 LANES = 64
 RANGE = 64  # registers that each job has of every switch
@@ -324,7 +321,6 @@ def is_stall(event: object) -> bool:
 class Outcome:
     """What became of one seed."""
 
-    seed: int
     failure: str
     faults: Counter[str]
     packets: int
@@ -338,37 +334,8 @@ def run_seed(seed: int, tree: MakeTree = engine_tree, resume_from: Choose = leas
         schedule.run()
     except (AssertionError, ValueError) as error:
         failure = f"{type(error).__name__}: {error}"
-    return Outcome(seed, failure, schedule.faults, sum(schedule.network.packets_sent))
-
-
-def replay_command(seed: int) -> str:
-    """The command that runs a seed again."""
-    return f"cd tests && python -m protocol.schedules --seeds {seed}:{seed + 1}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    options = parser.parse_args(arguments)
-    first, end = map(int, options.seeds.split(":"))
-    begin, failed, packets = time.perf_counter(), 0, 0
-    faults: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.workers) as pool:
-        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
-            faults += outcome.faults
-            packets += outcome.packets
-            if outcome.failure:
-                failed += 1
-                print(
-                    f"seed {outcome.seed}: {outcome.failure[:2000]}\n  replay: {replay_command(outcome.seed)}"
-                )
-    took = time.perf_counter() - begin
-    drawn = ", ".join(f"{count} {name}s" for name, count in sorted(faults.items()))
-    print(f"{end - first} schedules, {packets} packets, {drawn}: {failed} failed ({took:.1f} s)")
-    return int(failed > 0)
+    return Outcome(failure, schedule.faults, sum(schedule.network.packets_sent))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

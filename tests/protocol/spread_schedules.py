@@ -10,18 +10,14 @@ halt at instants of their own and go on with new tasks while packets of the old 
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from protocol.network import MICROSECOND, MILLISECOND, SECOND
+from protocol.seeds import main
 from protocol.spread_network import GROUP, Link, SpreadNetwork, Task
 
 from railweave._native.collectives import Collective
@@ -206,7 +202,6 @@ class Schedule:
 class Outcome:
     """What became of one seed."""
 
-    seed: int
     failure: str
     faults: Counter[str]
     received: int
@@ -222,41 +217,8 @@ def run_seed(seed: int) -> Outcome:
     except (AssertionError, ValueError) as error:
         failure = f"{type(error).__name__}: {error}"
     network = schedule.network
-    return Outcome(seed, failure, schedule.faults, network.total("received"), network.total("fetched"))
-
-
-def replay_command(seed: int) -> str:
-    """The command that runs a seed again."""
-    return f"cd tests && python -m protocol.spread_schedules --seeds {seed}:{seed + 1}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    options = parser.parse_args(arguments)
-    first, end = map(int, options.seeds.split(":"))
-    begin, failed, received, fetched = time.perf_counter(), 0, 0, 0
-    faults: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.workers) as pool:
-        for outcome in pool.map(run_seed, range(first, end), chunksize=min(50, end - first)):
-            faults += outcome.faults
-            received += outcome.received
-            fetched += outcome.fetched
-            if outcome.failure:
-                failed += 1
-                print(
-                    f"seed {outcome.seed}: {outcome.failure[:2000]}\n  replay: {replay_command(outcome.seed)}"
-                )
-    took = time.perf_counter() - begin
-    drawn = ", ".join(f"{count} {name}s" for name, count in sorted(faults.items()))
-    print(
-        f"{end - first} schedules, {received} chunks taken, {fetched} of them fetched, {drawn}: "
-        f"{failed} failed ({took:.1f} s)"
-    )
-    return int(failed > 0)
+    return Outcome(failure, schedule.faults, network.total("received"), network.total("fetched"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

@@ -12,14 +12,11 @@ ranks that call different things.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import os
 import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +24,7 @@ import numpy as np
 from dataplane.ring import HIDDEN_QP, Ring, RingMember
 from protocol.composed_schedules import DTYPES, OPS, Call, draw_values
 from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SHAPES, SLOT_RANGE, epochs, loaded_fabric
+from protocol.seeds import main
 
 from railweave._native import roce, sum_rings
 
@@ -247,7 +245,6 @@ class Schedule:
 class Outcome:
     """What became of one seed."""
 
-    seed: int
     failure: str = ""
     faults: Counter[str] = field(default_factory=Counter)
     summed: int = 0
@@ -256,7 +253,7 @@ class Outcome:
 def run_seed(seed: int) -> Outcome:
     """Run the schedule of one seed."""
     schedule = Schedule(seed)
-    outcome = Outcome(seed, faults=schedule.faults)
+    outcome = Outcome(faults=schedule.faults)
     try:
         outcome.summed = schedule.run()
     except (AssertionError, HangError, ValueError, RuntimeError) as error:
@@ -264,29 +261,5 @@ def run_seed(seed: int) -> Outcome:
     return outcome
 
 
-def replay_command(seed: int) -> str:
-    """The command that runs a seed again."""
-    return f"cd tests && python -m protocol.sum_schedules --seeds {seed}:{seed + 1}"
-
-
-def main() -> int:
-    """Run seeds; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
-    first, end = map(int, parser.parse_args().seeds.split(":"))
-    faults: Counter[str] = Counter()
-    failed = summed = 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for outcome in pool.map(run_seed, range(first, end), chunksize=20):
-            faults += outcome.faults
-            summed += outcome.summed
-            if outcome.failure:
-                failed += 1
-                print(f"seed {outcome.seed}: {outcome.failure[:2000]}\n    {replay_command(outcome.seed)}")
-    drawn = ", ".join(f"{count} with {name}" for name, count in sorted(faults.items()))
-    print(f"{end - first} schedules, {drawn}; {summed} slices for the switch: {failed} failed")
-    return int(failed > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seed, __doc__))

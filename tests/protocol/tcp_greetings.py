@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handshake of a TCP rail, for tests that stand where a rank stands."""
+"""The handshake and the frames of a TCP rail, for tests that stand where a rank stands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import itertools
 import socket
 import struct
 
-from railweave._native.secret import authenticate, derive_key
+from railweave._native.secret import authenticate, authenticate_named, derive_key
 
-MAGIC, VERSION = 0x52575450, 3
+MAGIC, VERSION = 0x52575450, 4
 SAID, HELLO, PROOF = 32, 48, 16  # bytes: of a hello without its code, and with it
 DIALS = itertools.count(1)
+DATA, ABORT, GOODBYE, HEARTBEAT = 1, 2, 3, 4  # frames
+HEAD, CODE = 36, 16  # bytes of a frame: before the code, and of the code
 
 
 def tcp_key(secret: bytes, rail: int = 0) -> bytes:
@@ -53,8 +55,40 @@ def proof(key: bytes, dialled: bytes, answer: bytes) -> bytes:
     return authenticate(key, dialled[:SAID] + answer[:SAID])
 
 
-def shake_hands(connection: socket.socket, key: bytes, dialled: bytes) -> None:
-    """Do what a rank does that has dialled and said this; AssertionError where the other end is none."""
+def shake_hands(connection: socket.socket, key: bytes, dialled: bytes) -> list[Stream]:
+    """Do what a rank does that has dialled and said this; AssertionError where the other end is none.
+
+    Returns what the dialled rank and the dialling one are to send.
+    """
     answer = connection.recv(HELLO, socket.MSG_WAITALL)
     assert is_answer(answer, key, dialled)
     connection.sendall(proof(key, dialled, answer))
+    said = dialled[:SAID] + answer[:SAID]
+    return [Stream(authenticate(key, said + end[8:12])) for end in (answer, dialled)]
+
+
+def label(op_index: int, count: int, dtype: int = 0, op: int = 0) -> bytes:
+    """Of an all-reduce."""
+    return struct.pack("!IBBBBHHQQ", op_index, 0, dtype, op, 0, 0, 0, count, count)
+
+
+def frame(kind: int, payload: bytes = b"", about: bytes = bytes(28), length: int | None = None) -> bytes:
+    """A frame without its code."""
+    return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
+
+
+class Stream:
+    """Gives the frames that one end sends their codes."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.number = 0
+
+    def coded(self, *frames: bytes) -> bytes:
+        return b"".join(map(self._coded, frames))
+
+    def _coded(self, frame: bytes) -> bytes:
+        covered = frame if frame[0] == ABORT else frame[:HEAD]
+        name = struct.pack("!QI", self.number, len(covered))
+        self.number += 1
+        return frame[:HEAD] + authenticate_named(self.key, name, covered) + frame[HEAD:]

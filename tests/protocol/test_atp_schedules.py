@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from protocol import atp_schedules
 from protocol.atp_schedules import HangError, Mutation, Schedule, loaded_switch, run_seed
+from protocol.seeds import total
 from protocol.test_ring_schedules import action, decides, without
 
 from railweave.experiments.contenders.atp.packet import GRADIENT, RESULT, Packet
@@ -24,11 +24,7 @@ LANES = atp_schedules.LANES
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules(part: int) -> None:
-    decided: Counter[str] = Counter()
-    for seed in SEEDS[part::4]:
-        outcome = run_seed(seed)
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}"
-        decided += outcome.decided
+    decided = total(run_seed, SEEDS[part::4])
     assert min(decided[name] for name in ("sum", "collision", "drain", "alone", "duplicate", "result")) > 0
 
 

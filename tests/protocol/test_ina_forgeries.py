@@ -15,6 +15,7 @@ from protocol.network import (
     MILLISECOND,
     SECOND,
     SECRET,
+    Link,
     Network,
     Shape,
     build,
@@ -342,3 +343,39 @@ def test_a_group_of_another_secret_is_a_group_of_strangers() -> None:
         lambda: any(is_failure(e) for events in network.events for e in events) or network.now > SECOND, BOUND
     )
     assert not any(0 in events for events in network.events)
+
+
+@pytest.mark.parametrize("kind", ["guesses", "replays"])
+def test_a_dead_path_looks_dead_whatever_a_stranger_answers(kind: str) -> None:
+    network = tampered(lambda packet: packet, ranks=2)
+    answers: list[bytes] = []
+
+    def heard(host: int, data: bytes) -> None:
+        answers.append(data)
+        Network.at_host(network, host, data)
+
+    network.at_host = heard  # type: ignore[method-assign]
+    endpoint = network.endpoints[0]
+    values = np.ones(5, np.float32)
+    endpoint.start(0, "sum", values, values)
+    network.pump(0)
+    network.run(lambda: endpoint.stats()["probes_answered"] > 10, 10 * SECOND)
+    if kind == "guesses":
+        asked = [Packet.parse(answer) for answer in answers]
+        answers = [
+            replace(packet, mark=mark, round=n).encode()
+            for packet in asked[-2:]
+            for mark in (0, packet.mark)
+            for n in range(1, 200)
+        ]
+    network.link = Link(loss=1.0)
+
+    def forge() -> None:
+        for answer in answers:
+            endpoint.receive(answer, network.now)
+        network.at(network.now + 50 * MILLISECOND, forge)
+
+    forge()
+    network.run(lambda: bool(network.events[0]), SECOND)
+    assert network.events[0] == [("stalled", False, False)]
+    assert refused(network, "unsent") + endpoint.stats()["duplicates"] >= len(answers)

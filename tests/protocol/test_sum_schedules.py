@@ -3,25 +3,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from protocol.sum_schedules import replay_command, run_seed
+from protocol.seeds import total
+from protocol.sum_schedules import run_seed
 
 SEEDS = range(400)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules(part: int) -> None:
-    faults: Counter[str] = Counter()
-    summed = 0
-    for seed in SEEDS[part::4]:
-        outcome = run_seed(seed)
-        assert not outcome.failure, f"seed {seed}: {outcome.failure}\nreplay: {replay_command(seed)}"
-        faults += outcome.faults
-        summed += outcome.summed
-    assert set(faults) == {"halt", "end", "death", "mismatch", "loss", "outage", "levels"}
-    assert summed > len(SEEDS) // 4, "the switch adds"
+    counts = total(run_seed, SEEDS[part::4])
+    assert set(counts) == {"halt", "end", "death", "mismatch", "loss", "outage", "levels", "summed"}
+    assert counts["summed"] > len(SEEDS) // 4, "the switch adds"
 
 
 def test_a_seed_repeats_itself() -> None:

@@ -17,11 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol.tcp_greetings import (
+    ABORT,
+    CODE,
+    DATA,
+    GOODBYE,
+    HEAD,
+    HEARTBEAT,
     HELLO,
     MAGIC,
     VERSION,
+    Stream,
+    frame,
     hello,
     is_answer,
+    label,
     number_of,
     proof,
     shake_hands,
@@ -34,20 +43,15 @@ from railweave._native.collectives import Collective, DType, ReduceOp
 DEADLINE_S = 30.0
 SECRET = b"what rank 0 and the test have in"
 KEY = tcp_key(SECRET)
-DATA, ABORT, GOODBYE = 1, 2, 3
 COUNT = 100  # elements of the call that the peer disturbs
-
-
-def label(op_index: int = 0, dtype: int = 0, op: int = 0, count: int = COUNT) -> bytes:
-    return struct.pack("!IBBBBHHQQ", op_index, 0, dtype, op, 0, 0, 0, count, count)
-
-
-def frame(kind: int, payload: bytes, about: bytes = bytes(28), length: int | None = None) -> bytes:
-    return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
+MESSAGE = HEAD + CODE + 4 * COUNT  # bytes
 
 
 class Host:
     """Rank 0 of two; the test is rank 1."""
+
+    own: Stream
+    peer: Stream
 
     def __init__(self) -> None:
         self.agent = Agent(0, 2)
@@ -64,7 +68,7 @@ class Host:
             places = [("127.0.0.1", self.port), ("127.0.0.1", 1)]
             missing = pool.submit(self.agent.connect_tcp, self.rail, places, DEADLINE_S)
             peer = self.dial(greeting := hello(KEY, 1, 0))
-            shake_hands(peer, KEY, greeting)
+            self.own, self.peer = shake_hands(peer, KEY, greeting)
             assert missing.result(DEADLINE_S) == []
         return peer
 
@@ -87,9 +91,9 @@ def host() -> Iterator[Host]:
 def test_a_peer_that_behaves(host: Host) -> None:
     with host.connect() as peer:
         op = host.start()
-        sent = peer.recv(36 + 4 * COUNT, socket.MSG_WAITALL)
-        assert sent == frame(DATA, np.ones(COUNT, np.float32).tobytes(), label())
-        for byte in frame(DATA, np.full(COUNT, 2, np.float32).tobytes(), label()):
+        sent = peer.recv(MESSAGE, socket.MSG_WAITALL)
+        assert sent == host.own.coded(frame(DATA, np.ones(COUNT, np.float32).tobytes(), label(0, COUNT)))
+        for byte in host.peer.coded(frame(DATA, np.full(COUNT, 2, np.float32).tobytes(), label(0, COUNT))):
             peer.send(bytes([byte]))  # streams may be cut anywhere
         assert host.agent.wait(op, DEADLINE_S)
         assert host.agent.failure() is None
@@ -218,15 +222,23 @@ def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
     ("sent", "kind", "message"),
     [
         (
-            frame(DATA, bytes(400), label(op=1)),
+            frame(DATA, bytes(400), label(0, COUNT, op=1)),
             FailureKind.MISMATCH,
             "rank 1 calls all_reduce #0 of 100 float32, max",
         ),
-        (frame(DATA, bytes(400), label(op_index=1)), FailureKind.MISMATCH, "rank 1 calls all_reduce #1"),
-        (frame(DATA, bytes(396), label()), FailureKind.MISMATCH, "396 bytes where this rank expects 400"),
-        (frame(DATA, b"", label(), length=2**32 - 1), FailureKind.MISMATCH, "expects 400"),
-        (frame(DATA, bytes(400), label(dtype=9)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
-        (frame(DATA, b"", label()), FailureKind.RAIL_DOWN, "no frame of this protocol"),
+        (frame(DATA, bytes(400), label(1, COUNT)), FailureKind.MISMATCH, "rank 1 calls all_reduce #1"),
+        (
+            frame(DATA, bytes(396), label(0, COUNT)),
+            FailureKind.MISMATCH,
+            "396 bytes where this rank expects 400",
+        ),
+        (frame(DATA, b"", label(0, COUNT), length=2**32 - 1), FailureKind.MISMATCH, "expects 400"),
+        (
+            frame(DATA, bytes(400), label(0, COUNT, dtype=9)),
+            FailureKind.RAIL_DOWN,
+            "no frame of this protocol",
+        ),
+        (frame(DATA, b"", label(0, COUNT)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
         (frame(77, bytes(400)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
         (frame(ABORT, b"", length=1 << 20), FailureKind.RAIL_DOWN, "no frame of this protocol"),
         (
@@ -244,8 +256,8 @@ def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
 ) -> None:
     with host.connect() as peer:
         op = host.start()
-        peer.recv(36 + 4 * COUNT, socket.MSG_WAITALL)
-        peer.sendall(sent)
+        peer.recv(MESSAGE, socket.MSG_WAITALL)
+        peer.sendall(host.peer.coded(sent) if sent else b"")
         peer.shutdown(socket.SHUT_WR)
         assert host.agent.wait(op, DEADLINE_S)
         failure = host.agent.failure_of(op)
@@ -253,6 +265,40 @@ def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
         assert (failure.kind, failure.rank, failure.rail) == (kind, 1, "tcp")
         with pytest.raises(AssertionError, match=message):
             raise AssertionError(failure.message)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        frame(ABORT, struct.pack("!BiB", kind, 1, 3) + b"tcpforged")
+        for kind in range(4)  # of failures that end a job
+    ]
+    + [
+        frame(GOODBYE),
+        frame(DATA, bytes(400), label(0, COUNT, op=1)),
+        frame(DATA, bytes(400), label(1, COUNT)),
+    ],
+)
+@pytest.mark.parametrize("guess", ["no code", "of another connection", "of an earlier frame", "with zeros"])
+def test_a_frame_that_the_peer_has_not_written_is_a_fault_of_the_rail(
+    host: Host, forged: bytes, guess: str
+) -> None:
+    with host.connect() as peer:
+        op = host.start()
+        again = Stream(host.peer.key)
+        peer.sendall(host.peer.coded(frame(HEARTBEAT)))
+        codes = {
+            "no code": lambda: forged + bytes(CODE),
+            "of another connection": lambda: Stream(host.own.key).coded(forged),
+            "of an earlier frame": lambda: again.coded(forged),
+            "with zeros": lambda: forged[:HEAD] + bytes(CODE) + forged[HEAD:],
+        }
+        peer.sendall(codes[guess]())
+        assert host.agent.wait(op, DEADLINE_S)
+        failure = host.agent.failure_of(op)
+        assert failure is not None
+        assert (failure.kind, failure.rank, failure.rail) == (FailureKind.RAIL_DOWN, 1, "tcp")
+        assert "no frame of this protocol" in failure.message
 
 
 @settings(max_examples=60, deadline=None)
@@ -268,7 +314,7 @@ def test_no_stream_hangs_or_crashes_a_rank(pieces: list[bytes]) -> None:
         op = host.start()
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
-                peer.sendall(piece)
+                peer.sendall(host.peer.coded(piece) if len(piece) > HEAD else piece)
             peer.shutdown(socket.SHUT_WR)
         assert host.agent.wait(op, DEADLINE_S)
         failure = host.agent.failure_of(op)

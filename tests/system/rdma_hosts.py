@@ -22,6 +22,7 @@ from railweave.topologies.lab.shaping import counting_queue
 NIC = "eth0"
 WAIT_S = 30.0
 RAIL = 0
+SECRET = bytes(range(32))
 
 Result = TypeVar("Result")
 
@@ -76,6 +77,7 @@ class Job:
         self.agents = [Agent(rank, self.size) for rank in range(self.size)]
         numbers = []
         for rank, agent in enumerate(self.agents):
+            agent.set_secret(SECRET)
             with inside(hosts.namespaces[rank]):
                 _, queue_pairs = agent.add_rdma("rdma", hosts.address(rank), NIC, rate_bps)
             numbers.append(queue_pairs)

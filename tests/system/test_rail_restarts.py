@@ -52,7 +52,7 @@ def rdma_world(hosts: Hosts, seed: int = 0) -> World:
         (hosts.address(rank), *world.rails.open_rdma(rank, NIC, hosts.address(rank))) for rank in range(RANKS)
     ]
     for rank in range(RANKS):
-        world.rails.connect_rdma(rank, members)
+        world.rails.connect_rdma(rank, SECRET, members)
     return world
 
 

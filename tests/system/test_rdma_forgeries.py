@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ DEADLINE_S = 30.0
 RDMA, TCP = 0, 1  # rails
 ETH_P_ALL = 3  # also what a bridge takes
 FIRST_ADDRESS = 0x0A030001
+VERSION, ABORT, GOODBYE, SHORT = 4, 2, 3, 4  # of control messages, and their types
 CALL = Call(DType.INT32, ReduceOp.SUM, 1 << 18)
 
 
@@ -138,6 +141,12 @@ class Forger:
             reth = (0, 0xBAD, 4)
             self.send(roce.build(roce.Opcode.WRITE_ONLY, self.queue_pair, number, b"evil", reth=reth))
 
+    def say(self, kind: int, payload: bytes) -> None:
+        """A control message, in place of rank 1's request."""
+        if (number := self.sniff(1)) is not None:
+            message = struct.pack("!BBHI", kind, VERSION, 0, 0) + payload
+            self.send(roce.build(roce.Opcode.SEND_ONLY, self.queue_pair, number, message))
+
     def close(self) -> None:
         for each in self.sockets:
             each.close()
@@ -178,6 +187,17 @@ FORGERIES = {
     "access error": (lambda forger: forger.refuse(2), "refused access to the memory"),
     "operational error": (lambda forger: forger.refuse(3), "reported an error of its own"),
     "intrusion": (Forger.intrude, "broke the connection with a request that makes no sense"),
+    **{
+        name: (partial(Forger.say, kind=kind, payload=payload), "that no rank of the job has written")
+        for name, (kind, payload) in {
+            "lost peer": (ABORT, struct.pack("!BiB", 0, 1, 0) + b"it has died"),
+            "mismatch": (ABORT, struct.pack("!BiB", 1, 1, 0) + b"it calls something else"),
+            "reported end": (ABORT, struct.pack("!BiB", 2, 1, 0) + b"it has no rail left"),
+            "internal error": (ABORT, struct.pack("!BiB", 3, 1, 0) + b"it has failed"),
+            "goodbye": (GOODBYE, b""),
+            "other call": (SHORT, struct.pack("!IBBBBHHQQ", 999, 0, 0, 0, 0, 0, 0, 1, 1) + bytes(4)),
+        }.items()
+    },
 }
 
 

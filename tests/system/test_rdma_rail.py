@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from system.namespaces import inside
-from system.rdma_hosts import NIC, RAIL, WAIT_S, Hosts, Job, bridged, job
+from system.rdma_hosts import NIC, RAIL, SECRET, WAIT_S, Hosts, Job, bridged, job
 
 from railweave._native import roce
 from railweave._native.agent import Agent, FailureKind
@@ -190,6 +190,7 @@ def test_an_mtu_that_is_too_small_is_named(hosts: Hosts) -> None:
 
 def test_members_that_do_not_fit_are_named(hosts: Hosts) -> None:
     agent = Agent(0, 2)
+    agent.set_secret(SECRET)
     with inside(hosts.namespaces[0]):
         agent.add_rdma("rdma", hosts.address(0), NIC)
     good = (hosts.address(1), hosts.mac(1), [500, 0])

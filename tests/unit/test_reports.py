@@ -44,9 +44,10 @@ TCP_SENT = {
 
 def step_message(rank: int, step: int) -> dict[str, Any]:
     begin = 10.0 + step
+    whole = {"survey": False, "repair": False}
     slices = [
-        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000, "survey": False},
-        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000, "survey": False},
+        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000, **whole},
+        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000, **whole},
     ]
     times = {"began": begin, "computed": begin + 0.2, "reduced": begin + 0.7}
     return {"event": "step", "rank": rank, "step": step, "loss": 0.5 + rank, "slices": slices, **times}
@@ -120,7 +121,8 @@ def test_accounts_sum_over_hosts(tmp_path: Path) -> None:
     assert not replace(tcp, sent={**tcp.sent, "recovery": 0}).bytes_agree
     assert not replace(tcp, sent={**tcp.sent, "headers": -1, "payload": 3_920_001}).bytes_agree
     assert not replace(ina, switch_results=76).results_agree
-    assert replace(ina, switch_results=76, sent={**ina.sent, "recovery": 9}).results_agree
+    assert not replace(ina, switch_results=76, sent={**ina.sent, "recovery": 9}).results_agree
+    assert replace(ina, switch_results=76, failures=1).results_agree
     assert tcp.results_agree
 
 
@@ -194,8 +196,9 @@ def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
     recorder = run.Recorder(2, lambda _: None, {"netreduce": 256, "ina": 256}, ["netreduce"])
     sizes = [4 * 1024, 4 * 256 * 257]
     for rail in ("netreduce", "ina"):
-        slices = [{"rail": rail, "bytes": size, "survey": False} for size in sizes]
-        slices.append({"rail": rail, "bytes": 5000, "survey": True})
+        main = {"rail": rail, "survey": False, "repair": False}
+        slices = [{**main, "bytes": size} for size in sizes]
+        slices += [{**main, "bytes": 5000, "survey": True}, {**main, "bytes": 6000, "repair": True}]
         recorder.take({"event": "start", "rank": 0, "time": 0.0, "slices": slices})
     assert recorder.chunks == {"netreduce": 257, "ina": (5 + 1) + (262 + 2) + 6}
 

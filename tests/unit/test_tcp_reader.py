@@ -9,27 +9,26 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from protocol.tcp_greetings import ABORT, CODE, DATA, GOODBYE, HEAD, HEARTBEAT, Stream, frame, label
 
 from railweave._native.rails import StreamReader
 
-DATA, ABORT, GOODBYE, HEARTBEAT = 1, 2, 3, 4
 COUNT = 25
 NAMED = "all_reduce #7 of 25 float32, sum"
 PAYLOAD = bytes(range(100))
 STAGING = 16 * 1024  # what the reader keeps of a stream by itself
 
 
-def label(op_index: int = 7) -> bytes:
-    return struct.pack("!IBBBBHHQQ", op_index, 0, 0, 0, 0, 0, 0, COUNT, COUNT)
+KEY = bytes(range(16))
 
 
-def frame(kind: int, payload: bytes = b"", about: bytes = bytes(28), length: int | None = None) -> bytes:
-    return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
+def coded(*frames: bytes) -> bytes:
+    return Stream(KEY).coded(*frames)
 
 
-MESSAGE = frame(DATA, PAYLOAD, label())
+MESSAGE = frame(DATA, PAYLOAD, label(7, COUNT))
 FAILURE = frame(ABORT, struct.pack("!BiB", 1, 2, 3) + b"tcp" + b"the disk is full")
-STREAM = MESSAGE + frame(HEARTBEAT, about=label()) + MESSAGE + FAILURE + frame(GOODBYE)
+STREAM = coded(MESSAGE, frame(HEARTBEAT, about=label(7, COUNT)), MESSAGE, FAILURE, frame(GOODBYE))
 EVENTS = [
     ("begins", NAMED, 100),
     ("ends", PAYLOAD),
@@ -43,7 +42,7 @@ EVENTS = [
 
 def read(stream: bytes, cuts: list[int], wanted: bool = True) -> list[tuple[object, ...]]:
     """Feed a stream in pieces; every message is taken as it begins."""
-    reader, events = StreamReader(), []
+    reader, events = StreamReader(KEY), []
     for begin, end in itertools.pairwise([0, *sorted(cuts), len(stream)]):
         new = reader.feed(stream[begin:end])
         while new:
@@ -68,44 +67,50 @@ def test_messages_that_nobody_wants_are_passed_over() -> None:
 
 
 def test_a_message_without_a_place_holds_up_what_follows_until_there_is_no_room() -> None:
-    reader = StreamReader()
+    reader = StreamReader(KEY)
     begins = [("begins", NAMED, 100)]
-    assert reader.feed(MESSAGE) == begins
-    assert reader.feed(frame(HEARTBEAT)) == begins, "it is said again, and nothing else"
+    stream = Stream(KEY)
+    assert reader.feed(stream.coded(MESSAGE)) == begins
+    assert reader.feed(stream.coded(frame(HEARTBEAT))) == begins, "it is said again, and nothing else"
     with pytest.raises(ValueError, match="waits for its place"):
         reader.feed(bytes(STAGING))
     assert reader.place(True)[0] == ("ends", PAYLOAD)
 
 
 def test_memory_is_the_owners_again_in_the_middle_of_a_message() -> None:
-    reader = StreamReader()
-    assert reader.feed(MESSAGE[:60]) == [("begins", NAMED, 100)]
+    reader = StreamReader(KEY)
+    stream = coded(MESSAGE, frame(GOODBYE))
+    assert reader.feed(stream[:76]) == [("begins", NAMED, 100)]
     assert reader.place(True) == []
     reader.discard()
-    assert reader.feed(MESSAGE[60:] + frame(GOODBYE)) == [("ends", b""), ("goodbye",)]
+    assert reader.feed(stream[76:]) == [("ends", b""), ("goodbye",)]
 
 
 @pytest.mark.parametrize(
     "nonsense",
     [
-        bytes(36),  # no type
-        frame(9),
-        b"\x01\x01" + MESSAGE[2:],  # bits that are zero
-        frame(DATA, b"", label()),  # a message of nothing
-        frame(HEARTBEAT, b"x"),
-        frame(GOODBYE, b"x"),
-        frame(GOODBYE, about=label()),
-        frame(ABORT, b"short"),
-        frame(ABORT, b"", length=2049),
-        frame(DATA, PAYLOAD, b"\xff" * 28),
-        frame(GOODBYE) + frame(HEARTBEAT),  # it said that it was the last
+        coded(bytes(36)),  # no type
+        coded(frame(9)),
+        coded(b"\x01\x01" + MESSAGE[2:]),  # bits that are zero
+        coded(frame(DATA, b"", label(7, COUNT))),  # a message of nothing
+        coded(frame(HEARTBEAT, b"x")),
+        coded(frame(GOODBYE, b"x")),
+        coded(frame(GOODBYE, about=label(7, COUNT))),
+        coded(frame(ABORT, b"short")),
+        coded(frame(ABORT, b"", length=2049)),
+        coded(frame(DATA, PAYLOAD, b"\xff" * 28)),
+        coded(frame(GOODBYE), frame(HEARTBEAT)),  # it said that it was the last
+        coded(frame(HEARTBEAT)) * 2,  # a repetition
+        coded(frame(HEARTBEAT), frame(GOODBYE))[HEAD + CODE :],  # one is left out
+        coded(FAILURE)[:-1] + b"?",
+        frame(GOODBYE) + bytes(CODE),
     ],
 )
-def test_what_is_no_frame_is_found_and_stays(nonsense: bytes) -> None:
-    reader = StreamReader()
+def test_what_is_no_frame_or_not_the_peers_is_found_and_stays(nonsense: bytes) -> None:
+    reader = StreamReader(KEY)
     assert reader.feed(nonsense)[-1] == ("malformed",)
-    assert reader.feed(MESSAGE) == [("malformed",)]
+    assert reader.feed(coded(MESSAGE)) == [("malformed",)]
 
 
 def test_a_reason_that_cannot_be_read_is_a_failure_all_the_same() -> None:
-    assert read(frame(ABORT, struct.pack("!BiB", 77, 2, 3) + b"tcp"), []) == [("failed", "")]
+    assert read(coded(frame(ABORT, struct.pack("!BiB", 77, 2, 3) + b"tcp")), []) == [("failed", "")]

@@ -25,6 +25,7 @@ from railweave._native.collectives import DType, ReduceOp
 
 fake = ctypes.CDLL(None)
 agent = Agent(0, 2)
+agent.set_secret(bytes(32))
 rail, numbers = agent.add_rdma("rdma", "127.0.0.1", "lo", place=RdmaPlace.DEVICE)
 assert agent.rdma_place(rail) == (True, "on device fake0")
 agent.open_control(rail)  # another rail may carry on: the failure of this one ends nothing

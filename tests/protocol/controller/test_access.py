@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import ssl
+import time
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from certificates import authority, certificate
 from controller_world import World, at_address, controller_for, served
 from fake_switch import FakeSwitch
+from hostile.stranger import silent_connections
 from test_bootstrap import join_all, joiner, leave_all
 from test_command import fails
 
@@ -189,19 +191,31 @@ async def test_switch_and_controller_must_believe_each_other(
     await switch.stop()
 
 
-async def test_metrics_want_a_certificate_too(folder: Path, own: Access) -> None:
-    def scrape(*, shown: bool) -> str:
-        context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
-        if shown:
-            context.load_cert_chain(own.tls.certificate, own.tls.key)
-        with urllib.request.urlopen(f"https://{address}/metrics", context=context, timeout=20) as answer:
-            return answer.read().decode()
+def scrape(folder: Path, address: str, own: Access | None) -> str:
+    context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+    if own:
+        context.load_cert_chain(own.tls.certificate, own.tls.key)
+    with urllib.request.urlopen(f"https://{address}/metrics", context=context, timeout=20) as answer:
+        return answer.read().decode()
 
+
+async def test_metrics_want_a_certificate_too(folder: Path, own: Access) -> None:
     async with closed_world(own, metrics="127.0.0.1:0") as world:
         address = world.running.metrics
         with pytest.raises(OSError, match=r"(?i)certificate required|reset|EOF"):
-            await asyncio.to_thread(scrape, shown=False)
-        assert "railweave_switch_up" in await asyncio.to_thread(scrape, shown=True)
+            await asyncio.to_thread(scrape, folder, address, None)
+        assert "railweave_switch_up" in await asyncio.to_thread(scrape, folder, address, own)
+
+
+async def test_silent_connections_hold_up_neither_metrics_nor_the_end(folder: Path, own: Access) -> None:
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(closed_world(own, metrics="127.0.0.1:0"))
+        host, _, port = world.running.metrics.rpartition(":")
+        with silent_connections((host, int(port)), 3):
+            await asyncio.to_thread(scrape, folder, world.running.metrics, own)
+            start = time.monotonic()
+            await stack.aclose()
+            assert time.monotonic() - start < 2.0
 
 
 CLUSTER = """\
