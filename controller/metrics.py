@@ -94,10 +94,10 @@ async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> As
         return
     loop = asyncio.get_running_loop()
 
-    async def from_server() -> list[Metric]:
+    def from_server() -> list[Metric]:
         collected = asyncio.run_coroutine_threadsafe(collect(groups), loop)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(collected), SCRAPE_S)
+            return collected.result(SCRAPE_S)
         except TimeoutError:
             raise TimeoutError(f"the switches have not answered within {SCRAPE_S:g} s") from None
 

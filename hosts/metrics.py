@@ -7,7 +7,7 @@ Names begin with `railweave_`; labels are job, rank, rail, tree and group, as th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -158,11 +158,8 @@ def serve(listen: str, collector: RankCollector, access: Access = IN_CLEAR) -> M
     if not host or not port.isdecimal():
         raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
 
-    async def collect() -> Iterable[Metric]:
-        return collector.collect()
-
     try:
-        return MetricsServer(listen, collect, access)
+        return MetricsServer(listen, collector.collect, access)
     except (OSError, OverflowError) as error:
         raise InvalidOption(
             f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"

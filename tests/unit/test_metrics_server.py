@@ -44,7 +44,7 @@ def access(request: pytest.FixtureRequest) -> Access:
 def serving(
     access: Access, metrics: Iterable[Metric] = SMALL, deadline_s: float = DEADLINE_S
 ) -> Iterator[MetricsServer]:
-    async def collect() -> Iterable[Metric]:
+    def collect() -> Iterable[Metric]:
         return metrics
 
     server = MetricsServer("127.0.0.1:0", collect, access, deadline_s)
@@ -188,8 +188,8 @@ def test_connections_and_threads_are_bounded(access: Access) -> None:
         made = [stack.enter_context(opened(server)) for _ in range(10 * CONNECTIONS)]
         wait_until(lambda: sum(map(ended, made)) == len(made) - CONNECTIONS)
         assert not any(map(ended, made[-CONNECTIONS:])), "the oldest are closed first"
-        assert len([*descriptors.iterdir()]) - before <= len(made) + CONNECTIONS
-        assert threading.active_count() == threads
+        wait_until(lambda: len([*descriptors.iterdir()]) - before <= len(made) + CONNECTIONS)
+        wait_until(lambda: threading.active_count() <= threads + CONNECTIONS)
 
 
 def test_many_connections_of_one_address_do_not_displace_those_of_others(access: Access) -> None:
@@ -229,17 +229,22 @@ def test_a_stranger_without_a_certificate_gets_no_answer(member: Access) -> None
     [
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
         (b"nonsense\r\n\r\n", b"400"),
-        (b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n", b"431"),
     ],
 )
 def test_other_requests_are_refused(request_: bytes, status: bytes) -> None:
     with serving(IN_CLEAR) as server, opened(server) as connection:
         connection.sendall(request_)
-        assert connection.recv(1 << 16).split()[1] == status
+        assert status in all_of(connection)
+
+
+def test_a_request_that_is_too_long_gets_no_answer() -> None:
+    with serving(IN_CLEAR) as server, opened(server) as connection:
+        connection.sendall(b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n")
+        wait_until(lambda: ended(connection))
 
 
 def test_metrics_that_cannot_be_read_are_an_error_of_the_server() -> None:
-    async def collect() -> Iterable[Metric]:
+    def collect() -> Iterable[Metric]:
         raise TimeoutError("the switches are too slow")
 
     server = MetricsServer("127.0.0.1:0", collect)
