@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from queue import Queue
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 from railweave._native.agent import Stall
 from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import CollectiveMismatch, PeerLost
 from railweave.hosts.events import (
     Decision,
     Event,
@@ -153,3 +155,35 @@ class StaticJob:
 
         with ThreadPoolExecutor(self.size) as pool:
             return list(pool.map(body, range(self.size), timeout=2 * DEADLINE_S))
+
+    def differ(self, odd: int, count: int, rails: str = "tcp=tcp@lo", **options: object) -> None:
+        """Have one rank call something else: all raise an error that describes both calls, then and later."""
+
+        def work(comm: Communicator) -> str:
+            x = np.zeros(count, np.float32)
+            comm.all_reduce(x)
+            self.meet()
+            with pytest.raises(CollectiveMismatch) as raised:
+                comm.all_reduce(x, op="max" if comm.rank == odd else "sum")
+            with pytest.raises(CollectiveMismatch):
+                comm.all_reduce(x)
+            return str(raised.value)
+
+        for message in self.run(work, rails, **options):
+            assert f"all_reduce #1 of {count} float32, sum" in message
+            assert f"rank {odd} calls all_reduce #1 of {count} float32, max" in message
+
+    def leave(self, leaver: int, count: int, rails: str = "tcp=tcp@lo", **options: object) -> None:
+        """Have one rank leave after a call: in the next one all others raise an error that names it."""
+
+        def work(comm: Communicator) -> None:
+            x = np.zeros(count, np.float32)
+            comm.all_reduce(x)
+            self.meet()
+            if comm.rank == leaver:
+                return
+            with pytest.raises(PeerLost) as raised:
+                comm.all_reduce(x)
+            assert raised.value.rank == leaver
+
+        self.run(work, rails, **options)

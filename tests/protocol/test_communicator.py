@@ -361,21 +361,7 @@ def test_stats_count_the_wire() -> None:
 
 @pytest.mark.parametrize("count", [10, 1 << 20])
 def test_ranks_that_call_different_things_all_raise_both_descriptions(count: int) -> None:
-    job = StaticJob(4)
-
-    def work(comm: Communicator) -> str:
-        x = np.zeros(count, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(x, op="max" if comm.rank == 2 else "sum")
-        with pytest.raises(CollectiveMismatch):
-            comm.all_reduce(x)
-        return str(raised.value)
-
-    for message in job.run(work, TWO_RAILS, shares=EQUAL):
-        assert f"all_reduce #1 of {count} float32, sum" in message
-        assert f"all_reduce #1 of {count} float32, max" in message
+    StaticJob(4).differ(2, count, TWO_RAILS, shares=EQUAL)
 
 
 def test_sizes_that_differ_in_algorithm_are_found() -> None:
@@ -390,19 +376,7 @@ def test_sizes_that_differ_in_algorithm_are_found() -> None:
 
 
 def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
-    job = StaticJob(3)
-
-    def work(comm: Communicator) -> None:
-        x = np.zeros(1000, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        if comm.rank == 1:
-            return
-        with pytest.raises(PeerLost) as raised:
-            comm.all_reduce(x)
-        assert raised.value.rank == 1
-
-    job.run(work)
+    StaticJob(3).leave(1, 1000)
 
 
 def call_twice(comm: Communicator) -> None:

@@ -28,7 +28,6 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
     CollectiveMismatch,
-    PeerLost,
     RailDown,
     RailweaveError,
     UnsupportedDType,
@@ -302,29 +301,11 @@ def test_without_another_rail_the_error_says_what_to_add(job: StaticJob) -> None
 
 
 def test_the_switch_s_mismatch_becomes_both_descriptions_on_all_ranks(job: StaticJob) -> None:
-    def work(comm: Communicator) -> str:
-        x = np.zeros(100, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(x, op="max" if comm.rank == 1 else "sum")
-        return str(raised.value)
-
-    for message in job.run(work, "ina=ina@lo"):
-        assert "all_reduce #1 of 100 float32, sum" in message
-        assert "all_reduce #1 of 100 float32, max" in message
+    job.differ(1, 100, "ina=ina@lo")
 
 
 def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: StaticJob) -> None:
-    def work(comm: Communicator) -> None:
-        job.meet()
-        if comm.rank == 2:
-            return
-        with pytest.raises(PeerLost) as raised:
-            comm.all_reduce(np.zeros(100, np.float32))
-        assert raised.value.rank == 2
-
-    job.run(work, "ina=ina@lo")
+    job.leave(2, 100, "ina=ina@lo")
 
 
 MOVES = 5

@@ -28,7 +28,7 @@ from railweave._native.collectives import DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
 from railweave._native.rails import Rails
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailweaveError
+from railweave.hosts.errors import RailweaveError
 from railweave.hosts.events import InaGroup
 
 CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
@@ -381,29 +381,11 @@ def test_a_cpu_that_cannot_be_had_leaves_the_rail_as_it_was(switch: LoopbackSwit
 
 
 def test_ranks_that_call_different_things_are_told(job: StaticJob) -> None:
-    def work(comm: Communicator) -> str:
-        x = np.zeros(3000, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(x, op="max" if comm.rank == 1 else "sum")
-        return str(raised.value)
-
-    for message in job.run(work, "ina=ina@lo", progress_cpus=CPUS):
-        assert "all_reduce #1 of 3000 float32, sum" in message
-        assert "all_reduce #1 of 3000 float32, max" in message
+    job.differ(1, 3000, "ina=ina@lo", progress_cpus=CPUS)
 
 
 def test_a_rank_that_leaves_is_named(job: StaticJob) -> None:
-    def work(comm: Communicator) -> None:
-        job.meet()
-        if comm.rank == 2:
-            return
-        with pytest.raises(PeerLost) as raised:
-            comm.all_reduce(np.zeros(3000, np.float32))
-        assert raised.value.rank == 2
-
-    job.run(work, "ina=ina@lo", progress_cpus=CPUS)
+    job.leave(2, 3000, "ina=ina@lo", progress_cpus=CPUS)
 
 
 def test_a_silent_switch_is_reported(switch: LoopbackSwitch, job: StaticJob) -> None:

@@ -17,8 +17,7 @@ from protocol.tcp_greetings import hello, shake_hands, tcp_key
 from protocol.test_tcp_peer import DEADLINE_S, SECRET
 
 from railweave._native.agent import Agent, FailureKind
-from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import CollectiveMismatch, InvalidOption, PeerLost, RailweaveError
+from railweave.hosts.errors import InvalidOption, RailweaveError
 
 RANKS = 16
 LAST = RANKS - 1
@@ -36,32 +35,12 @@ def job() -> Iterator[StaticJob]:
 
 @pytest.mark.parametrize("rails", RAILS)
 def test_a_call_that_differs_is_described_to_all(job: StaticJob, rails: str) -> None:
-    def work(comm: Communicator) -> str:
-        x = np.zeros(100, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(x, op="max" if comm.rank == LAST else "sum")
-        return str(raised.value)
-
-    for message in job.run(work, rails):
-        assert "all_reduce #1 of 100 float32, sum" in message
-        assert f"rank {LAST} calls all_reduce #1 of 100 float32, max" in message
+    job.differ(LAST, 100, rails)
 
 
 @pytest.mark.parametrize("rails", RAILS)
 def test_a_rank_that_leaves_is_named_by_all(job: StaticJob, rails: str) -> None:
-    def work(comm: Communicator) -> None:
-        x = np.zeros(100, np.float32)
-        comm.all_reduce(x)
-        job.meet()
-        if comm.rank == LAST:
-            return
-        with pytest.raises(PeerLost) as raised:
-            comm.all_reduce(x)
-        assert raised.value.rank == LAST
-
-    job.run(work, rails)
+    job.leave(LAST, 100, rails)
 
 
 @pytest.mark.parametrize("kinds", [["tcp"], ["ina"], ["tcp", "tcp"]])

@@ -6,9 +6,13 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
+import pytest
+
+from railweave._native import roce
 
 CLONE_NEWNET = 0x40000000
 _OWN = "/proc/thread-self/ns/net"
@@ -74,3 +78,27 @@ def path_of(descriptor: int) -> str:
 def ip(*command: str) -> None:
     """Run iproute2's ip in the namespace of this thread."""
     subprocess.run(["ip", *command], check=True)
+
+
+@contextmanager
+def filtered(descriptor: int, table: str, rules: str) -> Iterator[None]:
+    """Have a table of nftables, such as "ip wall", in a namespace. Skip the test where nft cannot."""
+    with inside(descriptor):
+        made = subprocess.run(["nft", "-f", "-"], input=f"add table {table}\n{rules}", text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip("nft cannot filter packets here")
+    try:
+        yield
+    finally:
+        with inside(descriptor):
+            subprocess.run(["nft", "delete", "table", *table.split()], check=True)
+
+
+def dropping(descriptor: int, which: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Drop RoCEv2 packets that come in: `which`, an expression of nftables, by device."""
+    rules = "".join(
+        f"add chain netdev drops {device} {{ type filter hook ingress device {device} priority 0; }}\n"
+        f"add rule netdev drops {device} udp dport {roce.UDP_PORT} {match} counter drop\n"
+        for device, match in which.items()
+    )
+    return filtered(descriptor, "netdev drops", rules)

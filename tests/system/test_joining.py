@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S
-from system.namespaces import inside, ip
+from system.namespaces import filtered, inside, ip
 from system.plane_network import PlaneNetwork, plane_network
 
 from railweave.hosts.communicator import Communicator
@@ -47,24 +46,14 @@ def down(network: PlaneNetwork, plane: str, rank: int) -> Iterator[None]:
             ip("link", "set", nic(network, plane, rank), "up")
 
 
-@contextmanager
-def refused(network: PlaneNetwork, plane: str, rank: int) -> Iterator[None]:
+def refused(network: PlaneNetwork, plane: str, rank: int) -> AbstractContextManager[None]:
     """Have a firewall on a rank's host answer TCP dials on a plane with RST."""
     rules = (
-        "add table ip wall\n"
         "add chain ip wall input { type filter hook input priority 0; }\n"
         f"add rule ip wall input iifname {nic(network, plane, rank)} "
         "tcp flags syn / syn,ack reject with tcp reset\n"
     )
-    with inside(network.at(rank)):
-        made = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
-    if made.returncode != 0:
-        pytest.skip("nft cannot refuse connections here")
-    try:
-        yield
-    finally:
-        with inside(network.at(rank)):
-            subprocess.run(["nft", "delete", "table", "ip", "wall"], check=True)
+    return filtered(network.at(rank), "ip wall", rules)
 
 
 def add_up(comm: Communicator) -> Communicator:

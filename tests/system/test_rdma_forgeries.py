@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from protocol.rail_world import SECRET
-from system.namespaces import inside
+from system.namespaces import dropping, inside
 from system.rdma_hosts import NIC, Hosts, bridged
 
 from railweave._native import roce
@@ -156,27 +155,16 @@ class Forger:
 def attacked(job: Job, forge: Callable[[Forger], None]) -> Iterator[None]:
     """Forge until the block ends, and drop what rank 1 sends by RDMA meanwhile, which would be faster."""
     forger = Forger(job.hosts, job.queue_pair)
-    rules = (
-        "add table netdev cut\n"
-        "add chain netdev cut port1 { type filter hook ingress device port1 priority 0; }\n"
-        f"add rule netdev cut port1 udp dport {roce.UDP_PORT} drop\n"
-    )
-    with inside(job.hosts.switch):
-        cut = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
-    if cut.returncode != 0:
-        pytest.skip("nft cannot drop packets on a device here")
 
     def attack() -> None:
         while not job.done:
             forge(forger)
 
-    with ThreadPoolExecutor(1) as pool:
+    with dropping(job.hosts.switch, {"port1": ""}), ThreadPoolExecutor(1) as pool:
         attacking = pool.submit(attack)
         try:
             yield
         finally:
-            with inside(job.hosts.switch):
-                subprocess.run(["nft", "delete", "table", "netdev", "cut"], check=True)
             job.done = True
             attacking.result(DEADLINE_S)
             forger.close()

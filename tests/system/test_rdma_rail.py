@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from system.namespaces import inside
+from system.namespaces import dropping, inside
 from system.rdma_hosts import NIC, RAIL, SECRET, WAIT_S, Hosts, Job, bridged, job
 
-from railweave._native import roce
 from railweave._native.agent import Agent, FailureKind
 
 RANKS = 4
@@ -27,18 +26,8 @@ def hosts() -> Iterator[Hosts]:
 @pytest.fixture
 def lossy(hosts: Hosts) -> Iterator[None]:
     """Drop 2 % of the packets (or super-packets) that the hosts send."""
-    rules = "add table netdev loss\n" + "".join(
-        f"add chain netdev loss port{rank} {{ type filter hook ingress device port{rank} priority 0; }}\n"
-        f"add rule netdev loss port{rank} udp dport {roce.UDP_PORT} numgen random mod 100 < 2 drop\n"
-        for rank in range(RANKS)
-    )
-    with inside(hosts.switch):
-        done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("nft cannot drop packets on a device here")
-    yield
-    with inside(hosts.switch):
-        subprocess.run(["nft", "delete", "table", "netdev", "loss"], check=True)
+    with dropping(hosts.switch, {f"port{rank}": "numgen random mod 100 < 2" for rank in range(RANKS)}):
+        yield
 
 
 def value(rank: int, count: int) -> np.ndarray:

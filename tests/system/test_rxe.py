@@ -7,7 +7,6 @@ import ipaddress
 import itertools
 import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
-from system.namespaces import inside
+from system.namespaces import dropping, inside
 from system.rxe import guest as rxe
 from system.rxe.guest import Guest
 from system.rxe.kernel import KernelMissing, find_kernel
@@ -266,15 +265,6 @@ def lossy(bench: Bench) -> Iterator[None]:
     rxe's are drawn at random: it sends all that is on the way again, up to 130 packets, and a fixed period
     that such rounds fall in step with loses the same packet in each of them.
     """
-    rules = "add table netdev rxe\n" + "".join(
-        f"add chain netdev rxe {device} {{ type filter hook ingress device {device} priority 0; }}\n"
-        f"add rule netdev rxe {device} udp dport {roce.UDP_PORT} numgen {lost} drop\n"
-        for device, lost in ((rxe.PORT, "inc mod 10 == 3"), (rxe.NIC, "random mod 100 < 2"))
-    )
-    with inside(bench.namespace):
-        done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("nft cannot drop packets on a device here")
-    yield
-    with inside(bench.namespace):
-        subprocess.run(["nft", "delete", "table", "netdev", "rxe"], check=True)
+    lost = {rxe.PORT: "numgen inc mod 10 == 3", rxe.NIC: "numgen random mod 100 < 2"}
+    with dropping(bench.namespace, lost):
+        yield

@@ -8,13 +8,12 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from system.namespaces import inside, ip
+from system.namespaces import dropping, inside, ip
 from system.rxe import guest as rxe
 from system.rxe.guest import Place
 from system.rxe.kernel import HOST_FILES, Kernel, KernelMissing, find_kernel
@@ -133,28 +132,8 @@ def test_all_collectives_between_machines_and_user_space(mixed: Meeting) -> None
     assert answers[USER_SPACE]["where"][0].startswith("in user space: no RDMA device has a RoCEv2 GID for")
 
 
-@contextmanager
-def loss(network: int) -> Iterator[None]:
-    """Drop 1 % of what RDMA sends into the bridge."""
-    ports = (FIRST.tap, SECOND.tap, rxe.PORT)
-    rules = "add table netdev loss\n" + "".join(
-        f"add chain netdev loss {port} {{ type filter hook ingress device {port} priority 0; }}\n"
-        f"add rule netdev loss {port} udp dport {roce.UDP_PORT} numgen random mod 100 < 1 counter drop\n"
-        for port in ports
-    )
-    with inside(network):
-        done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip("nft cannot drop packets on a device here")
-    try:
-        yield
-    finally:
-        with inside(network):
-            subprocess.run(["nft", "delete", "table", "netdev", "loss"], check=True)
-
-
 def test_lost_packets_change_no_number(mixed: Meeting, network: int) -> None:
-    with loss(network):
+    with dropping(network, dict.fromkeys((FIRST.tap, SECOND.tap, rxe.PORT), "numgen random mod 100 < 1")):
         answers = mixed.run("large")
         with inside(network):
             rules = subprocess.run(["nft", "list", "ruleset"], check=True, capture_output=True, text=True)
