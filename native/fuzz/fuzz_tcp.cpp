@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/crc32.hpp"
 #include "fuzz/script.hpp"
 #include "rails/tcp_reader.hpp"
 
@@ -89,7 +90,7 @@ Heard listen(Bytes stream, const Cut& cut) {
   return listener.heard();
 }
 
-/// The stream with the codes of its frames, as an honest peer would send it.
+/// The stream with the codes and CRCs of its frames, as an honest peer would send it.
 std::vector<std::byte> coded(Bytes stream) {
   constexpr std::size_t kHead = kFrameHeaderSize - sizeof(Mac);
   std::vector<std::byte> out;
@@ -98,8 +99,12 @@ std::vector<std::byte> coded(Bytes stream) {
     FrameHeaderBytes header{};
     std::copy_n(stream.begin(), kHead, header.begin());
     stream = stream.subspan(kHead);
-    const auto frame = decode_frame_header(header.data());
+    auto frame = decode_frame_header(header.data());
     const Bytes payload = stream.first(frame ? std::min<std::size_t>(frame->length, stream.size()) : 0);
+    if (frame && frame->type == FrameType::kData) {
+      frame->crc = ~crc32_update(kCrcStart, payload);
+      header = encode(*frame);
+    }
     set_code(header, frame && frame->type == FrameType::kAbort ? payload : Bytes{}, codes);
     out.insert(out.end(), header.begin(), header.end());
     out.insert(out.end(), payload.begin(), payload.end());

@@ -11,6 +11,8 @@
 #include <utility>
 #include <variant>
 
+#include "core/crc32.hpp"
+
 namespace railweave {
 namespace {
 
@@ -89,8 +91,9 @@ void TcpConnection::post_send(Bytes data, Time now) {
 }
 
 FrameHeaderBytes TcpConnection::header_of(FrameType type, Bytes payload, const MessageLabel& label) {
-  FrameHeaderBytes header =
-      encode({.type = type, .length = static_cast<std::uint32_t>(payload.size()), .label = label});
+  const std::uint32_t crc = type == FrameType::kData ? ~crc32_update(kCrcStart, payload) : 0;
+  FrameHeaderBytes header = encode(
+      {.type = type, .length = static_cast<std::uint32_t>(payload.size()), .crc = crc, .label = label});
   set_code(header, type == FrameType::kAbort ? payload : Bytes{}, codes_);
   return header;
 }

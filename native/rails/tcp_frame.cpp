@@ -72,7 +72,8 @@ bool has_code(const FrameHeaderBytes& header, Bytes failure, StreamCodes& codes)
 
 FrameHeaderBytes encode(const FrameHeader& header) {
   FrameHeaderBytes out{};
-  std::byte* label = store_fields(out.data(), header.type, std::uint8_t{0}, std::uint16_t{0}, header.length);
+  std::byte* label =
+      store_fields(out.data(), header.type, std::uint8_t{0}, std::uint16_t{0}, header.length, header.crc);
   if (header.type == FrameType::kData || header.type == FrameType::kHeartbeat)
     store_label(label, header.label);
   return out;
@@ -82,8 +83,8 @@ std::optional<FrameHeader> decode_frame_header(const std::byte* from) {
   FrameHeader header{};
   std::uint8_t zero8;
   std::uint16_t zero16;
-  const std::byte* label = load_fields(from, header.type, zero8, zero16, header.length);
-  if (zero8 != 0 || zero16 != 0) return std::nullopt;
+  const std::byte* label = load_fields(from, header.type, zero8, zero16, header.length, header.crc);
+  if (zero8 != 0 || zero16 != 0 || (header.crc != 0 && header.type != FrameType::kData)) return std::nullopt;
   switch (header.type) {
     case FrameType::kData:
     case FrameType::kHeartbeat: {

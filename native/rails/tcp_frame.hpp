@@ -22,7 +22,7 @@
 namespace railweave {
 
 inline constexpr std::size_t kHelloSize = 48;
-inline constexpr std::size_t kFrameHeaderSize = 8 + kLabelSize + sizeof(Mac);
+inline constexpr std::size_t kFrameHeaderSize = 12 + kLabelSize + sizeof(Mac);
 inline constexpr std::size_t kMaxAbortPayload = 2048;  // bytes of an abort frame's payload
 
 /// Who is at the other end, and to whom it speaks. Both ends must be in the same incarnation of the rail's
@@ -56,6 +56,7 @@ enum class FrameType : std::uint8_t {
 struct FrameHeader {
   FrameType type;
   std::uint32_t length;  // of the payload, bytes
+  std::uint32_t crc;     // of a message's payload, else 0: TCP's checksum misses some damage
   MessageLabel label;
 };
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/crc32.hpp"
+
 namespace railweave {
 
 std::array<MutableBytes, 2> TcpReader::room() {
@@ -20,6 +22,7 @@ std::array<MutableBytes, 2> TcpReader::room() {
 void TcpReader::filled(std::size_t size) {
   if (into_ != nullptr) {
     const std::size_t direct = std::min(size, payload_left_);
+    crc_ = crc32_update(crc_, {into_, direct});
     into_ += direct;
     payload_left_ -= direct;
     size -= direct;
@@ -37,6 +40,7 @@ std::optional<TcpReader::Event> TcpReader::next() {
     malformed_ = !header_ || ended_ || (header_->type != FrameType::kAbort && !has_code(raw_, {}, codes_));
     if (malformed_) return Malformed{};
     payload_left_ = header_->length;
+    crc_ = kCrcStart;
     placed_ = header_->type != FrameType::kData;
     if (header_->type == FrameType::kAbort) {
       failure_.resize(header_->length);
@@ -56,6 +60,7 @@ void TcpReader::place(MutableBytes into) {
 
 void TcpReader::take_staged() {
   const std::size_t size = std::min(staged_end_ - staged_begin_, payload_left_);
+  crc_ = crc32_update(crc_, Bytes(staging_).subspan(staged_begin_, size));
   if (into_ != nullptr && size > 0) {
     std::memcpy(into_, staging_.data() + staged_begin_, size);
     into_ += size;
@@ -69,6 +74,8 @@ std::optional<TcpReader::Event> TcpReader::end_frame() {
   into_ = nullptr;
   switch (header.type) {
     case FrameType::kData:
+      malformed_ = ~crc_ != header.crc;
+      if (malformed_) return Malformed{};
       return MessageEnds{};
     case FrameType::kAbort:
       malformed_ = !has_code(raw_, failure_, codes_);

@@ -36,8 +36,8 @@ class TcpReader {
   };
   /// The peer sends nothing more.
   struct Goodbye {};
-  /// What comes is no frame, is a frame that the peer has not written, or comes after a goodbye. Every later
-  /// event is this one.
+  /// What comes is no frame, is a frame that the peer has not written, was damaged, or comes after a goodbye.
+  /// Every later event is this one.
   struct Malformed {};
   using Event = std::variant<MessageBegins, MessageEnds, Heartbeat, PeerFailed, Goodbye, Malformed>;
 
@@ -71,6 +71,7 @@ class TcpReader {
   bool placed_ = false;                // it is known where its payload goes
   std::byte* into_ = nullptr;          // where the rest of it goes; nullptr: nowhere
   std::size_t payload_left_ = 0;
+  std::uint32_t crc_ = 0;           // the register, behind what has come of the payload
   std::vector<std::byte> failure_;  // payload of an abort frame
   bool ended_ = false;              // a goodbye has come
   bool malformed_ = false;

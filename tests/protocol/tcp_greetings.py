@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import zlib
 
 from railweave._native.secret import authenticate, authenticate_named, derive_key
 
@@ -13,7 +14,7 @@ MAGIC, VERSION = 0x52575450, 4
 SAID, HELLO, PROOF = 32, 48, 16  # bytes: of a hello without its code, and with it
 DIALS = itertools.count(1)
 DATA, ABORT, GOODBYE, HEARTBEAT = 1, 2, 3, 4  # frames
-HEAD, CODE = 36, 16  # bytes of a frame: before the code, and of the code
+HEAD, CODE = 40, 16  # bytes of a frame: before the code, and of the code
 
 
 def tcp_key(secret: bytes, rail: int = 0) -> bytes:
@@ -74,7 +75,8 @@ def label(op_index: int, count: int, dtype: int = 0, op: int = 0) -> bytes:
 
 def frame(kind: int, payload: bytes = b"", about: bytes = bytes(28), length: int | None = None) -> bytes:
     """A frame without its code."""
-    return struct.pack("!BxxxI", kind, len(payload) if length is None else length) + about + payload
+    crc = zlib.crc32(payload) if kind == DATA else 0
+    return struct.pack("!BxxxII", kind, len(payload) if length is None else length, crc) + about + payload
 
 
 class Stream:

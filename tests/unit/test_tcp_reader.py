@@ -86,10 +86,20 @@ def test_memory_is_the_owners_again_in_the_middle_of_a_message() -> None:
     assert reader.feed(stream[76:]) == [("ends", b""), ("goodbye",)]
 
 
+# TCP's checksum misses two flipped bits of opposite sense in the same column.
+@pytest.mark.parametrize("places", [[0], [99], [3, 5]])
+def test_a_damaged_message_does_not_end(places: list[int]) -> None:
+    stream = bytearray(STREAM)
+    for place in places:
+        stream[HEAD + CODE + place] ^= 1
+    for cuts in ([], list(range(len(stream)))):
+        assert read(bytes(stream), cuts)[:2] == [EVENTS[0], ("malformed",)]
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [
-        coded(bytes(36)),  # no type
+        coded(bytes(HEAD)),  # no type
         coded(frame(9)),
         coded(b"\x01\x01" + MESSAGE[2:]),  # bits that are zero
         coded(frame(DATA, b"", label(7, COUNT))),  # a message of nothing
