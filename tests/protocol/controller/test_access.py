@@ -215,7 +215,7 @@ async def test_silent_connections_hold_up_neither_metrics_nor_the_end(folder: Pa
             await asyncio.to_thread(scrape, folder, world.running.metrics, own)
             start = time.monotonic()
             await stack.aclose()
-            assert time.monotonic() - start < 2.0
+            assert time.monotonic() - start < 5.0  # at once, but on a busy machine
 
 
 CLUSTER = """\
