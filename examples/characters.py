@@ -37,7 +37,7 @@ class Transformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Predict."""
-        mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT)
+        mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT, device=x.device)
         hidden = self.characters(x) + self.places
         for layer in self.layers:
             hidden = layer(hidden, src_mask=mask, is_causal=True)
@@ -60,6 +60,7 @@ def main(description: str, parallel: Any) -> None:
     """Train `parallel(model)` and print the loss, mean of the ranks, as the steps go by."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--backend", default="railweave", help="railweave or gloo")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; ranks take turns at the GPUs")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, help="a JSON file for losses and samples/s")
     asked = parser.parse_args()
@@ -67,11 +68,14 @@ def main(description: str, parallel: Any) -> None:
     torch.manual_seed(1)
     railweave.torch.rank_from_launcher()
     dist.init_process_group(asked.backend)
-    model = parallel(Transformer())
+    if asked.device == "cuda":
+        torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+    model = parallel(Transformer().to(asked.device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     begin = 0.0
-    for step, (seen, following) in enumerate(islice(batches(dist.get_rank()), asked.steps)):
+    for step, batch in enumerate(islice(batches(dist.get_rank()), asked.steps)):
+        seen, following = (x.to(asked.device) for x in batch)
         if step == asked.steps // 5:  # splits and caches are warm
             dist.barrier()
             begin = time.monotonic()

@@ -2,7 +2,7 @@
 """Trains with fully sharded parameters: each layer's are collected before it is used, gradients scattered.
 
 railweave run --hosts 4 --rails ina,tcp,rdma --rate 100M -- python examples/fsdp.py
-torchrun --nproc-per-node 2 examples/fsdp.py
+torchrun --nproc-per-node 2 examples/fsdp.py --device cuda
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 
 def sharded(model: Transformer) -> Transformer:
     """Shard each layer, then the rest."""
-    mesh = init_device_mesh("cpu", (get_world_size(),))
+    mesh = init_device_mesh(model.places.device.type, (get_world_size(),))
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)

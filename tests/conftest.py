@@ -21,8 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
-TIERS = ("unit", "protocol", "dataplane", "system")
-ONE_AT_A_TIME = ("dataplane", "system")  # they load the links and switches of this machine
+TIERS = ("unit", "protocol", "dataplane", "system", "gpu")
+ONE_AT_A_TIME = ("dataplane", "system", "gpu")  # they load the links and switches of this machine
 DEADLINE_S = 60.0  # of a test that is a coroutine
 OUTCOMES = ("passed", "failed", "error", "skipped")
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs PyTorch's own distributed tests, which its wheel brings: `python torch_suite.py [NAME …]`.
+"""Runs PyTorch's own distributed tests, which its wheel brings: `python torch_suite.py [--cuda] [NAME …]`.
 
 Each runs on railweave in three processes over loopback. Names are those of the methods, and may have * in
-them. Exit status 1 if one has failed. Needs `expecttest`.
+them. By default those that Gloo can run are run; with `--cuda` those that NCCL can run, and all ranks share
+one GPU: tests that take a rank for the number of a GPU fail then. Exit status 1 if one has failed. Needs
+`expecttest`.
 """
 
 from __future__ import annotations
@@ -18,25 +20,69 @@ from pathlib import Path
 from typing import Any
 
 RANKS = "3"
+CUDA = "--cuda" in sys.argv  # also in a process that is spawned
 
 
 class Backend(str):
-    """The name of railweave's back end, which passes for Gloo's: tests that Gloo can run are run."""
+    """The name of railweave's back end, which passes for the one whose tests are run."""
 
     __slots__ = ()
+    passes_for = "nccl" if CUDA else "gloo"
 
     def __eq__(self, other: object) -> bool:
-        return str.__eq__(self, other) or other == "gloo"
+        return str.__eq__(self, other) or other == self.passes_for
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash("gloo")
+        return hash(self.passes_for)
 
 
-def suite(patterns: list[str]) -> unittest.TestSuite:
-    """Return the tests whose names match."""
+class Instead:
+    """A module with some names replaced."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self._module = module
+        self.__dict__ |= names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def share_one_gpu() -> None:
+    """Let tests that want a GPU for each rank run with the first one."""
+    import torch  # noqa: PLC0415
+    from torch.testing._internal import common_distributed  # noqa: PLC0415
+
+    common_distributed.skip_if_no_gpu = lambda test: test
+    common_distributed.skip_if_lt_x_gpu = lambda *_, **__: lambda test: test
+    common_distributed.init_multigpu_helper = lambda size, _: {rank: [0] for rank in range(size)}
+    from torch.testing._internal.distributed import distributed_test as upstream  # noqa: PLC0415
+
+    def set_device(_: Any) -> None:
+        torch.cuda.set_device(0)
+
+    cuda = Instead(torch.cuda, device_count=lambda: int(RANKS), set_device=set_device)
+    upstream.torch = Instead(torch, cuda=cuda)
+
+
+def spawned(target: Any, args: Any, **others: Any) -> Any:
+    """Return a process for a rank; a process that is forked could not use CUDA."""
+    del target
+    return multiprocessing.get_context("spawn").Process(target=run_rank, args=args, **others)
+
+
+def run_rank(*given: Any, **named: Any) -> None:
+    """Run a test as one rank."""
+    os.environ.pop("INIT_METHOD", None)  # the parent's: a forked process would not see it either
+    tests()._run(*given, **named)
+
+
+def tests() -> Any:
+    """Return a class of PyTorch's tests, on railweave."""
+    if CUDA:
+        share_one_gpu()
     import torch.distributed as dist  # noqa: PLC0415
     from torch.testing._internal.distributed import distributed_test as upstream  # noqa: PLC0415
 
@@ -50,19 +96,26 @@ def suite(patterns: list[str]) -> unittest.TestSuite:
             # Before it calls a group's monitored_barrier, torch asks whether the group is Gloo's.
             asked_by_name = "monitored_barrier" in self._testMethodName
             dist.Backend.RAILWEAVE = upstream.BACKEND if asked_by_name else "railweave"
-            self._start_processes(multiprocessing.get_context("fork").Process)
+            self._start_processes(spawned if CUDA else multiprocessing.get_context("fork").Process)
 
-    names = unittest.TestLoader().getTestCaseNames(OnRailweave)
+    return OnRailweave
+
+
+def suite(patterns: list[str]) -> unittest.TestSuite:
+    """Return the tests whose names match."""
+    kind = tests()
+    names = unittest.TestLoader().getTestCaseNames(kind)
     chosen = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-    return unittest.TestSuite(OnRailweave(name) for name in chosen)
+    return unittest.TestSuite(kind(name) for name in chosen)
 
 
 def main() -> int:
     """Run them, and say what has become of them."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "barrier").mkdir()
-        os.environ |= {"BACKEND": "gloo", "WORLD_SIZE": RANKS, "TEMP_DIR": folder}
-        result: Any = unittest.TextTestRunner(verbosity=2).run(suite(sys.argv[1:] or ["test_*"]))
+        os.environ |= {"BACKEND": Backend.passes_for, "WORLD_SIZE": RANKS, "TEMP_DIR": folder}
+        patterns = [pattern for pattern in sys.argv[1:] if pattern != "--cuda"]
+        result: Any = unittest.TextTestRunner(verbosity=2).run(suite(patterns or ["test_*"]))
     failed = [test.id().rpartition(".")[2] for test, _ in [*result.failures, *result.errors]]
     for reason, count in Counter(reason for _, reason in result.skipped).most_common():
         print(f"skipped {count}: {reason}")

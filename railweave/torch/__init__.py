@@ -4,10 +4,10 @@
 import railweave.torch
 torch.distributed.init_process_group("railweave")   # then as ever: DistributedDataParallel, FSDP, DTensor
 
-Importing this registers the back end, for tensors on the CPU. RAILWEAVE_RAILS and RAILWEAVE_CONTROLLER say
-what it runs over, as for `railweave.init`. Without a controller the ranks meet in the process group's store,
-and rails that need no switch work; without RAILWEAVE_RAILS there is one TCP rail, on the way to the
-store's host or, from there, to the other machines.
+Importing this registers the back end, for tensors on the CPU and on CUDA devices. RAILWEAVE_RAILS and
+RAILWEAVE_CONTROLLER say what it runs over, as for `railweave.init`. Without a controller the ranks meet in
+the process group's store, and rails that need no switch work; without RAILWEAVE_RAILS there is one TCP rail,
+on the way to the store's host or, from there, to the other machines.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import torch.distributed as dist
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.options import LAUNCHERS
 from railweave.hosts.prediction import columns, shares_text
-from railweave.torch.process_group import ProcessGroup
+from railweave.torch.process_group import DEVICES, ProcessGroup
 
 __all__ = ["ProcessGroup", "rank_from_launcher", "report"]
 
 if "railweave" not in dist.Backend.backend_list:
-    dist.Backend.register_backend("railweave", ProcessGroup, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("railweave", ProcessGroup, extended_api=True, devices=[*DEVICES])
 
 
 def rank_from_launcher() -> None:

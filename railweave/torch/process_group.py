@@ -2,7 +2,7 @@
 """A process group of torch.distributed over a communicator, with Gloo for what that does not carry.
 
 Which of the two runs a call follows from the operation and from type and device of its tensors alone, which
-are alike on all ranks.
+are alike on all ranks. CUDA tensors go through pinned memory (staging.py), and to Gloo as copies on the CPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, wraps
+from datetime import timedelta
+from functools import cached_property, partial, wraps
 from itertools import chain
 from typing import Any
 
@@ -27,6 +28,7 @@ from torch._C._distributed_c10d import (
     ReduceOptions,
     ReduceScatterOptions,
 )
+from torch._subclasses.fake_tensor import FakeTensor
 
 from railweave.hosts.arrays import Array, input_array
 from railweave.hosts.communicator import Communicator
@@ -36,11 +38,13 @@ from railweave.hosts.options import RailSpec, options_from
 from railweave.hosts.prediction import Prediction
 from railweave.torch.gathering import gather, interface_among, place_of
 from railweave.torch.meeting import default_spin_us, meet_in
-from railweave.torch.overlap import Kind, Overlap
+from railweave.torch.overlap import Kind, Overlap, Timing
+from railweave.torch.staging import Staging
 from railweave.torch.works import Completions, Copies, Work, raise_as_torch, seconds_of
 
 Options = Any  # of torch, such as AllreduceOptions
 
+DEVICES = ("cpu", "cuda")
 GLOO = dist.ProcessGroup.BackendType.GLOO
 OPS = {
     dist.ReduceOp.SUM: "sum",
@@ -59,24 +63,58 @@ DTYPES = {
     torch.int32,
     torch.int64,
 }
+CPU = torch.device("cpu")
+NAME = "railweave"
+PLAIN = (Tensor, torch.nn.Parameter)
+NO_KIND = Kind.of("barrier", "", [])  # of calls whose time is not added up
 
 
 class _NotCarried(Exception):
     """A call is none of the communicator's."""
 
 
-def _or_gloo(method: Callable[..., Any]) -> Callable[..., Any]:
+def _or_gloo(method: Any, name: str = "") -> Any:
     """Make a method of ProcessGroup one that leaves to Gloo what the communicator does not carry."""
+    name = name or method.__name__
 
     @wraps(method)
     def call(self: ProcessGroup, *given: Any, **named: Any) -> Any:
         with suppress(_NotCarried):
             return method(self, *given, **named)
-        return getattr(dist.ProcessGroup, method.__name__)(self, *given, **named)
+        device = self._one_device(x for x in _tensors(given) if not isinstance(x, FakeTensor))
+        if device.type == "cpu":
+            return getattr(dist.ProcessGroup, name)(self, *given, **named)
+        on_cpu = [_on_cpu(each) for each in given]
+        work = getattr(dist.ProcessGroup, name)(self, *on_cpu, **named)
+        written = 0 if name == "send" else 1  # the first argument, if any
+        copies = [*zip(_tensors(given[:written]), _tensors(on_cpu[:written]), strict=True)]
+        return self._work([_OfGloo(work)], copies, given[0], None, self.overlap.begin(NO_KIND), device)
 
     # By the name of the function that calls, pybind11 tells torch's own method from a call of this one.
-    call.__code__ = call.__code__.replace(co_name=method.__name__)  # type: ignore[attr-defined]
+    call.__code__ = call.__code__.replace(co_name=name)  # type: ignore[attr-defined]
     return call
+
+
+def _by_gloo(name: str) -> Any:
+    """Return a method of ProcessGroup that Gloo carries out."""
+
+    def method(*_: Any, **__: Any) -> Any:
+        raise _NotCarried
+
+    method.__name__ = name
+    return _or_gloo(method)
+
+
+class _OfGloo:
+    """A call of Gloo, to wait for like a communicator's."""
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+        self.done = work.is_completed
+        self.source_rank = work._source_rank
+
+    def wait(self, timeout: float | None = None) -> None:
+        self._work.wait(*([] if timeout is None else [timedelta(seconds=timeout)]))
 
 
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch are not needed to check ours
@@ -94,10 +132,12 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
             gloo, self._joined = _joined(given)
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
-        self._register_backend(torch.device("cpu"), GLOO, gloo)
+        for device in DEVICES if torch.cuda.is_available() else ("cpu",):
+            self._register_backend(torch.device(device), GLOO, gloo)
         self._set_default_backend(GLOO)
         self._completions = Completions()
-        self._end = weakref.finalize(self, _end, self._joined, self._completions)
+        self._staging = Staging(self._joined)
+        self._end = weakref.finalize(self, _end, self._joined, self._staging, self._completions)
         self.overlap = Overlap()
 
     # ------------------------------------------------------------ reductions
@@ -106,14 +146,14 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduce each tensor in place."""
         tensors, opts = _listed(tensors), _options(AllreduceOptions, opts, "reduceOp", timeout=timeout)
-        op, copies = _op(opts), Copies()
-        calls = [partial(self._comm.all_reduce, x, op, out=x) for x in _packed(tensors, copies)]
+        op, copies, carrier = _op(opts), Copies(), self._carrier(tensors)
+        calls = [partial(carrier.all_reduce, x, op, out=x) for x in _packed(tensors, copies)]
         return self._run(opts, tensors, Kind.of("all_reduce", op, tensors), calls, copies)
 
     @_or_gloo
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         """Reduce each tensor in place."""
-        _check(tensors)
+        self._carrier(tensors)
         _op(opts)
         return self.allreduce(tensors, opts)
 
@@ -122,9 +162,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         """Reduce a tensor in place on the root; on others it stays as it is."""
         opts = _options(ReduceOptions, opts, "rootRank", reduceOp=op, timeout=timeout)
         tensors, name, copies = _listed(tensors), _op(opts), Copies()
+        carrier = self._carrier(tensors)
         (x,) = _packed(tensors, copies)
         is_root = self.rank() == opts.rootRank
-        call = partial(self._comm.reduce, x, opts.rootRank, name, out=x if is_root else None)
+        call = partial(carrier.reduce, x, opts.rootRank, name, out=x if is_root else None)
         kind = Kind.of("all_reduce", name, tensors)
         return self._run(opts, tensors, kind, [call], copies if is_root else [])
 
@@ -142,15 +183,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def reduce_scatter(self, outputs: Any, given: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Reduce a list of tensors, one for each rank."""
         outputs, lists = _listed(outputs), _lists(given)
+        self._carrier(chain(outputs, *lists))
         _check_alike(outputs, lists)
         opts = _options(ReduceScatterOptions, opts, "reduceOp", timeout=timeout)
         return self._reduce_scatters(outputs, [torch.cat([*map(_flat, each)]) for each in lists], opts)
 
     def _reduce_scatters(self, outputs: Sequence[Tensor], given: Sequence[Tensor], opts: Options) -> Any:
-        _check(given)
-        op, copies = _op(opts), Copies()
+        op, copies, carrier = _op(opts), Copies(), self._carrier([*outputs, *given])
         calls = [
-            partial(self._comm.reduce_scatter, _flat(x), op, out=target)
+            partial(carrier.reduce_scatter, _flat(x), op, out=target)
             for target, x in zip(_packed(outputs, copies), given, strict=True)
         ]
         return self._run(opts, outputs, Kind.of("reduce_scatter", op, given), calls, copies)
@@ -161,8 +202,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         """Overwrite a tensor with the root's."""
         tensors, opts = _listed(tensors), _options(BroadcastOptions, opts, "rootRank", timeout=timeout)
-        copies = Copies()
-        calls = [partial(self._comm.broadcast, x, opts.rootRank) for x in _packed(tensors, copies)]
+        copies, carrier = Copies(), self._carrier(tensors)
+        calls = [partial(carrier.broadcast, x, opts.rootRank) for x in _packed(tensors, copies)]
         return self._run(opts, tensors, Kind.of("broadcast", "", tensors), calls, copies)
 
     @_or_gloo
@@ -189,32 +230,35 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def _all_gathers_to_lists(
         self, lists: Sequence[Sequence[Tensor]], given: Sequence[Tensor], opts: Options
     ) -> Any:
+        self._carrier(chain(given, *lists))
         _check_alike(given, lists)
-        collected = [torch.empty((self.size(), *x.shape), dtype=x.dtype) for x in given]
+        collected = [torch.empty((self.size(), *x.shape), dtype=x.dtype, device=x.device) for x in given]
         work = self._all_gathers(collected, given, opts)
         work.copies += [*zip(chain(*lists), chain(*collected), strict=True)]
         work.results = lists
         return work
 
     def _all_gathers(self, outputs: Sequence[Tensor], given: Sequence[Tensor], opts: Options) -> Work:
-        _check(given)
-        copies = Copies()
+        copies, carrier = Copies(), self._carrier([*outputs, *given])
         calls = [
-            partial(self._comm.all_gather, x.detach(), out=target)
+            partial(carrier.all_gather, _flat(x), out=target)
             for target, x in zip(_packed(outputs, copies), given, strict=True)
         ]
         return self._run(opts, outputs, Kind.of("all_gather", "", outputs), calls, copies)
 
-    # Names of other versions of torch.
-    _allgather_base = all_gather_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    _reduce_scatter_base = reduce_scatter_single
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    # These are Gloo's. They are here for CUDA tensors.
+    all_to_all_single = _by_gloo("all_to_all_single")
+    alltoall = _by_gloo("alltoall")
+    gather = _by_gloo("gather")
+    recv = _by_gloo("recv")
+    recv_anysource = _by_gloo("recv_anysource")
+    scatter = _by_gloo("scatter")
+    send = _by_gloo("send")
 
     def barrier(self, opts: Any = None) -> Any:
         """Wait for all ranks."""
         opts = _options(BarrierOptions, opts, "timeout")
-        return self._run(opts, [], Kind.of("barrier", "", []), [self._comm.barrier], [])
+        return self._run(opts, [], NO_KIND, [self._comm.barrier], [])
 
     # ------------------------------------------------------------ the rest
 
@@ -227,9 +271,17 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def _run(
         self, opts: Options, results: Any, kind: Kind, calls: Sequence[Callable[..., Any]], copies: Copies
     ) -> Work:
-        """Make calls of the communicator; a single one that will be waited for at once in this thread."""
+        """Make calls of the communicator; a single one that will be waited for at once in this thread.
+
+        Behind calls for CUDA tensors that are queued, calls for tensors on the CPU are queued, too.
+        """
         timeout_s = seconds_of(getattr(opts, "timeout", None))
         at_once = len(calls) == 1 and timeout_s is None and not getattr(opts, "asyncOp", True)
+        device = results[0].device if results else CPU
+        if device.type != "cpu":
+            at_once = False
+        elif self._staging.busy():
+            at_once, calls = False, [partial(self._staging.behind, call) for call in calls]
         timing = self.overlap.begin(kind)
         try:
             pending = [call(async_op=not at_once) for call in calls]
@@ -238,7 +290,63 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         if at_once:
             timing.waited()
             pending = []
-        return Work(pending, copies, results, timeout_s, self._completions, timing)
+        return self._work(pending, copies, results, timeout_s, timing, device)
+
+    def _work(
+        self,
+        pending: Sequence[Any],
+        copies: Copies,
+        results: Any,
+        timeout_s: float | None,
+        timing: Timing,
+        device: torch.device,
+    ) -> Work:
+        streams = None if device.type == "cpu" else self._staging.streams(device)
+        return Work(pending, copies, results, timeout_s, self._completions, timing, streams)
+
+    # ------------------------------------------------------------ devices
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        """Return the back end that the program has named for each type of device; empty if it named none."""
+        config = dist.distributed_c10d._world.pg_backend_config.get(self, "")
+        return dict(pair.split(":") for pair in config.split(",") if pair)
+
+    def _carrier(self, tensors: Iterable[Tensor]) -> Communicator | Staging:
+        """Return what makes the calls for such tensors; _NotCarried if it is Gloo. Fake ones are torch's."""
+        tensors = list(tensors)
+        for x in tensors:
+            if type(x) not in PLAIN or x.dtype not in DTYPES or x.layout is not torch.strided:
+                raise _NotCarried
+        device = self._one_device(tensors)
+        if self._named.get(device.type, NAME) != NAME:
+            raise _NotCarried
+        return self._comm if device.type == "cpu" else self._staging
+
+    def _one_device(self, tensors: Iterable[Tensor]) -> torch.device:
+        """Return the device of a call's tensors, the CPU if there are none; InvalidOption if it cannot be."""
+        devices = {x.device for x in tensors} or {CPU}
+        device = devices.pop()
+        if devices:
+            others = ", ".join(map(str, devices))
+            raise InvalidOption(f"tensors on {device} and {others} in one call: copy them to one device")
+        if device.type == "cpu":
+            return device
+        if device.type != "cuda":
+            raise InvalidOption(
+                f"a tensor on {device}: expected one on the CPU or on a CUDA device; copy it to one of these"
+            )
+        if (named := self._named.get("cuda", NAME)) != NAME:
+            raise InvalidOption(
+                f"a tensor on {device}, and init_process_group names {named} for cuda: torch drops all back "
+                f"ends beside railweave; name railweave for cuda, or make another group for {named}"
+            )
+        if torch.cuda.is_current_stream_capturing():
+            raise InvalidOption(
+                f"a call for a tensor on {device} while a CUDA graph is captured: a graph cannot replay what "
+                "railweave does on the host; make the call outside of the capture"
+            )
+        return device
 
     def plan(self, kind: Kind) -> Prediction:
         """Return how such a call would go now."""
@@ -254,7 +362,19 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """Return the name that the group was asked for by."""
-        return "railweave"
+        return NAME
+
+
+OLD_NAMES = {  # of older versions of torch; newer ones make the calls that have new names for these
+    "all_gather_single": "_allgather_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "all_to_all_single": "alltoall_base",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+}
+for new, old in OLD_NAMES.items():
+    if not hasattr(dist.ProcessGroup, new):
+        setattr(ProcessGroup, old, _or_gloo(getattr(ProcessGroup, new).__wrapped__, old))
 
 
 def _joined(given: Any) -> tuple[Any, Communicator]:
@@ -311,9 +431,10 @@ def _options(kind: type, given: Any, field: str, **others: Any) -> Options:
     return made
 
 
-def _end(comm: Communicator, completions: Completions) -> None:
+def _end(comm: Communicator, staging: Staging, completions: Completions) -> None:
     """End the parts of a group, without a reference to it; at the latest when the interpreter ends."""
     comm.close()
+    staging.close()
     completions.close()
 
 
@@ -334,23 +455,22 @@ def _lists(tensors: Any) -> list[list[Tensor]]:
     return tensors if isinstance(tensors[0], list) else [tensors]
 
 
-def _check(tensors: Iterable[Tensor]) -> None:
-    """Raise _NotCarried if the communicator does not take one of these. Fake ones are torch's."""
-    for x in tensors:
-        if type(x) not in (Tensor, torch.nn.Parameter):
-            raise _NotCarried
-        if x.device.type != "cpu":
-            raise InvalidOption(
-                f"a tensor on {x.device}: railweave carries tensors on the CPU, and torch drops every other "
-                "back end that is named beside it; copy it, or use a group of another back end"
-            )
-        if x.dtype not in DTYPES or x.layout is not torch.strided:
-            raise _NotCarried
+def _tensors(given: Any) -> list[Tensor]:
+    """Return the tensors of arguments, in order."""
+    if isinstance(given, Tensor):
+        return [given]
+    return [x for each in given for x in _tensors(each)] if isinstance(given, list | tuple) else []
+
+
+def _on_cpu(given: Any) -> Any:
+    """Return an argument with copies of its tensors."""
+    if isinstance(given, Tensor):
+        return given.detach().cpu()
+    return [_on_cpu(each) for each in given] if isinstance(given, list | tuple) else given
 
 
 def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -> None:
     """Raise _NotCarried unless each list has tensors like its one: Gloo says what is wrong with others."""
-    _check(chain(*lists))
     if len(tensors) != len(lists) or any(
         (other.shape, other.dtype) != (x.shape, x.dtype)
         for x, each in zip(tensors, lists, strict=True)
@@ -359,10 +479,8 @@ def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -
         raise _NotCarried
 
 
-def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Array]:
+def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Any]:
     """Return flat memory to write to: of these, or of others, which are to be copied back at the end."""
-    tensors = list(tensors)
-    _check(tensors)
     found = []
     for x in tensors:
         memory = x.detach()
@@ -373,8 +491,10 @@ def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Array]:
     return found
 
 
-def _memory(x: Tensor) -> Array:
-    """Return a contiguous tensor's memory, flat."""
+def _memory(x: Tensor) -> Array | Tensor:
+    """Return a contiguous tensor's memory, flat; on a GPU, as a tensor."""
+    if x.device.type != "cpu":
+        return x.reshape(-1)
     return input_array(x) if x.dtype is torch.bfloat16 else x.reshape(-1).numpy()
 
 

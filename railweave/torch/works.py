@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -14,8 +15,8 @@ import torch
 import torch.distributed as dist
 
 from railweave.hosts.errors import InvalidOption, RailweaveError, UnsupportedDType
-from railweave.hosts.work import Work as Pending
 from railweave.torch.overlap import Timing
+from railweave.torch.staging import SideStreams
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +38,19 @@ class Work(dist.Work):  # type: ignore[misc]
 
     def __init__(
         self,
-        pending: Sequence[Pending],
+        pending: Sequence[Any],
         copies: Copies,
         results: Any,
         timeout_s: float | None,
         completions: Completions,
         timing: Timing,
+        streams: SideStreams | None = None,
     ) -> None:
-        """`copies` are made when all that is pending has ended; `results` is what the future gives."""
+        """`copies` are made when all that is pending has ended; `results` is what the future gives.
+
+        `streams` are those of results on a GPU. There the call has ended when its copies are on a stream, and
+        `wait` lets the caller's current stream wait for them.
+        """
         super().__init__()
         self._pending = pending
         self.copies = copies
@@ -52,6 +58,8 @@ class Work(dist.Work):  # type: ignore[misc]
         self._timeout_s = timeout_s
         self._completions = completions
         self._timing = timing
+        self._streams = streams
+        self._stored: Any = None  # event
         self._lock = threading.Lock()  # of copies and future
         self._future: Any = None
 
@@ -60,6 +68,8 @@ class Work(dist.Work):  # type: ignore[misc]
         if self._pending or self.copies:
             with self._timing.waiting():
                 self._settle(seconds_of(timeout) or self._timeout_s)
+        if self._streams is not None:
+            self._streams.join(self._stored)
         return True
 
     synchronize = wait
@@ -71,15 +81,18 @@ class Work(dist.Work):  # type: ignore[misc]
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
         with self._lock:
-            for target, source in self.copies:
-                target.copy_(source)
+            if self._streams is not None:
+                self._stored = self._stored or self._streams.store(self.copies)
+            else:
+                for target, source in self.copies:
+                    target.copy_(source)
             self.copies = []
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
         ended = all(pending.done() for pending in self._pending)
-        if ended:
-            self.failure()  # the results are where they belong
+        if ended and self.failure() is None and self._streams is not None:
+            return bool(self._stored.query())
         return ended
 
     def is_success(self) -> bool:
@@ -94,7 +107,7 @@ class Work(dist.Work):  # type: ignore[misc]
         """Wait, and return what it has failed with; None if it has not."""
         try:
             self._settle(self._timeout_s)
-        except (RailweaveError, RuntimeError) as error:
+        except Exception as error:
             return error
         self._timing.ended()
         return None
@@ -104,22 +117,32 @@ class Work(dist.Work):  # type: ignore[misc]
         self.wait()
         return self.results
 
+    def _source_rank(self) -> int:
+        """Return the sender, of a receive."""
+        return int(self._pending[0].source_rank())
+
     def get_future(self) -> Any:
         """Return a future of the tensors, which is completed from another thread."""
         with self._lock:
             if self._future is not None:
                 return self._future
-            end: Any = torch.futures.Future()
+            end: Any = self._streams.future() if self._streams else torch.futures.Future()
             # DistributedDataParallel does not survive `set_exception`; what `then` raises is well.
             self._future = end.then(self._outcome)
         self._completions.add(self, end)
         return self._future
 
+    def complete(self, end: Any) -> None:
+        """Give a future the results, or the error; call it when the work has ended, or to wait until then."""
+        error = self.failure()
+        with self._streams.completing() if self._streams else nullcontext():
+            end.set_result(self.results if error is None else error)
+
     def _outcome(self, end: Any) -> Any:
-        error = end.value()
-        if error is not None:
-            raise error
-        return self.results
+        outcome = end.value()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 class Completions:
@@ -135,9 +158,9 @@ class Completions:
         self._thread: threading.Thread | None = None
 
     def add(self, work: Work, end: Any) -> None:
-        """When the work has ended, give the future `end` None, or the error; in a callback, at once."""
+        """When the work has ended, complete its future `end`; in a callback, at once."""
         if threading.current_thread() is self._thread:
-            end.set_result(work.failure())
+            work.complete(end)
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="railweave futures", daemon=True)
@@ -163,7 +186,7 @@ class Completions:
         if first is None:
             return False
         work, end = first
-        end.set_result(work.failure())
+        work.complete(end)
         return True
 
 

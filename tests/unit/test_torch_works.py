@@ -37,8 +37,8 @@ def test_a_completed_call_keeps_no_tensors() -> None:
     from railweave.torch.works import Completions  # noqa: PLC0415
 
     class Ended:
-        def failure(self) -> None:
-            return None
+        def complete(self, end: Any) -> None:
+            end.set_result(None)
 
     completions = Completions()
     work: Any = Ended()

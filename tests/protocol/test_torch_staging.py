@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that are staged: pieces, bits, order and errors. Threads stand in for the streams of a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from protocol.jobs import DEADLINE_S, StaticJob
+
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import PeerLost, RailweaveError
+
+torch: Any = pytest.importorskip("torch") if importlib.util.find_spec("torch") else None
+pytestmark = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+PIECE_BYTES = 256 << 10  # a ring carries it, as it does what is longer
+
+
+class Event:
+    """The end of something that a thread does."""
+
+    def __init__(self, end: Future[None]) -> None:
+        self.end = end
+
+    def synchronize(self) -> None:
+        self.end.result(DEADLINE_S)
+
+    def query(self) -> bool:
+        return self.end.done()
+
+
+class HostStreams:
+    """Copies between tensors on the CPU, as a SideStreams does between those of a GPU and pinned memory."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.gate = threading.Event()  # what the program's stream waits for
+        self.gate.set()
+        self.broken = False
+        self._down, self._up = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+
+    def ready(self) -> threading.Event:
+        return self.gate
+
+    def load(self, ready: threading.Event, copies: Iterable[tuple[Any, Any]]) -> Event:
+        if self.broken:
+            raise RuntimeError("the device is broken")
+        return Event(self._down.submit(self._copy, list(copies), ready))
+
+    def store(self, copies: Iterable[tuple[Any, Any]]) -> Event:
+        return Event(self._up.submit(self._copy, list(copies), self.gate))
+
+    def _copy(self, copies: list[tuple[Any, Any]], ready: threading.Event) -> None:
+        assert ready.wait(DEADLINE_S)
+        for target, source in copies:
+            target.copy_(source)
+
+    def join(self, event: Event) -> None:
+        event.synchronize()
+
+    def future(self) -> Any:
+        return torch.futures.Future()
+
+    def completing(self) -> Any:
+        self.join(self.store([]))  # a future of a GPU's tensors lets its callbacks wait
+        return nullcontext()
+
+    def pinned(self, size: int) -> Any:
+        return torch.full((size,), 0x55, dtype=torch.uint8)
+
+
+def run(
+    size: int, work: Callable[[Communicator, Any], Any], rails: str = "tcp=tcp@lo", **options: Any
+) -> Any:
+    """Run `work` on every rank with a Staging; return what it returns, by rank."""
+    from railweave.torch.staging import Staging  # noqa: PLC0415
+
+    def body(comm: Communicator) -> Any:
+        staging = Staging(comm, HostStreams)  # type: ignore[arg-type]
+        try:
+            return work(comm, staging)
+        finally:
+            comm.close()
+            staging.close()
+            assert not any(thread.is_alive() for thread in staging._threads)
+
+    return StaticJob(size).run(body, rails, **options)
+
+
+def finish(staging: Any, x: Any, pending: Any) -> None:
+    """Wait until results are where they belong."""
+    pending.wait(DEADLINE_S)
+    streams = staging.streams(x.device)
+    streams.join(streams.store([]))
+
+
+@pytest.fixture(autouse=True)
+def _short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("railweave.torch.staging.PIECE_BYTES", PIECE_BYTES)
+
+
+def numbers(rank: int, count: int, dtype: Any) -> Any:
+    drawn = torch.randn(count, generator=torch.Generator().manual_seed(rank))
+    return (drawn if dtype.is_floating_point else drawn * 100).to(dtype)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+@pytest.mark.parametrize("count", [0, 1, 5, 65_537, 400_003])
+def test_sums_have_the_bits_of_those_of_one_call(size: int, dtype: str, count: int) -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        x = numbers(comm.rank, count, getattr(torch, dtype))
+        for op in ("sum", "avg", "max"):
+            expected, found = x.clone(), x.clone()
+            comm.all_reduce(expected, op, out=expected)
+            finish(staging, found, staging.all_reduce(found, op, out=found))
+            assert torch.equal(found, expected), op
+        root = comm.world_size - 1
+        expected, found = x.clone(), x.clone()
+        comm.reduce(x, root, out=expected if comm.rank == root else None)
+        finish(staging, found, staging.reduce(found, root, "sum", out=found if comm.rank == root else None))
+        assert torch.equal(found, expected)
+
+    run(size, work)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("count", [0, 3, 100_001])
+def test_shards_and_copies_are_those_of_one_call(size: int, count: int) -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        x = numbers(comm.rank, size * count, torch.float32)
+        shard, expected = torch.zeros(count), torch.zeros(count)
+        comm.reduce_scatter(x, out=expected)
+        finish(staging, x, staging.reduce_scatter(x, "sum", out=shard))
+        assert torch.equal(shard, expected)
+        everything, wanted = torch.zeros(size * count), torch.zeros(size * count)
+        comm.all_gather(shard, out=wanted)
+        finish(staging, x, staging.all_gather(shard, out=everything))
+        assert torch.equal(everything, wanted)
+        finish(staging, x, staging.broadcast(x, 1))
+        assert torch.equal(x, numbers(1, size * count, torch.float32))
+
+    run(size, work)
+
+
+@pytest.mark.parametrize(
+    ("rails", "options", "pieces"),
+    [
+        ("left=tcp@lo,right=tcp@lo", {"deterministic": True}, 1),  # a cut moves the blocks of both rings
+        ("left=tcp@lo,right=tcp@lo", {"shares": {"left": 1, "right": 1}}, 1),
+        ("left=tcp@lo,right=tcp@lo", {}, 5),
+        ("tcp=tcp@lo", {}, 5),
+    ],
+)
+def test_a_tensor_is_cut_where_that_does_not_change_bits(rails: str, options: Any, pieces: int) -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        x = numbers(comm.rank, 300_000, torch.float32)
+        assert len(staging._cuts(x, 100_000, 3, "sum")) == pieces
+        assert len(staging._cuts(x, 100_000, 3, "max")) == 5
+        expected = x.clone()
+        comm.all_reduce(expected, out=expected)
+        finish(staging, x, staging.all_reduce(x, "sum", out=x))
+        if pieces == 1 or rails == "tcp=tcp@lo":
+            assert torch.equal(x, expected)
+        else:
+            torch.testing.assert_close(x, expected)
+
+    run(3, work, rails, **options)
+
+
+def test_calls_of_the_cpu_keep_their_place_behind_calls_that_wait_for_a_stream() -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        streams = staging.streams(torch.device("cpu"))
+        if comm.rank == 0:
+            streams.gate.clear()  # rank 1 makes its first call at once
+        x, y = torch.full((100_000,), 1.0), np.full(10, 1.0)
+        first = staging.all_reduce(x, "sum", out=x)
+        if comm.rank == 0:
+            assert staging.busy()
+            assert not first.done()
+        second = staging.behind(lambda async_op: comm.all_reduce(y, "max", out=y, async_op=async_op))
+        assert not second.done() or comm.rank == 1
+        streams.gate.set()
+        second.wait(DEADLINE_S)
+        assert first.done()
+        finish(staging, x, first)
+        assert x[0] == 2.0
+        assert y[0] == 1.0
+        assert not staging.busy()
+
+    run(2, work)
+
+
+def test_a_call_times_out_and_goes_on() -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        streams, x = staging.streams(torch.device("cpu")), torch.ones(10)
+        streams.gate.clear()
+        pending = staging.all_reduce(x, "sum", out=x)
+        with pytest.raises(TimeoutError, match="it goes on"):
+            pending.wait(0.1)
+        streams.gate.set()
+        finish(staging, x, pending)
+        assert x[0] == 2.0
+
+    run(2, work)
+
+
+def test_a_rank_that_leaves_fails_calls_and_ends_no_thread() -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        if comm.rank == 1:
+            return
+        for _ in range(2):
+            x = torch.ones(300_000)
+            with pytest.raises(PeerLost):
+                staging.all_reduce(x, "sum", out=x).wait(DEADLINE_S)
+        with pytest.raises(PeerLost):
+            staging.behind(comm.barrier).wait(DEADLINE_S)
+        assert not staging.busy()
+
+    run(2, work)
+
+
+def test_what_a_device_raises_reaches_the_caller() -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        streams, x = staging.streams(torch.device("cpu")), torch.ones(300_000)
+        streams.broken = True
+        with pytest.raises(RuntimeError, match="the device is broken"):
+            staging.all_reduce(x, "sum", out=x).wait(DEADLINE_S)
+        streams.broken = False
+        finish(staging, x, staging.all_reduce(x, "sum", out=x))
+        assert x[-1] == 2.0
+
+    run(2, work)
+
+
+def test_calls_that_are_queued_when_the_group_ends_fail() -> None:
+    def work(comm: Communicator, staging: Any) -> None:
+        streams, x = staging.streams(torch.device("cpu")), torch.ones(300_000)
+        streams.gate.clear()
+        pending = [staging.all_reduce(x, "sum", out=x) for _ in range(3)]
+        comm.close()
+        streams.gate.set()
+        staging.close()
+        for call in pending:
+            with pytest.raises(RailweaveError):
+                call.wait(DEADLINE_S)
+
+    run(2, work)
+
+
+def test_memory_is_bounded_and_used_again() -> None:
+    from railweave.torch.staging import BUFFERS  # noqa: PLC0415
+
+    def work(comm: Communicator, staging: Any) -> None:
+        streams, made = staging.streams(torch.device("cpu")), []
+        pinned = streams.pinned
+        streams.pinned = lambda size: made.append(size) or pinned(size)
+        for _ in range(3):
+            x = torch.ones(BUFFERS * PIECE_BYTES)
+            finish(staging, x, staging.all_reduce(x, "sum", out=x))
+        assert made == [PIECE_BYTES] * BUFFERS
+
+    run(2, work)
