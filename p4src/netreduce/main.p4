@@ -41,7 +41,7 @@
 #include "netreduce/parser.p4"
 
 #include "stages/injector.p4"
-#include "v1model/guard.p4"
+#include "stages/guard.p4"
 #include "stages/forward.p4"
 #include "netreduce/connections.p4"
 #include "netreduce/icrc.p4"
@@ -88,14 +88,15 @@ control NetreduceIngress(inout headers_t hdr, inout metadata_t md, inout standar
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
-        bit<1> known = 0;
+        bit<1> from_trunk = 0;
+        bit<1> own_source = 0;
         if (md.lost == 0) {
-            Guard.apply(hdr, md.ingress_port, known);
-            if (known == 0) {
+            Guard.apply(hdr, md.ingress_port, from_trunk, own_source);
+            if (from_trunk == 0 && own_source == 0) {
                 forged_sources.count(md.ingress_port);
             }
         }
-        if (known == 1) {
+        if (from_trunk == 1 || own_source == 1) {
             Connections.apply(hdr, md);
             if (md.taken == 1) {
                 Reduce.apply(hdr, md);

@@ -20,7 +20,8 @@
 #define ENTRY_COUNTER(name) DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) name
 #define COUNT_ENTRY(name) name.count()
 
-/* Packets per cell. */
+/* Packets per port, and per cell. */
+#define PORT_COUNTER(counts, label) PACKET_COUNTER(PORTS, port_t, counts, label)
 #define PACKET_COUNTER(size, T, counts, label) \
     @name(TEXT(.label)) Counter<bit<32>, T>(size, CounterType_t.PACKETS) counts
 

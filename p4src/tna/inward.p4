@@ -3,6 +3,7 @@
 
 control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
     PACKET_COUNTER(GROUP_PACKETS, account_t, group_packets, group_packets);
+    PORT_COUNTER(forged_sources, forged_sources);
 
     JOIN(bit<16>, path_up)
     JOIN(bit<8>, path_child)
@@ -25,8 +26,15 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
         meta.mismatch_flags = meta.plain_flags | FLAG_MISMATCH;
     }
 
+    /* Drop the frame: it is not bridged, and not counted as a member's. */
+    action forged() {
+        meta.md.service = SERVICE_ANSWERED;
+        meta.md.member = 0;
+    }
+
     apply {
         // Looked up before it is known whether they are needed: so all is ready when the first register is.
+        Guard.apply(hdr, meta.md.ingress_port, meta.from_trunk, meta.own_source);
         Addressed.apply(hdr, meta);
         if (hdr.ina.isValid()) {
             prepare_path();
@@ -34,7 +42,11 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
             Members.apply(hdr, meta.md);
         }
 
-        Admit.apply(hdr, meta);
+        if (meta.from_trunk == 1 || meta.own_source == 1) {
+            Admit.apply(hdr, meta);
+        } else {
+            forged();
+        }
         prepare_more();
         FillLanes.apply(hdr, meta);
         SlotMembers.apply(meta);
@@ -50,6 +62,10 @@ control Inward(inout headers_t hdr, inout tna_metadata_t meta) {
         }
         if (meta.md.service == SERVICE_BRIDGE) {
             Forward.apply(hdr, meta.md);
+        }
+        // Not in `forged`: bfas warns that an action that counts there shares instructions with the tables of Admit.
+        if (meta.from_trunk == 0 && meta.own_source == 0) {
+            forged_sources.count(meta.md.ingress_port);
         }
         if (meta.md.member == 1) {
             group_packets.count(meta.md.group_place ++ meta.md.outcome);

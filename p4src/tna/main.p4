@@ -10,6 +10,7 @@
 #include "tna/metadata.p4"
 #include "tna/parser.p4"
 
+#include "stages/guard.p4"
 #include "stages/forward.p4"
 #include "stages/members.p4"
 #include "stages/decide.p4"

@@ -35,6 +35,8 @@ struct tna_headers_t {
 
 struct tna_metadata_t {
     metadata_t md;
+    bit<1> from_trunk;         // the source guard: it came in by a trunk
+    bit<1> own_source;         // or its source is a NIC at its port
     bool checksum_wrong;       // the IPv4 header does not add up
     bit<1> ours;               // to an address of this switch
     mac_t mac_difference;      // between the destination and that address

@@ -11,6 +11,8 @@ parser IngressParse(packet_in packet, out tna_headers_t hdr, out tna_metadata_t 
         packet.extract(intrinsic);
         packet.advance(PORT_METADATA_SIZE);
         meta.md.ingress_port = intrinsic.ingress_port;
+        meta.from_trunk = 0;
+        meta.own_source = 0;
         meta.checksum_wrong = false;
         meta.md.verdict = VERDICT_DROP;
         meta.md.rewritten = 0;

@@ -10,7 +10,7 @@
 #include "v1model/parser.p4"
 
 #include "stages/injector.p4"
-#include "v1model/guard.p4"
+#include "stages/guard.p4"
 #include "stages/virtual_addresses.p4"
 #include "stages/forward.p4"
 #include "stages/check.p4"
@@ -71,14 +71,15 @@ control RailweaveIngress(inout headers_t hdr, inout metadata_t md, inout standar
         md.ingress_port = standard.ingress_port;
         md.checksum_error = standard.checksum_error;
         InjectorIngress.apply(md);
-        bit<1> known = 0;
+        bit<1> from_trunk = 0;
+        bit<1> own_source = 0;
         if (md.lost == 0) {
-            Guard.apply(hdr, md.ingress_port, known);
-            if (known == 0) {
+            Guard.apply(hdr, md.ingress_port, from_trunk, own_source);
+            if (from_trunk == 0 && own_source == 0) {
                 forged_sources.count(md.ingress_port);
             }
         }
-        if (known == 1) {
+        if (from_trunk == 1 || own_source == 1) {
             VirtualAddresses.apply(hdr, md);
             if (md.service == SERVICE_AGGREGATE) {
                 Aggregate.apply(hdr, md);

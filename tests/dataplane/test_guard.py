@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from dataplane.harness import Switch
-from dataplane.packets import VIRTUAL, Station, children
-from dataplane.programs import SENTINEL_SOURCE, aggregation, netreduce
+from dataplane.harness import Program, Switch
+from dataplane.packets import VIRTUAL, Group, Station, children, frame
+from dataplane.programs import SENTINEL_SOURCE, TNA, aggregation, netreduce
 from hostile import forging
 from hostile.forging import BROADCAST, Guess, Target, arp, ethernet, ipv4, syn, tagged, udp
 
@@ -99,10 +99,11 @@ def guard(switch: Switch) -> Switch:
     return switch
 
 
-@pytest.fixture
-def guarded(target: Switch) -> Switch:
-    """The aggregation program; that for Tofino has no guard."""
-    return guard(target.load(aggregation(64)))
+@pytest.fixture(params=[aggregation(64), *TNA], ids=lambda program: program.name)
+def guarded(request: pytest.FixtureRequest, target: Switch) -> Switch:
+    """Return a target that runs the aggregation program, for v1model or for Tofino, behind the guard."""
+    program: Program = request.param
+    return guard(target.load(program))
 
 
 def forged(switch: Switch, port: int) -> int:
@@ -139,6 +140,23 @@ def test_the_switch_answers_no_forged_question(guarded: Switch) -> None:
     asked = [(HOST.port, arp(HOST, VIRTUAL.ip, says=said)) for said in (AS_PEER, WITH_PEERS_MAC)]
     assert guarded.exchange_many(asked) == []
     assert len(guarded.exchange(HOST.port, arp(HOST, VIRTUAL.ip))) == 1
+
+
+def test_a_forged_contribution_reaches_no_slot_and_no_group(guarded: Switch) -> None:
+    """Its port and its IPv4 address are those of a member, its MAC is not."""
+    group = Group(guarded, (HOST, PEER)).install()
+    chunk = group.chunk(HOST, [1] * guarded.lanes)
+    packets = [
+        (HOST.port, frame(WITH_PEERS_MAC, VIRTUAL, chunk.pack())),
+        (UNLISTED, frame(HOST, VIRTUAL, chunk.pack())),
+    ]
+    assert guarded.exchange_many(packets) == []
+    assert (forged(guarded, HOST.port), forged(guarded, UNLISTED)) == (1, 1)
+    assert [guarded.register(name, group.slot_base) for name in ("slot_tag", "slot_seen")] == [0, 0]
+    assert group.outcomes() == {}
+    assert not any(guarded.action_packets("decide").values())
+    assert group.contribute(HOST, chunk.lanes) == {}
+    assert guarded.register("slot_seen", group.slot_base) == 1 << HOST.child
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from dataplane.programs import TNA, aggregation
 from dataplane.tna import RECORD, sources
 
 INJECTOR = {"injector_ingress", "injector_egress"}
-GUARD = {"trunk_ports", "ipv4_sources", "arp_sources", "other_sources"}  # of no Tofino yet
 OWN = {
     "admission",
     "other_service",
@@ -46,10 +45,10 @@ def test_tables_that_a_controller_writes_are_the_same(program: Program, lanes: i
     theirs = {table.alias: interface(table) for table in aggregation(lanes).schema.tables}
     ours = {table.alias: interface(table) for table in program.schema.tables}
     of_lanes = {f"lane_of_slot_{n:02X}" for n in range(0, program.lanes, program.lanes // 32)}
-    assert theirs.keys() - ours.keys() == INJECTOR | GUARD
+    assert theirs.keys() - ours.keys() == INJECTOR
     assert ours.keys() - theirs.keys() == OWN | of_lanes
-    assert {name: ours[name] for name in theirs.keys() - INJECTOR - GUARD} == {
-        name: theirs[name] for name in theirs.keys() - INJECTOR - GUARD
+    assert {name: ours[name] for name in theirs.keys() - INJECTOR} == {
+        name: theirs[name] for name in theirs.keys() - INJECTOR
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source guard of plain bridges, as rules of nft: what `p4src/v1model/guard.p4` is in P4 switches.
+"""The source guard of plain bridges, as rules of nft: what `p4src/stages/guard.p4` is in P4 switches.
 
 A host's port lets in only frames with its NIC's MAC and IPv4 address, in ARP as well, and without VLAN tags.
 Trunks lead to switches that guard their own ports. Frames of any other port are dropped.

@@ -49,6 +49,7 @@
 #undef PATH_CHILD
 #define PATH_CHILD(hdr, md) md.path_child
 
+#include "stages/guard.p4"
 #include "stages/forward.p4"
 #include "stages/members.p4"
 #include "stages/decide.p4"

@@ -14,12 +14,15 @@ import finsy as fy
 import grpc
 import pytest
 from controller_world import DEADLINE_S, World, served
+from finsy.proto import p4i
+from google.protobuf import text_format
 from stratum_switch import StratumSwitch
 from test_targets import Embedded, contribution, started
 from watcher import Watcher
 
 from railweave.commands import cluster_checks
 from railweave.commands.checks import Finding
+from railweave.controller import desired
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.state import is_note
@@ -37,6 +40,9 @@ NICS = tuple(
     Nic(f"h{host}", "", f"10.1.0.{host}", f"02:00:00:01:00:0{host}", "tor", port)
     for host, port in enumerate(PORTS.values(), 1)
 )
+
+
+GUARD = {"trunk_ports", "ipv4_sources", "arp_sources", "other_sources", "forged_sources"}
 
 
 @pytest.fixture
@@ -121,6 +127,31 @@ async def test_what_is_written_is_read_back_and_taken_away(program: Path) -> Non
             await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
         await world.running.fabric.settled()
         assert (await switch.link.read()).multicasts == empty.multicasts
+
+
+async def test_the_source_guard_of_its_ports_is_written(program: Path) -> None:
+    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
+        sources = desired.source_guard(world.topology.planes[0], "tor").entries
+        assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
+        (switch,) = world.running.fabric.switches()
+        assert sources <= (await switch.link.read()).entries
+
+
+async def test_a_program_without_source_guard_gets_no_entries_of_it(
+    program: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Earlier builds of the program have none."""
+    path = program / tofino_program.P4INFO
+    info = text_format.Parse(path.read_text(), p4i.P4Info())
+    for parts in (info.tables, info.counters):
+        kept = [part for part in parts if part.preamble.alias not in GUARD]
+        del parts[:]
+        parts.extend(kept)
+    path.write_text(text_format.MessageToString(info))
+    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
+        (switch,) = world.running.fabric.switches()
+        assert not GUARD & {entry.table for entry in (await switch.link.read()).entries}
+        assert "its program has no source guard" in caplog.text
 
 
 async def test_restarted_it_has_its_program_and_empty_tables(program: Path) -> None:

@@ -9,11 +9,11 @@
 const bit<16> ETHERTYPE_VLAN = 0x8100;
 const bit<16> ETHERTYPE_SERVICE_VLAN = 0x88A8;
 
-/* `known`: the frame is from who it says. */
-control Guard(in headers_t hdr, in port_t ingress_port, out bit<1> known) {
+/* A frame may pass if one of both bits, which start at 0, is set. Tables of one Tofino stage cannot set the same bit. */
+control Guard(in headers_t hdr, in port_t ingress_port, inout bit<1> from_trunk, inout bit<1> own_source) {
     @name(".trusted")
     action trusted() {
-        known = 1;
+        from_trunk = 1;
     }
 
     @name(".trunk_ports")
@@ -26,7 +26,7 @@ control Guard(in headers_t hdr, in port_t ingress_port, out bit<1> known) {
 
     @name(".own")
     action own() {
-        known = 1;
+        own_source = 1;
     }
 
     @name(".ipv4_sources")
@@ -66,15 +66,13 @@ control Guard(in headers_t hdr, in port_t ingress_port, out bit<1> known) {
     }
 
     apply {
-        known = 0;
-        if (!trunk_ports.apply().hit) {
-            if (hdr.ipv4.isValid()) {
-                ipv4_sources.apply();
-            } else if (hdr.arp.isValid()) {
-                arp_sources.apply();
-            } else if (hdr.ethernet.type != ETHERTYPE_VLAN && hdr.ethernet.type != ETHERTYPE_SERVICE_VLAN) {
-                other_sources.apply();
-            }
+        trunk_ports.apply();
+        if (hdr.ipv4.isValid()) {
+            ipv4_sources.apply();
+        } else if (hdr.arp.isValid()) {
+            arp_sources.apply();
+        } else if (hdr.ethernet.type != ETHERTYPE_VLAN && hdr.ethernet.type != ETHERTYPE_SERVICE_VLAN) {
+            other_sources.apply();
         }
     }
 }
