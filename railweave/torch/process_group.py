@@ -82,16 +82,15 @@ def _or_gloo(method: Any, name: str = "") -> Any:
         with suppress(_NotCarried):
             return method(self, *given, **named)
         device = self._one_device(x for x in _tensors(given) if not isinstance(x, FakeTensor))
+        by_gloo = getattr(self._gloo, name)
         if device.type == "cpu":
-            return getattr(dist.ProcessGroup, name)(self, *given, **named)
+            return by_gloo(*given, **named)
         on_cpu = [_on_cpu(each) for each in given]
-        work = getattr(dist.ProcessGroup, name)(self, *on_cpu, **named)
+        work = by_gloo(*on_cpu, **named)
         written = 0 if name == "send" else 1  # the first argument, if any
         copies = [*zip(_tensors(given[:written]), _tensors(on_cpu[:written]), strict=True)]
         return self._work([_OfGloo(work)], copies, given[0], None, self.overlap.begin(NO_KIND), device)
 
-    # By the name of the function that calls, pybind11 tells torch's own method from a call of this one.
-    call.__code__ = call.__code__.replace(co_name=name)  # type: ignore[attr-defined]
     return call
 
 
@@ -132,9 +131,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
             gloo, self._joined = _joined(given)
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
-        for device in DEVICES if torch.cuda.is_available() else ("cpu",):
-            self._register_backend(torch.device(device), GLOO, gloo)
-        self._set_default_backend(GLOO)
+        # Calls of Gloo go through a group of torch's own class. Through this one they would hold the GIL, for
+        # which a thread of Gloo waits that has Gloo's lock.
+        self._gloo = dist.ProcessGroup(given.group_rank, given.group_size)
+        for group in (self, self._gloo):
+            for device in DEVICES if torch.cuda.is_available() else ("cpu",):
+                group._register_backend(torch.device(device), GLOO, gloo)
+            group._set_default_backend(GLOO)
         self._completions = Completions()
         self._staging = Staging(self._joined)
         self._end = weakref.finalize(self, _end, self._joined, self._staging, self._completions)

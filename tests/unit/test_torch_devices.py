@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which back end and device a process group takes: one rank in a process of its own, without a GPU."""
+"""Which back end and device a process group takes: ranks in processes of their own, without a GPU."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+DEADLINE_S = 120.0
 BEGIN = """
 import sys, torch, torch.distributed as dist, railweave.torch
 import torch.distributed._functional_collectives as functional
-dist.init_process_group(sys.argv[1], init_method=f"file://{sys.argv[2]}", rank=0, world_size=1)
+backend, store, rank, size = sys.argv[1:]
+dist.init_process_group(backend, init_method=f"file://{store}", rank=int(rank), world_size=int(size))
 group = dist.group.WORLD
 x, flags = torch.ones(4), torch.tensor([True, False])
 """
@@ -24,15 +26,32 @@ print("done")
 """
 
 
-def run(backend: str, folder: Path, program: str) -> None:
-    rank = subprocess.run(
-        [sys.executable, "-c", BEGIN + program + END, backend, str(folder / "store")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert rank.stdout == "done\n", rank.stderr
+def run(backend: str, folder: Path, program: str, size: int = 1) -> None:
+    ranks = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BEGIN + program + END,
+                backend,
+                str(folder / "store"),
+                str(rank),
+                str(size),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        for rank in ranks:
+            said, complaint = rank.communicate(timeout=DEADLINE_S)
+            assert said == "done\n", complaint
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
 
 
 @pytest.mark.parametrize("backend", ["railweave", "cpu:railweave", "cuda:railweave,cpu:railweave"])
@@ -63,6 +82,16 @@ assert out.tolist() == [True, False]
 assert not group.overlap.times()
 """
     run("railweave", tmp_path, program)
+
+
+def test_a_call_of_gloo_does_not_hold_the_gil_that_the_end_of_another_one_needs(tmp_path: Path) -> None:
+    program = """
+for _ in range(2500):
+    for bits in torch.ones(3, dtype=torch.int32), torch.ones(3, dtype=torch.int32):
+        dist.all_reduce(bits, dist.ReduceOp.BOR)
+    del bits
+"""
+    run("railweave", tmp_path, program, size=4)
 
 
 def test_other_devices_are_refused(tmp_path: Path) -> None:
