@@ -67,7 +67,7 @@ async def dropped(lab: Lab, plane: Plane) -> int:
 
 def test_forged_frames_change_neither_sums_nor_the_job_and_are_counted(tmp_path: Path) -> None:
     async def run() -> None:
-        topology, stop = planes(3, ["ina", "tcp", "rdma"], 0), tmp_path / "stop"
+        topology, stop = planes(3, ["ina", "tcp", "rdma", "netreduce"], 0), tmp_path / "stop"
         async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path / "lab")) as lab:
             for rank, host in enumerate(topology.hosts[:2]):
                 rails = ",".join(f"{p.name}={p.kind}@{p.nics[rank].interface}" for p in topology.planes)
