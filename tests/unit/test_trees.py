@@ -22,8 +22,9 @@ class FakeAgent:
         self.impossible = False
         self.closed = threading.Event()
 
-    def attach_ina(self, rail: int, places: Any, members: Any, roots: int) -> None:
+    def attach_ina(self, rail: int, places: Any, members: Any, roots: int, *, redo: bool) -> None:
         assert rail in (0, 2)
+        assert not redo
         assert places
         assert members == [("10.1.0.1", 4000 + rail), ("10.1.0.2", 4000 + rail)]
 
