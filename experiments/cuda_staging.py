@@ -73,7 +73,7 @@ def timed(note: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure(sizes: Sequence[int], rounds: int, timeline_bytes: int) -> dict[str, Any]:
-    """Return the times of every contender, in turns, and a timeline; alike on all ranks but for that."""
+    """Return the times of every contender, which take turns, and this rank's timeline."""
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of a TCP rail's stream against hostile bytes. The first byte seeds how the rest is cut; however
-// that is, the same is understood, and messages are what the stream held. Frames get their codes here, unless
-// the first byte is 0. Their memory is of the heap, so
-// that the sanitizer sees a step outside.
+// that is, the same is understood, and messages are what the stream held. Frames get their codes and CRCs
+// here, unless the first byte is 0. Their memory is of the heap, so that the sanitizer sees a step outside.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

@@ -346,10 +346,10 @@ void Endpoint::refuse_lanes(std::uint64_t chunk, Time now) {
 void Endpoint::refuse_mark(Flight& flight, Time now) {
   refuse(Refusal::kMark);
   damaged_at_ = now;
-  if (++flight.refused >= kMostRefused) ask_for_move(now);
+  if (++flight.unproven >= kMostRefused) ask_for_move(now);
 }
 
-/// Where a slot may be spoilt, other slots will tell. Now and then only: a rank that is late looks alike.
+/// A slot may be spoilt. A late rank looks the same, so this asks once per `stall_every` at most.
 void Endpoint::ask_for_move(Time now) {
   if (options_.redo_within == 0 || now < redo_due_) return;
   redo_due_ = now + options_.stall_every;
@@ -551,7 +551,7 @@ void Endpoint::expire_silence(Time now) {
     stall_due_ = now + options_.stall_every;
     events_.emplace_back(*stalled);
   }
-  // A contribution whose round was damaged keeps the slot from all that is older.
+  // A switch refuses older rounds after a contribution whose round was damaged.
   if (now - silent_since_ >= options_.stall_after && damaged_at_ && now - *damaged_at_ < kDamageMemory)
     ask_for_move(now);
   window_.back_off(now);

@@ -354,7 +354,11 @@ bool TcpConnection::take(const TcpReader::Goodbye&, Time now) {
 }
 
 bool TcpConnection::take(const TcpReader::Malformed&, Time now) {
-  fail(FailureKind::kRailDown, "sends what is no frame of this protocol, or has a wrong code", now);
+  fail(FailureKind::kRailDown,
+       "sends what is no frame of this protocol, or has a wrong code or checksum: a link damages packets, or "
+       "a "
+       "stranger forges them",
+       now);
   return false;
 }
 

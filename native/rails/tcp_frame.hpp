@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the TCP rail writes into a stream: a handshake in which both ends prove that they know the job's key,
-// then frames. The secret does not travel, and no message of a handshake is of use in another. The
-// header of a frame ends with a code, whose key is this connection's own.
+// then frames. The secret does not travel, and no message of a handshake is of use in another. The header
+// of a frame ends with a code, whose key is this connection's own.
 //
 //     dialling rank                          listening rank
 //     hello, with the number of the dial  →

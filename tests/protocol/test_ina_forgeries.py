@@ -306,6 +306,21 @@ def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> N
     assert refused(network, "mark") > 100
 
 
+def test_guessed_marks_are_no_damage_of_the_chunk() -> None:
+    """A stranger's guesses do not use up the tries of a chunk that is then damaged once."""
+    inputs = inputs_of("int32", 8)
+    network = tampered(once(with_lane(2, 1), lambda packet: bool(packet.lanes)))
+    outputs = start_all(network, 0, "sum", inputs)
+    while network.endpoints[0].stats()["contributions"] < 1:
+        network.step()
+    for mark in range(10):
+        blind(network, Packet(RESULT, 0, GROUP, 0, 0, 0, 0, mark, bytes(4 * LANES)))
+    assert refused(network, "mark") == 10
+    network.run(lambda: all_have(network, 0), BOUND)
+    assert_bits(outputs, expected(inputs, "sum", LANES))
+    assert refused(network, "seal") == 1
+
+
 def test_a_mismatch_is_believed_when_it_comes_twice() -> None:
     """A bit that was flipped on the way here does not end the call."""
     inputs = inputs_of("int32", 8)
