@@ -263,8 +263,10 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   Flight& flight = flights_.at(chunk);
   std::byte* const packet = flights_.packet(chunk);
   const Header own = decode(packet);
-  if (header.mark != own.mark && seal_ && !seal_->by_member(chunk, header.mark))
-    return refuse_mark(flight, now);
+  if (header.mark != own.mark && seal_ && !seal_->by_member(chunk, header.mark)) {
+    damaged_at_ = now;  // or forged: it ends nothing
+    return refuse(Refusal::kMark);
+  }
   if (!flight.held && (header.flags & flag::kMismatch)) {
     // With this rank's own mark it may be one bit that was damaged on the way here: then not twice.
     if (seal_ && header.mark == own.mark && flight.refused == 0) return refuse_lanes(chunk, now);
@@ -340,20 +342,6 @@ void Endpoint::refuse_lanes(std::uint64_t chunk, Time now) {
   lost_.push_back(flights_.index(chunk));
   flight.state = FlightState::kLost;
   flight.after_timeout = false;
-}
-
-/// A stranger can send such results as well. So they do not end the endpoint.
-void Endpoint::refuse_mark(Flight& flight, Time now) {
-  refuse(Refusal::kMark);
-  damaged_at_ = now;
-  if (++flight.unproven >= kMostRefused) ask_for_move(now);
-}
-
-/// A slot may be spoilt. A late rank looks the same, so this asks once per `stall_every` at most.
-void Endpoint::ask_for_move(Time now) {
-  if (options_.redo_within == 0 || now < redo_due_) return;
-  redo_due_ = now + options_.stall_every;
-  events_.emplace_back(kSpoilt);
 }
 
 /// The slot's sum is wrong. After a move the ranks contribute to it again, from the packets that they have
@@ -551,9 +539,14 @@ void Endpoint::expire_silence(Time now) {
     stall_due_ = now + options_.stall_every;
     events_.emplace_back(*stalled);
   }
-  // A switch refuses older rounds after a contribution whose round was damaged.
-  if (now - silent_since_ >= options_.stall_after && damaged_at_ && now - *damaged_at_ < kDamageMemory)
-    ask_for_move(now);
+  // A slot keeps the mark of its first contribution, and refuses older rounds, also if these were damaged. A
+  // late rank looks the same: so moves are asked for rarely.
+  const bool damaged = damaged_at_ && now - *damaged_at_ < kDamageMemory;
+  const bool may_move = options_.redo_within > 0 && now >= redo_due_;
+  if (damaged && may_move && now - silent_since_ >= options_.stall_after) {
+    redo_due_ = now + options_.stall_every;
+    events_.emplace_back(kSpoilt);
+  }
   window_.back_off(now);
   untimed_before_ = next_transmission_;
   for (std::uint32_t i = 0; i < burst_ && in_flight() > 0; ++i)

@@ -227,8 +227,6 @@ class Endpoint {
   void seal(Flight& flight, Header& header, std::byte* lanes);
   bool proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const;
   void refuse_lanes(std::uint64_t chunk, Time now);
-  void refuse_mark(Flight& flight, Time now);
-  void ask_for_move(Time now);
   void redo(Flight& flight, Failure otherwise, Time now);
   bool awaits_redo() const;
   Failure wrong_sums(const std::string& what) const;

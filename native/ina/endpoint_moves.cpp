@@ -71,7 +71,7 @@ void Endpoint::resume(const GroupConfig& config, std::uint64_t resume_from, Time
   for (std::uint64_t chunk = next_sent_; chunk < next_built_; ++chunk) {
     Flight& flight = flights_.at(chunk);
     flight.state = FlightState::kBuilt;
-    flight.transmissions = flight.refused = flight.unproven = 0;
+    flight.transmissions = flight.refused = 0;
     flight.redo = false;
   }
   paused_ = false;

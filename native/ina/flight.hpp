@@ -28,7 +28,6 @@ struct Flight {
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
   std::uint32_t transmissions = 0;  // to this group
   std::uint32_t refused = 0;        // results of this group whose lanes were not the sums
-  std::uint32_t unproven = 0;       // results of this group whose mark no member has written
   std::uint32_t redone = 0;         // moves that were asked for to make its sum again
   std::uint32_t mismatches = 0;     // groups that said that marks differ
   bool redo = false;                // a move is awaited

@@ -189,6 +189,40 @@ def test_a_mark_that_is_damaged_on_its_way_to_the_switch_is_no_mismatch() -> Non
     assert network.endpoints[0].stats()["moves"] == 1
 
 
+def test_damage_to_a_chunk_that_all_hold_causes_no_move() -> None:
+    """After a move its lanes are of no use; its result only says that the slot is free."""
+    spoilt: list[tuple[int, int]] = []
+
+    def change(packet: Packet) -> Packet:
+        here = network.moves, packet.slot
+        if here not in {(0, 0), (1, 2)} or here in spoilt or not packet.lanes:
+            return packet
+        spoilt.append(here)
+        return with_lane(2, 1)(packet) or packet
+
+    network = moved(change)
+    assert outcome(network, "sum", inputs_of("int32", 2 * (LANES - 4))[:RANKS]) == ["right"] * RANKS
+    network.drain()
+    assert spoilt == [(0, 0), (1, 2)]
+    assert network.endpoints[0].stats()["moves"] == 1
+
+
+def test_a_slot_that_a_damaged_round_keeps_silent_is_left() -> None:
+    """The switch refuses what is older than that round. A rank that has seen damage asks for a move."""
+    network = moved(once(with_lane(2, 1), lambda packet: bool(packet.lanes)), "down")
+    inputs = [np.full(8, rank, np.int32) for rank in range(RANKS)]
+    assert outcome(network, "sum", inputs) == ["right"] * RANKS
+    assert network.endpoints[0].stats()["moves"] == 0
+    network.way = "up"
+    network.change = once(  # type: ignore[method-assign]
+        lambda packet: replace(packet, round=packet.round + 1000), lambda packet: bool(packet.lanes)
+    )
+    outputs = start_all(network, 1, "sum", inputs)
+    network.run(lambda: all_have(network, 1), BOUND)
+    assert_bits(outputs, expected(inputs, "sum", LANES))
+    assert network.endpoints[0].stats()["moves"] == 1
+
+
 def test_ranks_that_call_different_things_still_differ_after_a_move() -> None:
     network = moved(lambda packet: packet)
     for rank, endpoint in enumerate(network.endpoints):
