@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch lint stubs sanitize fuzz p4 bench baseline simulate clean
+.PHONY: help demo test test-torch lint docs docs-serve stubs sanitize fuzz p4 bench baseline simulate clean
 OUT ?= out/demo
+export NO_MKDOCS_2_WARNING = 1
 
 help: ## say what can be made
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -22,6 +23,15 @@ lint: ## check format, style and types
 	@rm -rf build/stubs && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/stubs
 	diff -r build/stubs/_native railweave/_native || { echo "the native module's type stubs are old: make stubs"; exit 1; }
 	.venv/bin/mypy
+
+docs: ## write the documentation site into build/site
+	@./bootstrap docs
+	.venv/bin/mkdocs build --quiet
+	@echo "the site: build/site/index.html"
+
+docs-serve: ## show the documentation site on this machine, and follow changes
+	@./bootstrap docs
+	.venv/bin/mkdocs serve
 
 stubs: ## write the type stubs of the native module, after a change of its bindings
 	@./bootstrap lint
@@ -60,7 +70,7 @@ test-torch: ## run PyTorch's own distributed tests, those that Gloo can run, on 
 	.venv/bin/python tests/torch_suite.py $(TESTS)
 
 clean: ## remove what was built and installed in this folder; results in out/ stay
-	rm -rf $(addprefix build/,native native.log programs fuzz stubs sanitize sanitized) build/cp3*
+	rm -rf $(addprefix build/,native native.log programs fuzz site stubs sanitize sanitized) build/cp3*
 	@rmdir build 2>/dev/null || true
 	@if [ -e .venv/stamps/made ]; then rm -rf .venv; else rm -f .venv/stamps/programs; fi
 	@if [ -e .venv ]; then echo ".venv stays: ./bootstrap has not made it"; fi

@@ -76,7 +76,7 @@ def init(
 
     What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them; else
     what Open MPI, PMI or Slurm set: `hosts.options.LAUNCHERS`), RAILWEAVE_JOB, RAILWEAVE_CLUSTER (a cluster
-    file: docs/cluster.md; or else what follows), RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS
+    file: docs/howto/cluster.md; or else what follows), RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS
     (`name=kind@interface[/rate_bps],…`; the name is also the plane's; of a cluster's planes the names alone),
     RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
     RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scenarios that several figures share, so that they are run once.
 
-Links have rates that two cores carry with time to spare; docs/experiments.md says how that is measured.
+Links have rates that two cores carry with time to spare; docs/howto/experiments.md says how that is measured.
 """
 
 from __future__ import annotations

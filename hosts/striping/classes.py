@@ -2,7 +2,7 @@
 """One class of calls as it is learnt: which way calls take, which one tries another, when they are measured.
 
 Ways are each rail alone, the best split, the one over all rails, and rails of one kind and rate in turn. No
-time of one short call tells which is the quickest (docs/striping.md says why), so blocks are compared.
+time of one short call tells which is the quickest (docs/design/striping.md says why), so blocks are compared.
 """
 
 from __future__ import annotations

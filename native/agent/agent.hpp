@@ -85,7 +85,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   /// Waits until `reached`, which is asked on the loop's thread, or the first failure (kDone as well).
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
 
-  // ---- recovery, see docs/recovery.md
+  // ---- recovery, see docs/design/recovery.md
 
   /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
   std::uint16_t open_control(std::size_t rail);

@@ -26,7 +26,7 @@
 //
 // Chunks take the shards in turn, so that at any time all ranks have as much to send and to get; none holds
 // parts of two. Where packets can be multicast (`spread`), a larger one is one chunk, READY: its
-// result says that all ranks have begun the call, whose data then go as docs/multicast.md says.
+// result says that all ranks have begun the call, whose data then go as docs/design/multicast.md says.
 #pragma once
 
 #include <cstdint>

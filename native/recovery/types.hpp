@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recovery machine and the agent say to each other. docs/recovery.md describes the protocol.
+// What the recovery machine and the agent say to each other. docs/design/recovery.md describes the protocol.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's side of multicast broadcast and allgather, without I/O: slices and datagrams in, datagrams and
-// events out. docs/multicast.md describes the protocol.
+// events out. docs/design/multicast.md describes the protocol.
 //
 // Whoever drives it has the ranks agree, before each task, that all have begun it (READY: one chunk of the
 // slot machine), and on two numbers: the least payload of a packet, and `unfinished`. Then, on every rank and

@@ -139,7 +139,7 @@ def _controller(cluster: Cluster, access: Access) -> Iterator[Finding]:
 def _unanswered(where: str, access: Access, error: grpc.RpcError) -> Finding:
     if why := refusal(access.tls, where):
         return _bad(
-            "controller", why, "make certificates as docs/cluster.md says; look at clocks and addresses"
+            "controller", why, "make certificates as docs/howto/cluster.md says; look at clocks and addresses"
         )
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return _bad("controller", str(error.details()), "copy the token's file from the controller's machine")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/cluster.md, and the machines that they are for."""
+"""The commands of docs/howto/cluster.md, and the machines that they are for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from system.machines import REPOSITORY, Machine, cable, machines
 
-DOCUMENT = REPOSITORY / "docs" / "cluster.md"
+DOCUMENT = REPOSITORY / "docs" / "howto" / "cluster.md"
 TRAIN = "Train"
 _PART = re.compile(r"^#+ (?P<title>.*)$|^```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)```$", re.MULTILINE)
 MANAGEMENT = {"box": "10.0.0.9", "node0": "10.0.0.10", "node1": "10.0.0.11"}

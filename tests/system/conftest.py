@@ -26,7 +26,7 @@ def _able() -> None:
 
 @pytest.fixture(scope="session")
 def cluster_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Machine]]:
-    """The machines of docs/cluster.md, ready to train. Whoever breaks something repairs it."""
+    """The machines of docs/howto/cluster.md, ready to train. Whoever breaks something repairs it."""
     with cluster(tmp_path_factory.mktemp("cluster")) as made:
         yield made
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/cluster.md, carried out: from machines with cables to a training."""
+"""docs/howto/cluster.md, carried out: from machines with cables to a training."""
 
 from __future__ import annotations
 

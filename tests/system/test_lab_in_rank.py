@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "experiments.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "experiments.md"
 GUARD = 'if __name__ == "__main__":'
 DEADLINE_S = 120.0
 

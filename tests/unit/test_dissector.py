@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Wireshark dissector shows the fields of docs/wire-format.md."""
+"""The Wireshark dissector shows the fields of docs/reference/wire-format.md."""
 
 import shutil
 import struct
@@ -11,7 +11,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-DISSECTOR = Path(__file__).parents[2] / "docs" / "railweave.lua"
+DISSECTOR = Path(__file__).parents[2] / "docs" / "reference" / "railweave.lua"
 HEADER = ("version", "kind", "op", "group", "child", "flags")
 OF_A_SLOT = ("slot", "slot.copy", "round", "mark", "lane")
 OF_A_SHARD = ("rank", "chunk", "task", "payload", "origin", "chunks", "sender", "number", "code")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of times in docs/recovery.md is the one of the code."""
+"""The table of times in docs/design/recovery.md is the one of the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_table_of_times_is_the_codes() -> None:
         name: int(factor or 1) * MILLISECONDS[unit] // int(divisor or 1)
         for name, factor, unit, divisor in CONSTANT.findall(header)
     }
-    docs = (ROOT / "docs/recovery.md").read_text()
+    docs = (ROOT / "docs/design/recovery.md").read_text()
     table = {name: int(value) for name, value in re.findall(r"^\| (k\w+) \| (\d+) \|", docs, re.MULTILINE)}
     assert len(code) > 10
     assert table == code

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Wireshark dissector for railweave's in-network aggregation packets (docs/wire-format.md).
--- Use: wireshark -X lua_script:docs/railweave.lua capture.pcap, or copy it into Wireshark's plugin folder.
+-- Wireshark dissector for railweave's in-network aggregation packets (docs/reference/wire-format.md).
+-- Use: wireshark -X lua_script:docs/reference/railweave.lua capture.pcap, or copy it into Wireshark's plugin folder.
 
 local ina = Proto("ina", "railweave in-network aggregation")
 
