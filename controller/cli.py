@@ -42,7 +42,7 @@ DEFAULTS = ControllerOptions()
 def controller(
     topology: Annotated[Path | None, typer.Option(help="Topology file (YAML).")] = None,
     cluster: Annotated[
-        Path | None, typer.Option(help="Cluster file (YAML), in place of --topology: see docs/howto/cluster.md.")
+        Path | None, typer.Option(help="Cluster file (YAML; docs/howto/cluster.md), instead of --topology.")
     ] = None,
     listen: Annotated[
         str | None,

@@ -107,7 +107,7 @@ Live = Annotated[
 ]
 ClusterFile = Annotated[
     Path | None,
-    typer.Option("--cluster", envvar="RAILWEAVE_CLUSTER", help="Cluster file (YAML): see docs/howto/cluster.md."),
+    typer.Option("--cluster", envvar="RAILWEAVE_CLUSTER", help="Cluster file (YAML; docs/howto/cluster.md)."),
 ]
 
 
