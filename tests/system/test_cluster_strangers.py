@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stranger in a cluster of docs/howto/cluster.md: on the management network, and at a port of the switch."""
+"""A stranger in a cluster of docs/howto/cluster.md: on the management network, and at a switch port."""
 
 from __future__ import annotations
 
