@@ -39,7 +39,7 @@ f.sender = ProtoField.uint16("ina.sender", "Sender's rank")
 f.number = ProtoField.uint64("ina.number", "Number")
 f.code = ProtoField.bytes("ina.code", "Code")
 
--- What follows child and flags in a packet for a slot; returns the rest of the summary.
+-- Add the fields of a packet for a slot (CONTRIBUTE, RESULT, PROBE). Return the end of the summary line.
 local function chunk(buffer, root)
   root:add(f.slot, buffer(6, 2)):add(f.copy, buffer(6, 2))
   root:add(f.round, buffer(8, 4))
@@ -55,7 +55,7 @@ local function chunk(buffer, root)
     ops[buffer(1, 1):uint()] or "unknown op", lanes)
 end
 
--- The same of a packet that belongs to a rank's shard.
+-- Add the fields of a packet for a rank's shard (SPREAD, FETCH). Return the end of the summary line.
 local function shard(buffer, root, number)
   root:add(f.rank, buffer(6, 2))
   root:add(f.chunk, buffer(8, 4))
