@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scenarios that several figures share, so that they are run once.
 
-Links have rates that two cores carry with time to spare; docs/howto/experiments.md says how that is measured.
+Two cores can carry these link rates; docs/howto/bottleneck.md says how to measure that.
 """
 
 from __future__ import annotations

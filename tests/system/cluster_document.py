@@ -13,13 +13,18 @@ from system.machines import REPOSITORY, Machine, cable, machines
 
 DOCUMENT = REPOSITORY / "docs" / "howto" / "cluster.md"
 TRAIN = "Train"
-_PART = re.compile(r"^#+ (?P<title>.*)$|^```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)```$", re.MULTILINE)
+TOGETHER = ", at the same time"
+_PART = re.compile(
+    r"^#+ (?P<title>.*)$"
+    r'|^```(?:sh|yaml) title="on (?P<where>[^":]*)(?:: (?P<file>[^"]*))?"\n(?P<text>(?:.*\n)*?)```$',
+    re.MULTILINE,
+)
 MANAGEMENT = {"box": "10.0.0.9", "node0": "10.0.0.10", "node1": "10.0.0.11"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """Commands, or a file that is to be there, and the machines that they are for."""
+    """Commands, or the text of a file, and the machines that they are for."""
 
     title: str  # of the section
     file: str
@@ -29,22 +34,19 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """Return the document's blocks that name machines."""
+    """Return the blocks of the document whose titles name machines."""
     found, title = [], ""
     for part in _PART.finditer(DOCUMENT.read_text()):
         title = part["title"] or title
-        kind, _, where = (part["kind"] or "").partition(" on ")
-        if where:
-            language, _, file = kind.partition(" ")
-            assert language in ("sh", "yaml")
-            names = where.split()
-            together = names[-1] == "together"
-            found.append(Block(title, file, tuple(names[: -1 if together else None]), together, part["text"]))
+        if part["where"]:
+            where = part["where"].removesuffix(TOGETHER)
+            names = tuple(re.split(", | and ", where))
+            found.append(Block(title, part["file"] or "", names, where != part["where"], part["text"]))
     return found
 
 
 def carry_out(block: Block, on: Mapping[str, Machine]) -> dict[str, str]:
-    """Do what a block says; return what the machines answer."""
+    """Run the commands of a block, or write its file; return the output of each machine."""
     text = block.text
     if block.file:
         folder = block.file.rpartition("/")[0]

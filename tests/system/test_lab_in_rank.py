@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that makes a lab and has the functions that run on its hosts: every rank imports it."""
+"""Labs made by a file, which every rank imports to find its worker, and by a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "experiments.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "lab.md"
 GUARD = 'if __name__ == "__main__":'
 DEADLINE_S = 120.0
 
@@ -16,7 +16,7 @@ DEADLINE_S = 120.0
 def example() -> str:
     """Return the lab's example of the documentation."""
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    (found,) = (block for block in blocks if "with railweave.lab(" in block)
+    (found,) = (block for block in blocks if GUARD in block)
     return str(found)
 
 
