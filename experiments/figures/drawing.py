@@ -294,7 +294,7 @@ def bars(
         panel.hlines(limit, middle - width / 2, middle + width / 2, colors=INK, linestyles=":", linewidth=1.2)
     texts = [f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}" for number in numbers or values]
     panel.bar_label(drawn, texts, fontsize=7 if len(groups) * len(names) <= 12 else 5, color=INK, padding=1)
-    panel.set_ylim(0, max(panel.get_ylim()[1], 1.28 * max((*values, *limits))), auto=None)  # for the legend
+    panel.set_ylim(0, 1.2 * panel.get_ylim()[1], auto=None)  # room for the legend
     panel.set_xticks(range(len(groups)), groups)
     panel.grid(visible=False, axis="x")
     _legend(panel, dotted if limits else "", "upper center")
