@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Figure, drawing, figures
 from railweave.experiments.measures import Measured
 from railweave.experiments.records import Record, Records, counted
+from railweave.experiments.scenario import Scenario
 from railweave.topologies.values import build, plain
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "papers"
@@ -90,11 +92,16 @@ def publish(out: Path, to: Path = FOLDER) -> Reference:
 
 def _complete(figure: Figure, records: Sequence[Record]) -> reproduce.Options | None:
     """Return the options with which the figure is complete: the full set, else the quick one, else None."""
+    runs = Counter(record.scenario for record in records if not record.control)
     for quick in (False, True):
         options = reproduce.Options([figure], Path(), quick)
-        if reproduce.complete(options, figure, records):
+        if all(runs[step.key] >= _runs(step) for step in options.plan(figure)):
             return options
     return None
+
+
+def _runs(step: reproduce.Step) -> int:
+    return step.repetitions * len(step.contenders) if isinstance(step, Scenario) else 1
 
 
 def _reason(found: Verdict) -> str:

@@ -102,6 +102,18 @@ def test_a_folder_of_reproduce_is_published(tmp_path: Path) -> None:
     assert written.count(f"**{REPRODUCED}**") == 5
 
 
+def test_an_interrupted_figure_is_not_published(tmp_path: Path) -> None:
+    for folder in ("out", "site"):
+        (tmp_path / folder).mkdir()
+    record(tmp_path / "out", "T2", quick=True)
+    records = tmp_path / "out" / "records.jsonl"
+    every = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(every[:-1]))
+    assert publish.publish(tmp_path / "out", tmp_path / "site").figures == {}
+    records.write_text("".join(every))
+    assert list(publish.publish(tmp_path / "out", tmp_path / "site").figures) == ["T2"]
+
+
 @pytest.mark.parametrize(
     ("out", "to", "words"), [("none", "site", "no records.jsonl"), ("out", "none", "no such folder")]
 )
