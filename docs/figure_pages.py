@@ -75,23 +75,25 @@ def overview(reference: Reference) -> Iterator[str]:
     for paper in publications():
         yield f"## {paper.name}\n"
         yield f"*{paper.title}* ({paper.published}). {paper.about}\n"
-        yield "| figure | claim | measured | paper | min | verdicts |\n|---|---|---|---|---|---|"
+        yield "| figure | claim | measured | paper | min | verdict |\n|---|---|---|---|---|---|"
         for figure in figures_of(paper):
             yield row(figure, reference.figures.get(figure.name))
         yield ""
 
 
 def row(figure: Figure, run: FigureRun | None) -> str:
-    """Return a figure's row: its main claim, and the verdicts on all claims."""
+    """Return a figure's row: its main claim with the verdict, and the verdicts on all claims."""
     claim = figure.claims.headline
-    found = judged(figure, run).get(claim.id)
+    every = judged(figure, run)
+    found = every.get(claim.id)
+    verdict = f"**{found.verdict}**" if found else "only in the full set"
     cells = (
         f"[{figure.name}: {figure.claims.title}]({figure.name}.md)",
         claim.text,
         number(found),
         claim.paper.text if claim.paper else "-",
         minutes(run) if run else "-",
-        tally(judged(figure, run).values()) if run else NOT_RUN,
+        f"{verdict} (all claims: {tally(every.values())})" if run else NOT_RUN,
     )
     return table_row(cells)
 
