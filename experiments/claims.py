@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims as data, and the verdicts that records give on them.
 
-A figure's `claims.toml` says of each claim what the paper measured and where that was read, what is expected
-here, and the measure. The verdict is computed: *reproduced* if the number lies in the paper's range, *shape
-only* if it lies where we expect it but the paper's is another or cannot be compared, else *not reproduced*.
+A figure's `claims.toml` has one entry per claim: the paper's number and its source, the range that we expect,
+and the measure. The verdict is computed. *Reproduced*: the number lies in the paper's range. *Shape only*:
+the number lies in the expected range, but the paper's number differs or cannot be compared. *Not reproduced*:
+all other cases.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ READ, DERIVED = "R", "D"  # in the paper's abstract, code or data; or derived fr
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper says."""
+    """A paper's number and its source."""
 
-    text: str  # as one writes it: "+58 % to +87 %"
+    text: str  # for readers: "+58 % to +87 %"
     source: str
     mark: str  # READ or DERIVED
-    range: tuple[float, ...] = ()  # least and greatest; none if it is no number to compare with
+    range: tuple[float, ...] = ()  # least and greatest; empty if the number cannot be compared
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that a figure should show."""
+    """One statement that a figure should show. In its text, x is the measured number."""
 
     id: str
     text: str
-    kind: str  # SHAPE: its number cannot be compared with the paper's; ABSOLUTE: it can
-    measure: Mapping[str, Any]  # `what`, of MEASURES, and what that asks for
+    kind: str  # SHAPE: the number cannot be compared with the paper's; ABSOLUTE: it can
+    measure: Mapping[str, Any]  # `what`, a name in MEASURES, and the arguments of that measure
     expected: tuple[float, ...]  # least and greatest
     expected_because: str
     paper: Paper | None = None
-    tolerance: float = 0.0  # by which ranges are widened at both ends, relative
-    unit: str = ""  # behind the number
-    links: bool = False  # says something about links: runs in which the CPU was the bottleneck do not count
+    tolerance: float = 0.0  # relative; both ends of the ranges are widened by this factor
+    unit: str = ""  # is written behind the number
+    links: bool = False  # a claim about links: CPU-bound runs cannot reproduce it
 
     def planned(self, names: Iterable[str]) -> bool:
-        """Whether all scenarios and experiments that it needs are among these names."""
+        """Return whether `names` has all scenarios and experiments that the claim needs."""
         ask = self.measure
         needed = [ask.get("scenario", "*"), *ask.get("scenarios", ())]
         if ask["what"] == "extra_ratio":
@@ -61,7 +62,7 @@ class Claim:
         return all(fnmatch.filter(names, pattern) for pattern in needed)
 
     def check(self) -> None:
-        """Raise OptionError for values that make no sense."""
+        """Raise OptionError for an invalid value."""
         ranges = [self.expected, *([self.paper.range] if self.paper and self.paper.range else [])]
         for low_high in ranges:
             if len(low_high) != 2 or not 0 <= low_high[0] <= low_high[1]:
@@ -79,16 +80,24 @@ class Claims:
     """A figure's `claims.toml`."""
 
     title: str
-    about: str  # what one sees, in a sentence or two
+    about: str  # the caption of the plot: one to three sentences
     claims: tuple[Claim, ...]
+    main: str = ""  # id of the claim that represents the figure in tables; the first one by default
+
+    @property
+    def headline(self) -> Claim:
+        """Return the claim that represents the figure in tables."""
+        return next((claim for claim in self.claims if claim.id == self.main), self.claims[0])
 
     @classmethod
     def load(cls, path: Path) -> Claims:
-        """Read the file; OptionError names what is wrong in it."""
+        """Read the file. Raise OptionError with the first mistake in it."""
         try:
             made = build(cls, tomllib.loads(path.read_text()), "claims")
             for claim in made.claims:
                 claim.check()
+            if made.main and made.main not in [claim.id for claim in made.claims]:
+                raise OptionError(f"main {made.main!r}: no such claim; expected the id of one of the claims")
         except (OSError, ValueError, TopologyError, OptionError) as error:
             raise OptionError(f"{path}: {error}") from None
         return made
@@ -96,7 +105,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim."""
+    """The verdict on a claim, with the measured number."""
 
     claim: Claim
     verdict: str
@@ -105,11 +114,21 @@ class Verdict:
 
 
 def judge(claim: Claim, runs: Runs) -> Verdict:
-    """Compute the verdict."""
+    """Measure a claim's number in runs and return the verdict."""
     try:
         found = measure(runs, claim.measure)
     except NotMeasured as error:
-        return Verdict(claim, NOT_MEASURED, str(error))
+        return not_measured(claim, str(error))
+    return verdict(claim, found)
+
+
+def not_measured(claim: Claim, reason: str) -> Verdict:
+    """Return the verdict on a claim without a number."""
+    return Verdict(claim, NOT_MEASURED, reason)
+
+
+def verdict(claim: Claim, found: Measured) -> Verdict:
+    """Return the verdict on a claim from its measured number."""
     target = claim.paper.range if claim.kind == ABSOLUTE and claim.paper and claim.paper.range else None
     aim = target or claim.expected
     if _inside(found.value, aim, claim.tolerance):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what figures need, draws them, judges their claims, and writes the report."""
+"""Runs the experiments of figures, draws the figures, judges their claims, and writes the report."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
 from railweave.topologies.errors import LabError
 
+# Estimates of time, for `seconds`.
 LAB_S = 4.0  # to make a network and to remove it
-START_S, START_PER_HOST_S = 1.0, {"gloo": 2.0}  # of a run's processes; of other kinds, less:
-START_OF_OTHERS_S = 0.25
-CALL_S, CALL_PER_HOST_S = 0.0005, 0.0002  # of a call without data
-WARM_UP = 5  # calls more than asked for, about
-BATCH = 10  # calls between two looks at the clock
+START_S = 1.0  # to start a run
+START_PER_HOST_S = {"gloo": 2.0}  # to start one host's process, by the contender's kind
+START_OF_OTHERS_S = 0.25  # the same for all other kinds
+CALL_S, CALL_PER_HOST_S = 0.0005, 0.0002  # time of a call without data
+WARM_UP = 5  # calls in addition to the workload's warm-up
+BATCH = 10  # a run reads its clock after this many calls
 
 Step = Scenario | Experiment
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is reproduced, and how."""
+    """The figures to reproduce, and the options of the command."""
 
     figures: Sequence[Figure]
     out: Path
     quick: bool = False
-    runs: int | None = None  # rounds of each scenario; None: the figure's own
+    runs: int | None = None  # rounds of each scenario; None: the number in the figure's scenario.py
 
     def plan(self, figure: Figure) -> list[Step]:
-        """Return what is run for a figure."""
+        """Return the scenarios and experiments that a figure needs."""
         steps = figure.plan(quick=self.quick)
         if self.runs is None:
             return steps
@@ -48,13 +50,13 @@ class Options:
 
     @property
     def command(self) -> str:
-        """Return the command, but for the names of figures."""
+        """Return the options of the command line, without the names of figures."""
         runs = f" --runs {self.runs}" if self.runs is not None else ""
         return f"{' --quick' if self.quick else ''}{runs}"
 
 
 def check(options: Options) -> None:
-    """Raise OptionError if it cannot begin: names, claims, networks, the folder for results."""
+    """Raise OptionError for wrong names, claims or networks, or for a folder that cannot be used."""
     if options.runs is not None and options.runs < 1:
         raise OptionError(f"--runs {options.runs}: expected at least 1")
     for figure in options.figures:
@@ -66,14 +68,14 @@ def check(options: Options) -> None:
 
 
 def _claim(out: Path) -> None:
-    """Make the folder for results, or go on in one that this command has made; OptionError for any other."""
+    """Make the folder for results, or accept one that this command made. Raise OptionError for any other."""
     records = Records(out / "records.jsonl")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not records.ours():
             raise OptionError(
-                f"--out {out}: there are files of something else; expected a new folder, or one with the "
-                "records.jsonl of earlier figures: name another one"
+                f"--out {out}: the folder has files that this command did not write; expected a new folder, "
+                "or one with the records.jsonl of earlier figures: name another one"
             )
         records.path.open("ab").close()
     except OSError as error:
@@ -84,7 +86,7 @@ def _claim(out: Path) -> None:
 
 
 def seconds(step: Step) -> float:
-    """Return how long a step takes, about, from what its links allow."""
+    """Return an estimate of the seconds that a step takes, from the limits of its links."""
     if isinstance(step, Experiment):
         return step.seconds
     hosts = len(step.network.hosts)
@@ -104,10 +106,10 @@ def seconds(step: Step) -> float:
 
 
 async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Run what has not succeeded yet, write the report after each figure; return what failed.
+    """Run all steps that have not succeeded yet, write the report after each figure; return the failures.
 
-    Raises OptionError. What is recorded is kept, so that the same command goes on where this one ended, and
-    runs again what failed.
+    Records are kept: the same command continues after an interruption, and runs failed steps again.
+    Raises OptionError.
     """
     records = Records(options.out / "records.jsonl")
     if others := other_sources(records.read()):
@@ -134,7 +136,7 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
 
 
 def other_sources(records: Sequence[Record]) -> str:
-    """Return which records other versions of railweave have made, and what to do; nothing if none."""
+    """Return a warning if another version of railweave made some of the records; else an empty string."""
     now = provenance.source(provenance.commit(), provenance.versions())
     sources = Counter(provenance.source(record.commit, record.versions) for record in records)
     others = {source: count for source, count in sources.items() if source != now}
@@ -143,7 +145,7 @@ def other_sources(records: Sequence[Record]) -> str:
     named = ", ".join(f"{count} of {source}" for source, count in others.items())
     return (
         f"{sum(others.values())} of {len(records)} records are not of this version ({now}): {named}. "
-        "Give --out a new folder to measure all of it with this version"
+        "Give --out a new folder to measure everything with this version"
     )
 
 
@@ -159,11 +161,12 @@ async def _run(step: Step, records: Records, out: Path, on_phase: Callable[[str]
 
 
 def write(options: Options, records: Records) -> Path:
-    """Write report.html and a SVG per figure, of all that are complete; return the report's path."""
+    """Write report.html, and an SVG and a PDF of each complete figure; return the report's path."""
     entries = list(_entries(options, records))
-    for entry in entries:
-        if entry.svg:
-            (options.out / f"{entry.name}.svg").write_text(entry.svg)
+    for each in entries:
+        if each.svg:
+            (options.out / f"{each.name}.svg").write_text(each.svg)
+            (options.out / f"{each.name}.pdf").write_bytes(each.pdf)
     path = options.out / "report.html"
     command = f"railweave reproduce{options.command}"
     warning = other_sources(records.read())
@@ -174,37 +177,61 @@ def write(options: Options, records: Records) -> Path:
 def _entries(options: Options, records: Records) -> Iterator[Entry]:
     every = counted(records.read())
     for figure in {each.name: each for each in (*figures(), *options.figures)}.values():
-        plan = options.plan(figure)
-        keys, names = {step.key for step in plan}, {step.name for step in plan}
-        runs = Runs([record for record in every if record.scenario in keys])
-        if figure not in options.figures and {record.scenario for record in runs.records} != keys:
-            continue
-        asked = [claim for claim in figure.claims.claims if claim.planned(names)]
-        yield Entry(
-            figure.name,
-            figure.claims.title,
-            figure.claims.about,
-            f"railweave reproduce {figure.argument}{options.command}",
-            _drawn(figure, runs),
-            [claims.judge(claim, runs) for claim in asked],
-            runs,
-            len(figure.claims.claims) - len(asked),
-        )
+        if figure in options.figures or complete(options, figure, every):
+            yield entry(options, figure, every)
 
 
-def _drawn(figure: Figure, runs: Runs) -> str:
+def complete(options: Options, figure: Figure, records: Sequence[Record]) -> bool:
+    """Return whether the records have all that a figure needs."""
+    keys = {step.key for step in options.plan(figure)}
+    return keys <= {record.scenario for record in records}
+
+
+def entry(options: Options, figure: Figure, records: Sequence[Record]) -> Entry:
+    """Draw and judge a figure from its records, which `counted` has selected."""
+    plan = options.plan(figure)
+    keys, names = {step.key for step in plan}, {step.name for step in plan}
+    runs = Runs([record for record in records if record.scenario in keys])
+    asked = [claim for claim in figure.claims.claims if claim.planned(names)]
+    svg, pdf = _drawn(figure, runs)
+    return Entry(
+        figure.name,
+        figure.claims.title,
+        figure.claims.about,
+        f"railweave reproduce {figure.argument}{options.command}",
+        svg,
+        pdf,
+        [claims.judge(claim, runs) for claim in asked],
+        runs,
+        len(figure.claims.claims) - len(asked),
+    )
+
+
+def _drawn(figure: Figure, runs: Runs) -> tuple[str, bytes]:
     try:
-        return drawing.svg(figure.draw(runs), figure.name) if runs.kept else ""
+        if runs.kept:
+            drawn = figure.draw(runs)
+            return drawing.svg(drawn, figure.name), drawing.pdf(drawn)
     except NotMeasured:
-        return ""
+        pass
+    return "", b""
 
 
 def machine() -> Mapping[str, str]:
-    """Return what this machine is."""
+    """Return the processor, the memory and the system of this machine."""
     cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    memory = int(Path("/proc/meminfo").read_text().split()[1]) / (1 << 20)
     return {
-        "processor": f"{os.cpu_count()} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
-        "memory": f"{memory:.1f} GiB",
+        "processor": f"{cores()} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
+        "memory": f"{memory_gib():.1f} GiB",
         "system": f"Linux {platform.release()}, Python {platform.python_version()}",
     }
+
+
+def cores() -> int:
+    """Return the number of processors of this machine."""
+    return os.cpu_count() or 1
+
+
+def memory_gib() -> float:
+    """Return the memory of this machine."""
+    return int(Path("/proc/meminfo").read_text().split()[1]) / (1 << 20)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the papers, a folder each: what is run (scenario.py), drawn (plot.py), claimed (claims.toml)."""
+"""The papers' figures. Each is a folder with the runs (scenario.py), the plot (plot.py) and claims.toml."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import json
+import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import OK, Record
 from railweave.experiments.scenario import Scenario
+from railweave.topologies.values import build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -30,12 +32,23 @@ OnPhase: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is measured by a program of its own, and recorded beside the scenarios' runs."""
+    """A measurement by a separate program. Its records stand beside those of scenarios."""
 
     name: str
-    key: str  # other options, other key
-    seconds: float  # that it takes, about
+    key: str  # differs where the options differ
+    seconds: float  # estimated duration
     run: Callable[[Path, OnPhase], Awaitable[list[Record]]] = field(compare=False)  # (folder for logs, …)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A paper with figures here: an entry of papers.toml."""
+
+    letters: str  # the first letters of its figures' names
+    name: str
+    title: str
+    published: str
+    about: str
 
 
 @dataclass(frozen=True)
@@ -46,26 +59,26 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """Return what it is called: `N1`."""
+        """Return the name, such as `N1`."""
         return self.folder.name
 
     @property
     def argument(self) -> str:
-        """Return how the command line names it."""
+        """Return the argument that names the figure on the command line."""
         return self.name if self.folder.parent == FOLDER else str(self.folder)
 
     @cached_property
     def claims(self) -> Claims:
-        """Return what it should show; OptionError if the file is not as it should be."""
+        """Return the claims. Raise OptionError for a mistake in the file."""
         return Claims.load(self.folder / "claims.toml")
 
     def plan(self, *, quick: bool) -> list[Scenario | Experiment]:
-        """Return what is run for it."""
+        """Return the scenarios and experiments that the figure needs."""
         planned: list[Scenario | Experiment] = list(self._module("scenario").plan(quick))
         return planned
 
     def draw(self, runs: Runs) -> Drawing:
-        """Draw what was measured; NotMeasured if nothing was."""
+        """Draw the measured values. Raise NotMeasured if nothing was measured."""
         drawing: Drawing = self._module("plot").draw(runs)
         return drawing
 
@@ -81,9 +94,9 @@ class Figure:
 
 
 def figures(names: Sequence[str] = ()) -> list[Figure]:
-    """Return the figures of those names, or in folders of one's own; all of the papers if none is given.
+    """Return the figures with these names or folders. Without a name, return all figures of the papers.
 
-    A paper's letter stands for all of its figures.
+    A paper's letter selects all figures of the paper.
     """
     known = sorted(folder.name for folder in FOLDER.iterdir() if (folder / "claims.toml").exists())
     papers = {name[0]: [other for other in known if other[0] == name[0]] for name in known}
@@ -99,8 +112,14 @@ def figures(names: Sequence[str] = ()) -> list[Figure]:
     return found
 
 
+def publications() -> list[Publication]:
+    """Return the papers, in the order of papers.toml."""
+    listed = tomllib.loads((FOLDER / "papers.toml").read_text())["papers"]
+    return [build(Publication, each, "papers.toml") for each in listed]
+
+
 def run_by(name: str, options: Mapping[str, Any], round_: int, **fields: Any) -> Record:
-    """Return a run of an experiment as a record; `options` are its configuration."""
+    """Return the record of an experiment's run; `options` are its configuration."""
     return Record(
         **provenance.of_run(),
         scenario=key_of(name, options),
@@ -114,5 +133,5 @@ def run_by(name: str, options: Mapping[str, Any], round_: int, **fields: Any) ->
 
 
 def key_of(name: str, options: Mapping[str, Any]) -> str:
-    """Return the key of an experiment with such options."""
+    """Return the key of an experiment with these options."""
     return hashlib.sha256(json.dumps([name, options], sort_keys=True).encode()).hexdigest()[:16]

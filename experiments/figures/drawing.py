@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How figures are drawn: one style, colours that colour-blind readers tell apart, limits as dotted lines.
+"""The style of all figures: colours that colour-blind readers can distinguish, and limits as dotted lines.
 
-Vector graphics whose text stays text. In the report, ink and colours are variables of the page, which has a
-value for light and one for dark; a file of its own has the colours for paper.
+In SVG files, text stays text. Separate files have colours for white paper. In the report, colours are CSS
+variables, which have one value for a light page and one for a dark page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from railweave.experiments import statistics
 from railweave.experiments.measures import Measured, NotMeasured, Runs, size_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL_INCHES = (4.3, 3.1)
-CHARACTERS_PER_INCH = 15  # of a note
+CHARACTERS_PER_INCH = 15  # in a note
 INK, FAINT = "#1b1b1f", "#8a8a92"
 # Okabe and Ito's palette; a kind of rail keeps its colour in all figures.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -37,7 +37,7 @@ COLOURS = {
     "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "gloo": PURPLE, "mptcp": SKY, "openmpi": GREY, "ring": ORANGE,
     "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
     "netreduce": PURPLE, "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
-    "broadcast": BLUE, "allgather": GREEN,
+    "broadcast": BLUE, "allgather": GREEN, "measured": BLUE, "simulated": ORANGE, "predicted": ORANGE,
     "atp": RED, "ps": PURPLE, "hierarchical": GREEN, "dedicated": BLUE, "best effort": RED,
 }  # fmt: skip
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
@@ -45,7 +45,9 @@ MARKERS = "osD^vP*X"
 LINES = ("-", "--", ":", "-.")
 STYLE: Any = {
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType: publishers reject type 3
     "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],  # every text of a SVG repeats the list
     "font.size": 9.5,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -91,7 +93,26 @@ def svg(figure: Figure, name: str) -> str:
     with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     found = text.getvalue()
-    return re.sub(r"<metadata>.*?</metadata>\n?", "", found[found.index("<svg") :], flags=re.DOTALL)
+    found = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", found[found.index("<svg") :], flags=re.DOTALL)
+    found = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), found)  # 1/100 pt is enough
+    return re.sub(r"\s*\n\s*", "\n", found)
+
+
+def pdf(figure: Figure) -> bytes:
+    """Return the figure as PDF for a paper; the same figure gives the same bytes."""
+    data = io.BytesIO()
+    figure.savefig(data, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return data.getvalue()
+
+
+def standalone(drawn: str) -> str:
+    """Return a smaller SVG on white, for an image on a web page. Styles become classes."""
+    styles = list(dict.fromkeys(re.findall(r' style="([^"]*)"', drawn)))
+    rules = "".join(f".s{number}{{{style}}}" for number, style in enumerate(styles))
+    drawn = re.sub(r' style="([^"]*)"', lambda found: f' class="s{styles.index(found[1])}"', drawn)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
+    drawn = drawn.replace("</style>", f"{rules}</style>", 1)
+    return re.sub(r"(<svg[^>]*>)", r'\1\n<rect width="100%" height="100%" fill="#ffffff"/>', drawn, count=1)
 
 
 def themed(drawn: str) -> str:
@@ -180,7 +201,7 @@ def ratios(panel: Axes, runs: Runs, scenario: str, of: str, over: Sequence[str])
 
 
 def shares(panel: Axes, runs: Runs, scenario: str, contender: str, rail: str, label: str) -> None:
-    """Draw a rail's share in %, with the interval over rounds, and where the links' ratio would put it."""
+    """Draw a rail's share in % with its interval over rounds. Dotted: the share by the links' ratio."""
     sizes = [size for size in runs.sizes(scenario, contender) if runs.shares(scenario, contender, size, rail)]
     found = [Measured.of(runs.shares(scenario, contender, size, rail)) for size in sizes]
     panel.fill_between(
@@ -198,11 +219,13 @@ def shares(panel: Axes, runs: Runs, scenario: str, contender: str, rail: str, la
     _legend(panel, "ratio of the links")
 
 
-# ------------------------------------------------------------ other marks
+# ------------------------------------------------------------ other curves and marks
 
 
-def curve(panel: Axes, across: Sequence[float], found: Sequence[Measured], name: str) -> None:
-    """Draw measured values with their intervals against anything; hollow: CPU-bound."""
+def curve(
+    panel: Axes, across: Sequence[float], found: Sequence[Measured], name: str, dotted: str = ""
+) -> None:
+    """Draw values with their intervals; hollow: CPU-bound. `dotted` names the panel's dotted lines."""
     panel.fill_between(
         across, [one.low for one in found], [one.high for one in found],
         color=colour(name), alpha=0.22, linewidth=0,
@@ -212,7 +235,7 @@ def curve(panel: Axes, across: Sequence[float], found: Sequence[Measured], name:
         across, [one.value for one in found], color=colour(name), marker="o", markersize=4.5,
         markerfacecolor=hollow, label=name, linewidth=1.4,
     )  # fmt: skip
-    _legend(panel)
+    _legend(panel, dotted)
 
 
 def ticks(panel: Axes, values: Sequence[float], label: str, scale: str = "log") -> None:
@@ -226,6 +249,8 @@ def ticks(panel: Axes, values: Sequence[float], label: str, scale: str = "log") 
 def level(panel: Axes, value: float, text: str) -> None:
     """Draw a limit or a reference as a dotted line with its name."""
     panel.axhline(value, linestyle=":", color=INK, linewidth=1.1)
+    if panel.get_yscale() == "linear":
+        panel.set_ylim(top=max(panel.get_ylim()[1], 1.08 * value), auto=None)  # room for the text
     panel.annotate(
         text,
         (0.01, value),
@@ -268,10 +293,11 @@ def bars(
     for middle, limit in zip(middles, limits, strict=False):
         panel.hlines(limit, middle - width / 2, middle + width / 2, colors=INK, linestyles=":", linewidth=1.2)
     texts = [f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}" for number in numbers or values]
-    panel.bar_label(drawn, texts, fontsize=7, color=INK, padding=1)
+    panel.bar_label(drawn, texts, fontsize=7 if len(groups) * len(names) <= 12 else 5, color=INK, padding=1)
+    panel.set_ylim(0, 1.2 * panel.get_ylim()[1], auto=None)  # room for the legend
     panel.set_xticks(range(len(groups)), groups)
     panel.grid(visible=False, axis="x")
-    _legend(panel, dotted if limits else "")
+    _legend(panel, dotted if limits else "", "upper center")
 
 
 def _contenders(runs: Runs, scenario: str) -> list[str]:
@@ -300,8 +326,8 @@ def decades(panel: Axes) -> None:
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _legend(panel: Axes, dotted: str = "") -> None:
-    """Show the names of the curves, and what dotted lines are."""
+def _legend(panel: Axes, dotted: str = "", place: Literal["best", "upper center"] = "best") -> None:
+    """Show the names of the curves and the meaning of dotted lines."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     handles, labels = panel.get_legend_handles_labels()
@@ -311,4 +337,4 @@ def _legend(panel: Axes, dotted: str = "") -> None:
     if len(handles) > MOST_INSIDE and not panel.get_title():
         panel.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     else:
-        panel.legend(handles, labels, loc="best")
+        panel.legend(handles, labels, loc=place, ncols=1 if place == "best" else MOST_INSIDE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenarios that several figures share, so that they are run once.
+"""Scenarios that several figures share. Each is run once.
 
 Two cores can carry these link rates; docs/howto/bottleneck.md says how to measure that.
 """
@@ -25,9 +25,9 @@ def powers(first: int, last: int, step: int = 2) -> tuple[int, ...]:
 
 
 def sweep(quick: bool, first: int = KIB, last: int = 1024 * KIB) -> Workload:
-    """Return calls of all sizes, as many as time allows: powers of two, or of four if it must be quick.
+    """Return calls of all sizes: powers of two, or powers of four if `quick`.
 
-    100 small calls would take 30 ms, in which a machine may well be busy with something else.
+    The time per size is fixed: 100 small calls would take only 30 ms, and one disturbance could hit them all.
     """
     if quick:
         return Workload(powers(first, last, 4), iterations=1000, seconds=0.4)

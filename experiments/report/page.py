@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes report.html: per figure its plot, claims with verdicts, conditions, and the command to repeat it."""
+"""Writes report.html: for each figure the plot, the claims with verdicts, the conditions and the command."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from string import Template
 from railweave.experiments import claims as rules
 from railweave.experiments.allreduce.report import rates_text
 from railweave.experiments.claims import Verdict, range_text
-from railweave.experiments.figures import drawing
+from railweave.experiments.figures import drawing, publications
 from railweave.experiments.measures import Measured, Runs
 from railweave.experiments.records import CPU, LINKS, Record
 from railweave.experiments.scenario import Scenario
 
 FOLDER = Path(__file__).parent
 MEANINGS = {
-    rules.REPRODUCED: "the number lies in the paper's range, or where the links put it",
-    rules.SHAPE_ONLY: "the behaviour shows, but the number is another than the paper's or cannot be compared",
-    rules.NOT_REPRODUCED: "neither",
+    rules.REPRODUCED: "the number lies in the paper's range, or in the expected range if the paper has none",
+    rules.SHAPE_ONLY: "the number lies in the expected range, but it differs from the paper's or cannot be "
+    "compared with it, or the CPU was the bottleneck of a claim about links",
+    rules.NOT_REPRODUCED: "the number lies outside of these ranges",
     rules.NOT_MEASURED: "a run is missing",
 }
 
@@ -35,21 +36,22 @@ class Entry:
     title: str
     about: str
     command: str
-    svg: str  # for paper; empty if nothing was measured
+    svg: str  # empty if nothing was measured
+    pdf: bytes  # empty if nothing was measured
     verdicts: Sequence[Verdict]
     runs: Runs
-    left_out: int = 0  # claims of the full set, in a quick report
+    left_out: int = 0  # claims that only the full set measures, in a quick report
 
     @property
     def counts(self) -> Counter[str]:
-        """Return how many claims have which verdict."""
+        """Return the number of claims by verdict."""
         return Counter(verdict.verdict for verdict in self.verdicts)
 
 
 def page(
     entries: Sequence[Entry], command: str, machine: Mapping[str, str], *, quick: bool, warning: str = ""
 ) -> str:
-    """Return the whole page; `warning` is its first line."""
+    """Return the page; `warning` is its first line."""
     contents = "".join(
         f'<a href="#{entry.name}"><b>{entry.name} · {escape(entry.title)}</b>'
         f"<span>{_tally(entry.counts)}</span></a>"
@@ -59,7 +61,10 @@ def page(
         "page.html",
         warning=f'<p class="warn">{escape(warning)}</p>' if warning else "",
         style=FOLDER.joinpath("page.css").read_text() + _colours(),
-        quick=" A quick run: fewer sizes, rounds and networks than the full one." if quick else "",
+        quick=" This is a quick run, with fewer sizes, rounds and networks than the full set."
+        if quick
+        else "",
+        papers="; ".join(f"{escape(each.name)}: {escape(each.published)}" for each in publications()),
         total=_tally(sum((entry.counts for entry in entries), Counter[str]())),
         contents=contents,
         command=escape(command),
@@ -86,7 +91,7 @@ def _section(entry: Entry) -> str:
     missing = "".join(
         f"<li>{escape(who)}: {escape(why)}</li>" for who, why in entry.runs.incomplete().items()
     )
-    heading = '<div class="warn"><p>Left out:</p>'
+    heading = '<div class="warn"><p>These runs did not complete:</p>'
     return _filled(
         "section.html",
         name=entry.name,
@@ -98,7 +103,7 @@ def _section(entry: Entry) -> str:
         else "<p>Nothing is measured yet.</p>",
         missing=f"{heading}<ul>{missing}</ul></div>" if missing else "",
         rows="".join(_row(verdict) for verdict in entry.verdicts),
-        left_out=f'<p class="soft">{_count(entry.left_out, "claim")} more in the full set.</p>'
+        left_out=f'<p class="soft">{count(entry.left_out, "further claim")} in the full set.</p>'
         if entry.left_out
         else "",
         conditions=_conditions(entry.runs),
@@ -122,9 +127,15 @@ def _row(verdict: Verdict) -> str:
 
 
 def _measured(found: Measured, unit: str) -> str:
+    value, interval = measured_text(found)
+    where = " · ".join(part for part in (found.where, count(found.rounds, "run")) if part)
+    return f"<b>{value}</b>{interval}{unit}<small>{escape(where)}</small>"
+
+
+def measured_text(found: Measured) -> tuple[str, str]:
+    """Return a measured number and its interval as text; the interval is empty for a single value."""
     interval = f" [{found.low:.3g}, {found.high:.3g}]" if found.low != found.high else ""
-    where = " · ".join(part for part in (found.where, _count(found.rounds, "run")) if part)
-    return f"<b>{found.value:.3g}</b>{interval}{unit}<small>{escape(where)}</small>"
+    return f"{found.value:.3g}", interval
 
 
 def _mark(verdict: str, count: str = "") -> str:
@@ -149,7 +160,7 @@ def _conditions(runs: Runs) -> str:
         cells = (
             name,
             _network(runs.scenarios.get(name), records[0]),
-            _count(len({record.round for record in records}), "round"),
+            count(len({record.round for record in records}), "round"),
             "-" if idle is None else f"{idle:.0%}",
             "-" if stolen is None else f"{stolen:.0%}",
             " ".join(f"{mark} {marks[mark]}" for mark in (LINKS, CPU) if marks[mark]) or "-",
@@ -171,7 +182,7 @@ def _conditions(runs: Runs) -> str:
 
 
 def _network(scenario: Scenario | None, record: Record) -> str:
-    if scenario is None:  # an experiment of its own
+    if scenario is None:  # an Experiment
         values = (f"{name} {value}" for name, value in record.configuration.items() if name != "experiment")
         return ", ".join(values)
     extras = (
@@ -194,5 +205,6 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(value for value in values if value))
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """Return a number with its noun."""
     return f"{number} {what}" + ("s" if number != 1 else "")

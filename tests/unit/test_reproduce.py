@@ -88,7 +88,11 @@ def test_the_report_is_one_file_that_needs_no_network(tmp_path: Path) -> None:
     assert "railweave reproduce N4 --quick" in page
     defined, wanted = set(re.findall(r"(--c\w+):", page)), set(re.findall(r"var\((--c\w+)\)", page))
     assert wanted <= defined
-    assert {"N4.svg", "N6.svg"} <= {file.name for file in tmp_path.iterdir()}
+    assert {"N4.svg", "N6.svg", "N4.pdf", "N6.pdf"} <= {file.name for file in tmp_path.iterdir()}
+    printed = (tmp_path / "N4.pdf").read_bytes()
+    assert printed.startswith(b"%PDF")
+    assert b"/FontFile2" in printed, "TrueType fonts are embedded"
+    assert b"/Type3" not in printed
 
 
 def test_a_missing_contender_is_left_out_and_named(tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path, name: str, te
         return  # as this command leaves it where it is interrupted
     result = CliRunner().invoke(build("reproduce"), ["reproduce", "A1", "--out", str(tmp_path)])
     (line,) = result.output.splitlines()
-    assert f"--out {tmp_path}: there are files of something else" in line
+    assert f"--out {tmp_path}: the folder has files that this command did not write" in line
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, text)]
 
 

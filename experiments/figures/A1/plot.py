@@ -17,9 +17,9 @@ def draw(runs: Runs) -> Figure:
     hosts = [int(count) for count in one_switch]
     panel.plot(hosts, [ring / multicast for ring, multicast in one_switch.values()], ":", color=drawing.INK)
     found = [Measured.of([ring / multicast]) for ring, multicast in fat_tree.values()]
-    drawing.curve(panel, hosts, found, "fat tree of radix 36")
+    drawing.curve(panel, hosts, found, "fat tree of radix 36", dotted="one switch")
     drawing.ticks(panel, hosts[::2], "hosts")
     drawing.level(panel, 2.0, "twice")
     panel.set_ylim(1, 2.2)
-    panel.set_ylabel("ring's / multicast's traffic; dotted: one switch")
+    panel.set_ylabel("traffic of a ring / multicast")
     return figure

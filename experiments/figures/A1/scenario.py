@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing is run: crossings of links are counted, of a ring's allgather and of a multicast one."""
+"""Count the links that the shards of an allgather cross, in a ring and by multicast. Nothing is run."""
 
 from __future__ import annotations
 

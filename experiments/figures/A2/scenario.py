@@ -39,7 +39,7 @@ def _name(hosts: int) -> str:
 
 
 def gather(comm: railweave.Communicator, calls: int, shard: int) -> tuple[int, int]:
-    """Return the wrong bytes of so many allgathers, and the bytes that this rank has sent to all."""
+    """Return the wrong bytes in the results of allgathers, and the bytes that this rank multicast."""
     wrong = 0
     for call in range(calls):
         every = [np.random.default_rng([call, rank]).bytes(shard) for rank in range(comm.world_size)]

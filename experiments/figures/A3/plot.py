@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts → time of a broadcast and of an allgather, with what the links allow."""
+"""Hosts → time of a broadcast and of an allgather, with the limit of the links."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def draw(runs: Runs) -> Figure:
         known = [hosts for hosts in HOSTS if names[hosts] in runs.kept]
         for who in ("ina", "ring"):
             found = [_time_ms(runs, names[hosts], who) for hosts in known]
-            drawing.curve(panel, known, found, who)
+            drawing.curve(panel, known, found, who, dotted="limit of the links")
         tree = f"{names[16]}, two levels"
         if tree in runs.kept:
-            drawing.curve(panel, [16], [_time_ms(runs, tree, "ina")], "two levels of switches")
+            drawing.curve(
+                panel, [16], [_time_ms(runs, tree, "ina")], "two levels", dotted="limit of the links"
+            )
         limits = [
             8e3 * _size(runs, names[hosts]) / runs.limits_bps(names[hosts], "ina")["ina"] for hosts in known
         ]
         panel.plot(known, limits, ":", color=drawing.INK, linewidth=1.1)
         drawing.ticks(panel, known, "hosts")
         panel.set_ylim(bottom=0, auto=None)
-        panel.set_ylabel("time of a call (ms); dotted: limit")
+        panel.set_ylabel("time of a call (ms)")
         panel.set_title(f"{collective.replace('_', '')} of {_size(runs, names[known[0]]) >> 10} KiB")
     return figure
 

@@ -8,7 +8,7 @@ from railweave.experiments.scenario import Scenario, Workload
 
 HOSTS = (2, 4, 8, 16)
 SIZE = 1 << 20  # bytes
-RATE_BPS = 25_000_000  # what two cores carry for 16 hosts
+RATE_BPS = 25_000_000  # two cores carry 16 hosts at this rate
 TREE = "leaf-spine:racks=4,hosts=4,spines=1"
 COLLECTIVES = ("broadcast", "all_gather")
 INA, RING = Contender("ina", "railweave", ("ina",)), Contender("ring", "ring", ("tcp",))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss → what was fetched, and how much longer calls take."""
+"""Loss → part of the tensor that was fetched, and slowdown of calls."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def draw(runs: Runs) -> Figure:
             LOSSES,
             [counted(runs, {**FETCHED, "scenario": name, "scale": 400 / 3}) for name in names[1:]],
             label,
+            dotted="lost on two links",
         )
         slower = [slowdown(runs, {"scenarios": [names[0], name], "of": "ina"}) for name in names[1:]]
         drawing.curve(times, LOSSES, slower, label)
     fetched.plot(LOSSES, [100 - (100 - loss) ** 2 / 100 for loss in LOSSES], ":", color=drawing.INK)
-    fetched.set_ylabel("fetched (%); dotted: lost on two links")
+    fetched.set_ylabel("part that was fetched (%)")
     drawing.decades(fetched)
     times.set_ylim(bottom=0, auto=None)
     times.set_ylabel("time / time without loss")

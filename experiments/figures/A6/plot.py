@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts → time of both calls, in the network and in rings, with what the links allow."""
+"""Hosts → time of both calls, in the network and in rings, with the limit of the links."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two equal TCP rails, and one of them."""
+"""Two equal TCP rails against one TCP rail."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model → samples per second; the trained model's; contender → CPU seconds per gigabyte."""
+"""Samples per second of each model and of a trained model, and CPU seconds per gigabyte by contender."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def draw(runs: Runs) -> Figure:
         rates, limits = zip(*(_samples_per_s(runs, model, who) for model in known), strict=True)
         heights, tops = ([a / b for a, b in zip(some, units, strict=True)] for some in (rates, limits))
         drawing.bars(speed, [model.name for model in known], heights, who, names, tops, rates)
-    speed.set_ylabel(f"times the speed of {base}; numbers: samples/s")
+    speed.set_ylabel(f"speed / {base}'s (numbers: samples/s)")
     trainings = [run for found in runs.kept.values() for run in found if "samples_per_s" in run.extra]
     for run in trainings:
         together = [each.contender for each in trainings]
         drawing.bars(trained, ["perceptron"], [run.extra["samples_per_s"]], run.contender, together)
-    trained.set_ylabel("samples/s, really trained")
+    trained.set_ylabel("samples/s of a trained model")
     for part, costs in (parts := runs.cpu_s_per_gb()).items():
         drawing.bars(cpu, list(costs), list(costs.values()), part, list(parts))
     cpu.set_ylabel("CPU seconds per GB")
@@ -37,7 +37,7 @@ def draw(runs: Runs) -> Figure:
 
 
 def _samples_per_s(runs: Runs, model: models.Model, who: str) -> tuple[float, float]:
-    """Return what a worker reached, and what the links allow."""
+    """Return the samples per second that a worker reached, and the limit of the links."""
     if who not in runs.contenders(model.name):
         return math.nan, math.nan
     work = runs.scenarios[model.name].workload

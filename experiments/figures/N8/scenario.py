@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2's gradients among up to 128 nodes with two rails, simulated: Gloo's ring, two rings, ring and tree.
 
-Each contender is simulated with one size, about that of DDP's buckets; a step's messages take time in
-proportion. Shares are those with which both rails end together, by the time of each alone.
+Each contender is simulated with one size, close to a DDP bucket. The time of a step's messages is
+proportional to their size. The shares let both rails finish at the same time, as computed from the time of
+each rail alone.
 """
 
 from __future__ import annotations
@@ -80,5 +81,5 @@ async def _times(
 
 
 def share(one_s: float, other_s: float, size: int) -> int:
-    """Return the bytes of the first of two rails that take such times for all of it."""
+    """Return the bytes of the first of two rails, from the time that each rail needs for the whole tensor."""
     return round(size * other_s / (one_s + other_s))

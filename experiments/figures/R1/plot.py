@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Racks that aggregate → time of an allreduce, with what the links allow each contender."""
+"""Racks that aggregate → time of an allreduce, with the limit of the links for each contender."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UPGRADED = tuple(range(5))
 
 
 def draw(runs: Runs) -> Figure:
-    """Draw all on the left, and what is close together on the right."""
+    """Draw all contenders on the left, and the two fastest on the right."""
     figure, panels = drawing.sheet(2)
     for panel, others in zip(panels, (("atp", "ps", "hierarchical"), ()), strict=True):
         for who in ("ina", "ring", *others):
@@ -20,12 +20,12 @@ def draw(runs: Runs) -> Figure:
             size = runs.sizes(_name(0), who)[0]
             found = [_time_s(runs, r, who, size) for r in places]
             limits = [8 * size / runs.limits_bps(_name(r), who)["ina"] for r in places]
-            if len(places) == 1:  # the switches are nothing to it
+            if len(places) == 1:  # it does not use the switches, so it was run once
                 places, found, limits = list(UPGRADED), found * len(UPGRADED), limits * len(UPGRADED)
-            drawing.curve(panel, places, found, who)
+            drawing.curve(panel, places, found, who, dotted="limit of the links")
             panel.plot(places, limits, linestyle=":", color=drawing.colour(who), linewidth=1.1)
         drawing.ticks(panel, UPGRADED, "racks that aggregate, of 4", "linear")
-        panel.set_ylabel("allreduce (s); dotted: what the links allow")
+        panel.set_ylabel("time of an allreduce (s)")
     panels[1].set_ylim(bottom=0, auto=None)
     drawing.decades(panels[0])
     return figure

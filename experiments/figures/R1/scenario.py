@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixteen hosts in four racks, of which none to all have a switch that aggregates."""
+"""Sixteen hosts in four racks. The switches of 0 to 4 racks aggregate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RATE_BPS = 10_000_000  # two cores carry sixteen hosts with time to spare
 INA = Contender("ina", "railweave", ("ina",))
 RING = Contender("ring", "ring", ("ina",))
 ATP = Contender("atp", "atp", ("ina",))
-# What racks' switches do is nothing to these.
+# These contenders do not use the racks' switches.
 HOSTS_ONLY = (
     Contender("hierarchical", "hierarchical", ("ina",), {"racks": 4}),
     Contender("ps", "ps", ("ina",)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs → goodput of all together, and of the job that gets least and most."""
+"""Jobs → total goodput, and goodput per job with its least and greatest value."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def draw(runs: Runs) -> Figure:
 
 
 def _between(extras: Sequence[Mapping[str, Any]]) -> Measured:
-    """Return the mean of a job, in place of an interval the job with least and that with most."""
+    """Return the mean goodput of a job. The interval is the least and the greatest goodput of a job."""
     one = extras[0]
     return Measured(one["mean_mbps"], one["least_mbps"], one["greatest_mbps"], len(extras))

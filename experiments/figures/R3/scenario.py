@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on few slots: each switch has room for 64 chunks, dedicated to the first jobs, or shared by all."""
+"""Jobs on few slots: a switch has room for 64 chunks, dedicated to the first jobs or shared by all jobs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 from railweave.topologies.named import named
 
-CELLS = 64  # of each switch: registers for so many chunks
-SLOTS = 16  # of a job's tree, the fewest that one may have; each has two copies
-WITH_SLOTS = CELLS // (2 * SLOTS)  # jobs that get them
+CELLS = 64  # chunks that the registers of a switch hold
+SLOTS = 16  # per job: the minimum; each slot has two copies
+WITH_SLOTS = CELLS // (2 * SLOTS)  # jobs that get slots
 SETTLE_S = 1.0
 TIMEOUT_S = 120.0
 
@@ -68,7 +68,7 @@ def _record(options: dict[str, Any], goodputs: list[float], wrong: int, **counts
 
 
 async def _dedicated(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
-    """Our in-network rail: a job without slots is a ring of its ranks."""
+    """Run jobs on our in-network rail. A job without slots is a ring of its ranks."""
     quotas = [f"job{number + 1}:slots=0" for number in range(WITH_SLOTS, options["jobs"])]
     asked = jobs_run.JobsOptions(
         _topology(options),
@@ -86,7 +86,7 @@ async def _dedicated(options: dict[str, Any], out: Path, on_phase: OnPhase) -> l
 
 
 async def _best_effort(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
-    """ATP: all jobs share the aggregators."""
+    """Run jobs on ATP. All jobs share the aggregators."""
     topology, numbers = _topology(options), range(options["jobs"])
     plane = topology.planes[0]
     job = Job(
@@ -125,7 +125,7 @@ async def _best_effort(options: dict[str, Any], out: Path, on_phase: OnPhase) ->
 
 
 def _goodputs(calls: list[list[tuple[float, float]]], size: int) -> list[float]:
-    """Return what each job got while all ran, in bits of tensors per second."""
+    """Return the goodput of each job while all jobs ran, in bits of tensors per second."""
     begin = max(of_job[0][1] for of_job in calls) + SETTLE_S
     end = min(of_job[-1][1] for of_job in calls) - SETTLE_S
     if end <= begin:

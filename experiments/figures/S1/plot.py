@@ -19,7 +19,7 @@ def draw(runs: Runs) -> Figure:
             for each in names:
                 times = extra[f"{each}_s"]
                 drawing.bars(panel, list(times), list(times.values()), each, names)
-            panel.set_ylabel("s")
+            panel.set_ylabel("time of an allreduce (s)")
         else:
             groups = [*extra["model_s"], "hierarchical", "tree"]
             limits = [1e3 * extra["model_s"].get(group, 0) for group in groups]
@@ -28,7 +28,7 @@ def draw(runs: Runs) -> Figure:
             panel.set_xticks(
                 range(len(groups)), ["H-AR" if group == "hierarchical" else group for group in groups]
             )
-            panel.set_ylabel("ms")
+            panel.set_ylabel("time of an allreduce (ms)")
         panel.set_title(name)
         panel.set_xlabel("racks that aggregate")
     return figure

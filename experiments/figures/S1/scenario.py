@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Racks that aggregate, a quarter of them after the other: in the lab, and simulated at up to 1,024 hosts."""
+"""0 to 4 quarters of the racks aggregate: in the lab, and simulated with up to 1,024 hosts."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def _measure(ina: int, options: dict[str, Any], out: Path) -> tuple[float, int]:
 
 
 def _call(fabric: Fabric, ina: int, size: int, message: int) -> Call:
-    """Return the call of a fabric of which so many racks aggregate."""
+    """Return the call of a fabric in which `ina` racks aggregate."""
     if not ina:
         return Call("ring", fabric, size)
     return Call("composed", fabric, size, ina, message_bytes=message)
 
 
 async def _sweep(name: str, options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Record]:
-    """Return the times of all algorithms, and of a ring of racks with every further quarter of them."""
+    """Return the times of all algorithms, and of the ring of racks for each number of upgraded racks."""
     if missing := simulation.obstacle():
         return [run_by(name, options, 0, contender="ns-3", status=SKIPPED, error=missing)]
     racks, size = options["racks"], options["size"]
@@ -135,14 +135,14 @@ async def _sweep(name: str, options: dict[str, Any], out: Path, on_phase: OnPhas
 
 
 def members(fabric: Fabric, ina: int) -> int:
-    """Return of how many racks and single hosts the ring is."""
+    """Return the members of the ring: the racks that aggregate, and the hosts of all other racks."""
     return ina + (fabric.racks - ina) * fabric.hosts
 
 
 def model_s(fabric: Fabric, ina: int, size_bytes: int) -> float:
-    """Return Rina's 2(L-1)(M/(L B) + a): L members, a message's latency over the mean number of links.
+    """Return Rina's 2(L-1)(M/(L B) + a), where a is a message's latency over the mean number of links.
 
-    A ring that racks are in carries long messages as four columns, whose latency is hidden by the others.
+    A ring with racks carries long messages as four columns. Each column hides the latency of the others.
     """
     around = members(fabric, ina)
     message = size_bytes / around

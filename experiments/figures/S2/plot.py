@@ -17,7 +17,7 @@ def draw(runs: Runs) -> Figure:
         for name in names:
             gains = record.extra[f"{name}_gain"]
             drawing.bars(panel, list(gains), list(gains.values()), name, names)
-        drawing.level(panel, 1, "as it is")
+        drawing.level(panel, 1, "no upgrade")
         panel.set_title(f"{fabric}: {record.configuration['jobs']}")
         panel.set_ylabel("gain of one upgrade")
     return figure

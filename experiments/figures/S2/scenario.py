@@ -38,7 +38,7 @@ def plan(quick: bool) -> list[Experiment]:
 
 
 def fabric(racks: Sequence[int], rate_bps: int) -> Topology:
-    """Return racks of so many hosts below a bridge, none of which aggregates."""
+    """Return plain racks with these numbers of hosts below a bridge."""
     most = max(racks)
     whole = mixed_racks(len(racks), most, 0, rails=("ina",), rates=rate_bps)
     places = {rack * most + place for rack, count in enumerate(racks) for place in range(count)}

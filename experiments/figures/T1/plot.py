@@ -21,9 +21,9 @@ def draw(runs: Runs) -> Figure:
         name = f"{hosts} hosts"
         ratios = runs.ratios(name, "netreduce", ["ring"], max(runs.sizes(name, "netreduce")))
         found.append(Measured.of(ratios, cpu_bound=runs.cpu_bound(name, "netreduce", "ring")))
-    drawing.curve(gain, known, found, "netreduce")
+    drawing.curve(gain, known, found, "netreduce", dotted="2(P - 1)/P")
     gain.plot(known, [2 * (hosts - 1) / hosts for hosts in known], ":", color=drawing.INK, linewidth=1.1)
     drawing.ticks(gain, known, "hosts")
     gain.set_ylim(bottom=0, auto=None)
-    gain.set_ylabel("times as fast as a ring; dotted: 2(P-1)/P")
+    gain.set_ylabel("times as fast as a ring")
     return figure

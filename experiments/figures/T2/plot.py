@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Window → throughput, with what the window and the link allow."""
+"""Window → throughput, with the limit of the links."""
 
 from __future__ import annotations
 

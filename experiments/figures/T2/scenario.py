@@ -8,8 +8,8 @@ from railweave.experiments.figures import networks
 from railweave.experiments.scenario import Scenario, Workload
 
 WINDOWS = (16, 32, 64, 128, 256, 512)  # packets
-RATE_BPS = 50_000_000  # what two cores carry, so that the links are the bottleneck
-DELAY_US = 1000  # of a port of the switch, into it
+RATE_BPS = 50_000_000  # two cores carry more, so that the links are the bottleneck
+DELAY_US = 1000  # of each packet that enters the switch
 SIZE = 1024 * networks.KIB
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accelerators → time by each model, and the bandwidth within machines from which NetReduce pays."""
+"""Accelerators → time by each model, and the bandwidth within machines from which NetReduce is faster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing is run: times of a flat ring, a hierarchical one and parallel NetReduce, by their cost models."""
+"""Cost models of a flat ring, a hierarchical ring and parallel NetReduce. Nothing is run."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def plan(quick: bool) -> list[Experiment]:
 
 
 def flat_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
-    """A ring of all accelerators: every step waits for the slowest link, between machines."""
+    """Return the time of a ring of all accelerators. Each step waits for the slowest link."""
     slowest = min(intra, o["inter_bytes_per_s"])
     return 2 * (p - 1) * float(o["alpha_s"] + o["message_bytes"] / p / slowest)
 
 
 def hierarchical_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
-    """Tencent's: to one accelerator per machine, a ring of these, and back."""
+    """Return the time of Tencent's: reduce to one accelerator per machine, ring, and broadcast."""
     machines, size = p // o["per_machine"], o["message_bytes"]
     ring = 2 * (machines - 1) * (o["alpha_s"] + size / machines / o["inter_bytes_per_s"])
     return float(ring + 2 * size / intra)
 
 
 def parallel_netreduce(p: int, o: Mapping[str, Any], intra: float) -> float:
-    """A reduce-scatter and an allgather in machines; between them an n-th by each one's connection."""
+    """Return the time of reduce-scatter in machines, NetReduce of an n-th each, and allgather in machines."""
     n, size = o["per_machine"], o["message_bytes"]
     within = 2 * (n - 1) * (o["alpha_s"] + size / n / intra)
     return float(within + o["alpha_s"] + size / o["inter_bytes_per_s"])
@@ -55,7 +55,7 @@ MODELS = {
 
 
 def threshold(p: int, o: Mapping[str, Any], other: Callable[[int, Mapping[str, Any], float], float]) -> float:
-    """The bandwidth within machines from which NetReduce is quicker than `other`, without latencies."""
+    """Return the least bandwidth within machines with which NetReduce beats `other`, without latencies."""
     free = {**o, "alpha_s": 0.0}
     low, high = 1e9, 1e12
     for _ in range(80):
@@ -92,6 +92,6 @@ async def _run(options: dict[str, Any], out: Path, on_phase: OnPhase) -> list[Re
 
 
 def closed_threshold(p: int, o: Mapping[str, Any]) -> float:
-    """The same as a formula: B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
+    """Return the threshold by the formula B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
     n = o["per_machine"]
     return float(o["inter_bytes_per_s"] * 2 * (n - 1) * p / (n * (p - 2)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model → how many times faster a step is than with a ring."""
+"""Model → time of a step, added by the switch and in a ring."""
 
 from __future__ import annotations
 

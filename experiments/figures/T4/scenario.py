@@ -18,7 +18,7 @@ CONTENDERS = (
 
 
 def known() -> list[models.Model]:
-    """Return the models, of which two are N7's."""
+    """Return the models; two belong to N7."""
     here = Path(__file__).parent
     found = {model.name: model for folder in (here, here.parent / "N7") for model in models.load(folder)}
     return [found[name] for name in NAMES]
