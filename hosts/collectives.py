@@ -16,7 +16,7 @@ from railweave.hosts.errors import InvalidOption
 
 
 class Collectives(ABC):
-    """Check the arguments of collective calls, and allocate their results.
+    """Provide the collective calls of a communicator.
 
     `x` and `out` are numpy arrays, or objects in CPU memory that support the buffer protocol or DLPack. The
     data types are float16, bfloat16 (of ml_dtypes or torch), float32, float64, int8, uint8, int32 and int64.
@@ -25,8 +25,6 @@ class Collectives(ABC):
 
     A call returns its result: a torch tensor if `x` is one, else a numpy array. With `async_op=True` it
     returns a Work at once, and `Work.wait` returns the result. Do not touch the arrays before `wait` returns.
-
-    Every call may raise the errors below.
 
     Raises:
         InvalidOption: An argument is invalid.
