@@ -44,14 +44,14 @@ def _in_line(line: str) -> Iterator[list[str]]:
     lexer.whitespace_split = True
     try:
         words = list(lexer)
-    except ValueError:  # a line of output, such as one with an apostrophe
+    except ValueError:  # a line of output with an apostrophe
         return
     part: list[str] = []
     for word in [*words, ";"]:
         if word and set(word) <= SEPARATORS:
             while part and (part[0] in ("sudo", "do", "then") or ASSIGNMENT.fullmatch(part[0])):
                 del part[0]
-            if part[:1] == ["railweave"] and part[1:]:
+            if part[:1] == ["railweave"] and part[1:] and not part[1].endswith(":"):  # else a message
                 yield part[1:]
             part = []
         else:
@@ -88,8 +88,10 @@ def parse(words: list[str]) -> None:
 
 def unknown(words: list[str]) -> list[str]:
     """Return the options that do not exist, of a command without its values and before any `--`."""
-    if not words or words[0].startswith("-"):
+    if not words or words[0].startswith("-") or not words[0].islower():  # such as COMMAND
         return []
+    if words[0] not in dict(cli.COMMANDS):
+        return words[:1]
     part, rest = part_of(words)
     parts = [part, *getattr(part, "commands", {}).values()]  # the words may leave out the subcommand
     options = [name for one in parts for each in one.params for name in (*each.opts, *each.secondary_opts)]
