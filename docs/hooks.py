@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages that mkdocs generates: the reference of the commands."""
+"""Generates the reference of the commands when mkdocs builds the site."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ COMMANDS_MARK = "<!-- generated: commands -->"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Replace the mark of a generated part by that part."""
+    """Replace the mark in a page by the generated part."""
     return markdown.replace(COMMANDS_MARK, "\n".join(commands())) if COMMANDS_MARK in markdown else markdown
 
 
 def commands() -> Iterator[str]:
-    """Yield the help text of each command as Markdown."""
+    """Yield the help of each command as Markdown."""
     for name, _ in cli.COMMANDS:
         command = get_command(cli.build(name)).commands[name]  # type: ignore[attr-defined]
         context = typer.Context(command, info_name=f"railweave {name}")

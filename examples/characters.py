@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small transformer that learns to write Python's manual, for ddp.py and fsdp.py: model, text, and loop."""
+"""Model, text and training loop of ddp.py and fsdp.py: a small transformer that learns Python's manual."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from pydoc_data.topics import topics  # text that every Python brings
+from pydoc_data.topics import topics  # text that comes with Python
 from typing import Any
 
 import torch
@@ -22,10 +22,10 @@ CONTEXT, BATCH, CHARACTERS = 32, 4, 128
 
 
 class Transformer(nn.Module):
-    """Predicts the next character: (batch, context) of characters → (batch, context, CHARACTERS)."""
+    """Predict the next character: from shape (batch, context) to (batch, context, CHARACTERS)."""
 
     def __init__(self, width: int = 192, layers: int = 2, heads: int = 4) -> None:
-        """About 1 million parameters by default."""
+        """Make a model, by default of about 1 million parameters."""
         super().__init__()
         self.characters = nn.Embedding(CHARACTERS, width)
         self.places = nn.Parameter(torch.zeros(CONTEXT, width))
@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         self.out = nn.Linear(width, CHARACTERS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict."""
+        """Return the logits of the next characters."""
         mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT, device=x.device)
         hidden = self.characters(x) + self.places
         for layer in self.layers:
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
 
 
 def batches(rank: int, seed: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield what a rank sees and the characters that follow; each rank draws others."""
+    """Yield random batches of a rank: characters, and the characters that follow them."""
     codes = torch.frombuffer(
         bytearray("".join(topics.values()).encode("ascii", "replace")), dtype=torch.uint8
     )
@@ -57,7 +57,7 @@ def batches(rank: int, seed: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def main(description: str, parallel: Any) -> None:
-    """Train `parallel(model)` and print the loss, mean of the ranks, as the steps go by."""
+    """Train `parallel(model)`, and print the mean loss of all ranks every 10 steps."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--backend", default="railweave", help="railweave or gloo")
     parser.add_argument("--device", default="cpu", help="cpu or cuda; ranks take turns at the GPUs")
@@ -76,7 +76,7 @@ def main(description: str, parallel: Any) -> None:
     begin = 0.0
     for step, batch in enumerate(islice(batches(dist.get_rank()), asked.steps)):
         seen, following = (x.to(asked.device) for x in batch)
-        if step == asked.steps // 5:  # splits and caches are warm
+        if step == asked.steps // 5:  # measure from here on: splits and caches are warm
             dist.barrier()
             begin = time.monotonic()
         optimizer.zero_grad()

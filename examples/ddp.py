@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains with DistributedDataParallel: buckets of gradients go out while the backward pass still runs.
+"""Train with DistributedDataParallel: buckets of gradients are sent while the backward pass still runs.
+
+Run one of:
 
 railweave run --hosts 4 --rails ina,tcp,rdma --rate 100M -- python examples/ddp.py
 torchrun --nproc-per-node 2 examples/ddp.py

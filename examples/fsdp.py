@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains with fully sharded parameters: each layer's are collected before it is used, gradients scattered.
+"""Train with fully sharded parameters: all_gather before each layer, reduce_scatter of its gradients.
+
+Run one of:
 
 railweave run --hosts 4 --rails ina,tcp,rdma --rate 100M -- python examples/fsdp.py
 torchrun --nproc-per-node 2 examples/fsdp.py --device cuda

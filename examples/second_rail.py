@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a second rail brings, by its rate: `python examples/second_rail.py second_rail.png`, as root.
+"""Measure the benefit of a second rail by its rate.
 
-Four hosts have an in-network rail of 100 Mbit/s and a tcp rail of 10 to 100 Mbit/s. The figure shows how long
-an allreduce takes on both, once the ranks have learnt the split.
+Run as root: `python examples/second_rail.py second_rail.png`. Four hosts have an in-network rail of
+100 Mbit/s and a tcp rail of 10 to 100 Mbit/s. The figure shows the time of an allreduce on both rails, after
+the ranks have learned the split.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SIZE = 1 << 20  # bytes
 
 
 def worker(comm: railweave.Communicator, calls: int) -> float:
-    """Return the median time of an allreduce in seconds, after as many calls that warm up."""
+    """Return the median time of `calls` allreduces in seconds, after the same number of warm-up calls."""
     x, times = np.ones(SIZE // 4, np.float32), []
     for _ in range(2 * calls):
         start = time.monotonic()
@@ -31,13 +32,13 @@ def worker(comm: railweave.Communicator, calls: int) -> float:
 
 
 def measure(rate: int, calls: int) -> float:
-    """Return the longest median of the ranks on a lab of its own."""
+    """Return the longest median of all ranks, in a new lab."""
     with railweave.lab(hosts=4, rails="ina,tcp", rate=f"100M,{rate}M") as lab:
         return max(lab.run(worker, calls).wait().values)
 
 
 def main(file: str, calls: int = 40) -> None:
-    """Measure and draw."""
+    """Measure all rates, and draw the figure to a file."""
     times = [1e3 * measure(rate, calls) for rate in RATES]
     plt.plot(RATES, times, marker="o")
     plt.xlabel("rate of the tcp rail, Mbit/s")

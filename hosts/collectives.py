@@ -16,15 +16,23 @@ from railweave.hosts.errors import InvalidOption
 
 
 class Collectives(ABC):
-    """What a communicator can do; how a call is run is the communicator's.
+    """Provide the collective calls of a communicator.
 
-    Every call takes as `x` (and `out`) a numpy array or anything with the buffer protocol or DLPack on the
-    CPU, of float16, bfloat16 (ml_dtypes' or torch's), float32, float64, int8, uint8, int32 or int64. All
-    ranks make the same calls in the same order, with the same shapes, types, operations and roots; that
-    holds for tensors of no elements, too. A call
-    returns its result (a torch tensor where `x` is one, else a numpy array) or, with `async_op`, a Work whose
-    `wait` does; leave the arrays alone until then. Calls
-    raise UnsupportedDType, InvalidOption, CollectiveMismatch, PeerLost, RailDown.
+    `x` and `out` are numpy arrays, or objects in CPU memory that support the buffer protocol or DLPack. The
+    data types are float16, bfloat16 (of ml_dtypes or torch), float32, float64, int8, uint8, int32 and int64.
+    All ranks make the same calls in the same order, with the same shapes, types, operations and roots. This
+    also holds for tensors without elements.
+
+    A call returns its result: a torch tensor if `x` is one, else a numpy array. With `async_op=True` it
+    returns a Work at once, and `Work.wait` returns the result. Do not touch the arrays before `wait` returns.
+
+    Raises:
+        InvalidOption: An argument is invalid.
+        UnsupportedDType: No rail in use can carry this data type and operation.
+        CollectiveMismatch: The ranks have called different collectives.
+        PeerLost: A rank of the job is gone.
+        RailDown: The last rail has failed.
+        RailweaveError: The call has not ended within the communicator's `timeout_s`, for another reason.
     """
 
     rank: int
@@ -45,26 +53,46 @@ class Collectives(ABC):
     ) -> Any:
         """Run a collective from `source` to `target`, both flat and contiguous; return `result` or a Work.
 
-        `count` is in elements: of the tensor, or of one shard where there are shards, of which `source` or
-        `target` then has one per rank. `called` says which call of the program this is, where `collective`
-        does not: ranks that differ in it get a CollectiveMismatch.
+        `count` is the number of elements of the tensor. For collectives with shards it is the number of
+        elements of one shard, and `source` or `target` holds one shard per rank. `called` distinguishes calls
+        of the program that use the same `collective`: ranks that differ in it get a CollectiveMismatch.
         """
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
         """Reduce `x` element by element over all ranks; every rank gets the same result, bit for bit.
 
-        `x` is read in place if it is contiguous, else packed. `op` is sum, prod, max, min or avg. Results are
-        numpy's: integers wrap, max and min pass NaN on; an average is the sum, divided, of integers cut
-        towards zero. Rails of hosts add and multiply halves as float32 and round once per rank; an in-network
-        rail sums floats as fixed point. What that cannot carry goes by the other rails. The result goes to
-        `out`, which may be `x`, else to a new array of x's shape.
+        Results are those of numpy: integers wrap around, and max and min propagate NaN. An average is the sum
+        divided by the number of ranks; for integers it is cut towards zero. `tcp` and `rdma` rails add and
+        multiply float16 and bfloat16 as float32, and round once per rank. An in-network rail sums floats in
+        fixed point; docs/reference/wire-format.md has the error bound. Calls that it cannot carry use the
+        other rails.
+
+        Args:
+            x: Tensor of any shape. A contiguous tensor is read in place, any other is packed first.
+            op: `sum`, `prod`, `max`, `min` or `avg`.
+            out: Where the result goes: as many elements and the same type as `x`, may be `x` itself. None: a
+                new array of x's shape.
+            async_op: Return a Work at once.
+
+        Returns:
+            The result, or a Work.
         """
         return self._reduce_to(None, x, op, out, async_op)
 
     def reduce(self, x: Any, root: int = 0, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
-        """Reduce `x` over all ranks; the root gets the result, in `out` or a new array, the others None.
+        """Reduce `x` over all ranks to the root.
 
-        It moves and takes what all_reduce does. Only the root may give an `out`.
+        Traffic and time are those of all_reduce.
+
+        Args:
+            x: Tensor of any shape.
+            root: Rank that gets the result.
+            op: As for all_reduce.
+            out: Where the root's result goes. Only the root may give it.
+            async_op: Return a Work at once.
+
+        Returns:
+            The result on the root and None on the other ranks, or a Work.
         """
         root = self._root(root)
         if self.rank != root and out is not None:
@@ -85,12 +113,19 @@ class Collectives(ABC):
         return self._run(*call, kept, async_op, _op(op), root, Called.REDUCE)
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:
-        """Reduce `x` over all ranks, each of which gets one shard of the result: rank r the r-th.
+        """Reduce `x` over all n ranks, and give rank r the r-th shard of the result.
 
-        `x` is cut along its first axis, which the number of ranks must divide: of shape (n·k, …) every rank
-        gets (k, …). An `x` of shape (n, …) whose shards shall have no such axis wants an `out`. The result
-        goes to `out`, of as many elements as a shard, else to a new array; `out` may be this rank's own shard
-        of `x`, and nothing else of it. Operations and rounding are all_reduce's.
+        Operations and rounding are those of all_reduce.
+
+        Args:
+            x: Tensor of shape (n·k, …). It is cut into n shards of shape (k, …) along its first axis.
+            op: As for all_reduce.
+            out: Where the shard goes: as many elements as a shard, of any shape. It may be this rank's own
+                shard of `x`, but must not overlap the rest of `x`. None: a new array of shape (k, …).
+            async_op: Return a Work at once.
+
+        Returns:
+            This rank's shard, or a Work.
         """
         source = input_array(x)
         shape = np.shape(x)
@@ -104,11 +139,17 @@ class Collectives(ABC):
         return self._run(Collective.REDUCE_SCATTER, source, target, count, result, async_op, _op(op))
 
     def all_gather(self, x: Any, out: Any = None, async_op: bool = False) -> Any:
-        """Collect every rank's `x`, in the order of the ranks; all have the same shape and type.
+        """Collect the tensors of all n ranks, in the order of the ranks.
 
-        The result is concatenated along the first axis, as reduce_scatter cuts: of (k, …) it is (n·k, …), of
-        scalars (n,). It goes to `out`, of as many elements, which may as well have the shape (n, k, …), else
-        to a new array. `x` may be this rank's own shard of `out`, and nothing else of it.
+        Args:
+            x: Tensor of shape (k, …), the same shape on all ranks. Scalars count as shape (1,).
+            out: Where the result goes: n times as many elements as `x`, such as shape (n·k, …) or (n, k, …).
+                `x` may be this rank's own shard of `out`, but must not overlap the rest of `out`. None: a new
+                array of shape (n·k, …).
+            async_op: Return a Work at once.
+
+        Returns:
+            The tensors, concatenated along the first axis, or a Work.
         """
         source = input_array(x)
         first, *others = np.shape(x) or (1,)
@@ -117,9 +158,16 @@ class Collectives(ABC):
         return self._run(Collective.ALL_GATHER, source, target, source.size, result, async_op)
 
     def broadcast(self, x: Any, root: int = 0, async_op: bool = False) -> Any:
-        """Overwrite `x` on every rank with the root's; returns it.
+        """Overwrite `x` on every rank with the root's tensor.
 
-        On the root `x` is only read, so it may be read-only or not contiguous there.
+        Args:
+            x: Tensor of the same shape and type on all ranks. The root only reads it, so there it may be
+                read-only or not contiguous.
+            root: Rank whose tensor all ranks get.
+            async_op: Return a Work at once.
+
+        Returns:
+            `x`, or a Work.
         """
         root = self._root(root)
         source = input_array(x)
@@ -130,7 +178,7 @@ class Collectives(ABC):
         return self._run(Collective.BROADCAST, source, target, source.size, x, async_op, root=root)
 
     def barrier(self, async_op: bool = False) -> Any:
-        """Return when all ranks have called it; with `async_op`, a Work whose `wait` does."""
+        """Wait until all ranks have called it; with `async_op`, return a Work to wait for instead."""
         token = np.zeros(1, np.int32)
         call = (Collective.ALL_REDUCE, token, token, 1)
         return self._run(*call, None, async_op, called=Called.BARRIER)

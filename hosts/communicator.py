@@ -58,7 +58,7 @@ from railweave.hosts.work import CompletedWork, Work
 if TYPE_CHECKING:
     from railweave.metrics_server import MetricsServer
 
-LINGER_S = 0.5  # how long a rank that closes answers peers that are not done yet
+LINGER_S = 0.5  # time for which a closing rank still answers peers that have not finished
 
 EMPTY = {Called.AS_CARRIED: Called.EMPTY, Called.REDUCE: Called.EMPTY_REDUCE}
 
@@ -67,7 +67,7 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class _Parts:
-    """What a communicator is made of and has to be ended with it, without a reference to it."""
+    """The parts of a communicator that end with it. They hold no reference to the communicator."""
 
     agent: Agent
     trees: Trees
@@ -80,15 +80,28 @@ class _Parts:
 
 
 class Communicator(Collectives):
-    """This rank's place in a job. Made by `railweave.init`; use it as a context manager, or close it.
+    """Run collectives among the ranks of a job, each striped over all of the job's rails.
 
-    All ranks make the same calls in the same order. With two rails or more, one that fails is excluded
-    until it is back: the caller sees a delay. After any other error, and when no rail is left for as long as
-    `timeout_s`, the communicator is of no use any more: every pending and later call raises that error.
+    `railweave.init` makes communicators. Use one as a context manager, or close it at the end.
+
+    All ranks make the same calls in the same order. If the job has several rails and one fails, the ranks
+    exclude it until it works again, and callers see only a delay. Any other error ends the communicator:
+    every pending and every later call raises that error. The same holds if no rail works for `timeout_s`.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        world_size: Number of ranks in the job.
+        options: All options of the job, with their defaults filled in.
+        metrics_address: HOST:PORT of this rank's Prometheus metrics; empty without metrics.
     """
 
     def __init__(self, options: Options, join: Join | None = None) -> None:
-        """Open the rails, meet the other ranks through `join` (by default at the controller) and connect."""
+        """Open the rails, join the other ranks and connect to them.
+
+        Args:
+            options: All options of this rank.
+            join: Function through which the ranks meet. None: they meet at the controller.
+        """
         self.options = options
         self._join = join
         self._splits = 0
@@ -104,7 +117,7 @@ class Communicator(Collectives):
         self._ledger = Ledger()
         self._rails: list[Opening] = []
         self._health: Health | None = None
-        self.metrics_address = ""  # HOST:PORT where Prometheus finds this rank, if that is wanted
+        self.metrics_address = ""
         try:
             if options.progress_cpus:
                 self._progress_on(options.progress_cpus)
@@ -197,9 +210,9 @@ class Communicator(Collectives):
     # ------------------------------------------------------------ calls
 
     def barrier(self, async_op: bool = False) -> Any:
-        """Return when all ranks have called it; nothing of this rank's is then under way.
+        """Wait until all ranks have called it, and until no call of this rank is in progress.
 
-        With `async_op`, return a Work at once: other calls may be under way when its `wait` returns.
+        With `async_op`, return a Work at once. Other calls may still be in progress when its `wait` returns.
         """
         work = super().barrier(async_op)
         if not async_op and self._parts.calls is not None:
@@ -207,7 +220,7 @@ class Communicator(Collectives):
         return work
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None, async_op: bool = False) -> Any:  # noqa: D102
-        # Other ranks wait for this one: a call like the last one is made in few steps.
+        # Fast path for a call like the last one: the other ranks wait for this rank.
         if not async_op and (out is not None or type(x) is np.ndarray):
             result = np.empty_like(x) if out is None else out
             op_index = self._agent.again(x, op, result)
@@ -218,11 +231,22 @@ class Communicator(Collectives):
         return super().all_reduce(x, op, out, async_op)
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Return a new communicator of the ranks that give the same `color`; None for those that give none.
+        """Split the job: return a new communicator of the ranks that give the same `color`.
 
-        All ranks call it, at the same place among their calls. Ranks of a color are ordered by `key`, then by
-        rank. The new communicator opens connections and asks for slots of its own, under the job's name with
-        `/`, the number of the split and the color behind it; close it before this one. Raises as `init` does.
+        All ranks call it, at the same place among their calls. The new communicator opens its own connections
+        and gets its own slots. Its job is named JOB/SPLIT.COLOR, where SPLIT counts the splits from 1. Close
+        it before this communicator.
+
+        Args:
+            color: Number from 0 to 2^62 - 1 of the new communicator; None: this rank joins none.
+            key: Number that orders the ranks of a color; equal keys keep the order of ranks.
+
+        Returns:
+            The new communicator, or None if `color` is None.
+
+        Raises:
+            InvalidOption: `color` or `key` is no whole number, or out of range.
+            RailweaveError: The ranks of a color cannot join, with the errors of `railweave.init`.
         """
         color = None if color is None else _split_number("color", color, " or None")
         key = _split_number("key", key)
@@ -262,14 +286,14 @@ class Communicator(Collectives):
             raise_failure(self._agent.failure())
             np.copyto(target, source)
             return CompletedWork(self, -1, result) if async_op else result
-        if count == 0:  # the other ranks may call something else: one element stands for none
+        if count == 0:  # carry one element instead, so that a mismatch with other ranks is still detected
             count, called = 1, EMPTY[called]
             source, target = (
                 np.zeros(self.world_size if wide else 1, source.dtype)
                 for wide in (collective is Collective.REDUCE_SCATTER, collective is Collective.ALL_GATHER)
             )
         dtype = DTYPES[source.dtype.char]
-        if dtype is DType.BFLOAT16:  # numpy tells nobody else what that is: the native code takes its bits
+        if dtype is DType.BFLOAT16:  # it has no buffer format: pass its bits to the native code
             source, target = source.view(np.uint16), target.view(np.uint16)
         call = (collective, dtype, op, root, called, count)
         op_index = self._calls.submit(call, source, target, start_now=async_op)
@@ -287,7 +311,7 @@ class Communicator(Collectives):
     # ------------------------------------------------------------ events
 
     def _handle(self, event: Event) -> None:
-        """Take an event of the membership; called from its thread."""
+        """Handle an event of the membership; called from its thread."""
         match event:
             case MemberLost(rank, reason):
                 self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
@@ -296,26 +320,28 @@ class Communicator(Collectives):
             case LeaseLost(reason):
                 self._trees.lose(reason)
             case MemberLeft():
-                pass  # the rails notice by themselves whether somebody is missing
+                pass  # the rails themselves detect a missing rank
 
     # ------------------------------------------------------------ reports
 
     def stats(self) -> Stats:
-        """Return the rails' counts."""
+        """Return the counts of all rails since they were opened."""
         return self._parts.reporter.stats()
 
     def drain_records(self) -> list[Record]:
-        """Return the slices that have ended since the last call, oldest first; at most the last 65,536."""
+        """Return the slices that have ended since the last call, oldest first; at most the last 65,536.
+
+        Each Record has the op index, the rail, the bytes, and the begin and end of one slice.
+        """
         return self._parts.reporter.drain_records()
 
     def why(self) -> Sequence[Decision]:
-        """Return which rails carried which calls, and why others did not.
+        """Return which rails carried which calls, and why the others did not.
 
-        One per rail and class of calls (collective, type, operation, size to the next power of two) that was
-        called, with the count; before them, with neither class nor count, one per rail that the controller
-        has refused, that has failed and is not back, or whose plane is down. `reason` is one of
-        `decisions.Reason`, `detail` says it in words; of an in-network rail that is used, whether broadcasts
-        and allgathers were multicast.
+        A class of calls is a collective, a type, an operation, and a size rounded up to a power of two. The
+        list has one Decision with a count for each rail and each class that was called. Before these it has
+        one Decision, without class and count, for each rail that cannot be used now: the controller has
+        refused it, it has failed, or its plane is down.
         """
         if self._parts.calls is not None:
             self._parts.calls.count()
@@ -329,27 +355,45 @@ class Communicator(Collectives):
     def plan(
         self, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
     ) -> Prediction:
-        """Return what a call of `size_bytes` (of the whole tensor) would take on each rail, and its split."""
+        """Predict the time and the split of a call.
+
+        Args:
+            size_bytes: Bytes of the whole tensor. For all_gather and reduce_scatter these are the bytes of
+                all shards.
+            collective: `all_reduce`, `reduce_scatter`, `all_gather` or `broadcast`.
+            dtype: Name of the data type.
+            op: Operation, for collectives that reduce.
+
+        Returns:
+            The predicted time on each rail, the candidate splits and the chosen one. It prints as a table.
+
+        Raises:
+            InvalidOption: An argument is invalid, or the job has one rank and so no rails.
+        """
         if not self._rails:
             raise InvalidOption("a world of one has no rails, and nothing to plan")
         return predict(self._planner, size_bytes, collective, dtype, op)
 
     def save_costs(self, path: str | Path) -> None:
-        """Write what is known of the rails' costs to a JSON file, for the option `costs` of later jobs."""
+        """Write the learned costs of the rails to a JSON file, for the option `costs` of later jobs.
+
+        Costs of other kinds of job in the same file are kept. Raises InvalidOption if the file cannot be
+        written, or is no file of costs.
+        """
         if self._rails:
             save(self._planner, Path(path))
 
     # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """Leave the job. Calls that are pending fail, here and on the other ranks. Safe to repeat."""
+        """Leave the job. Pending calls fail, here and on the other ranks. It is safe to call it again."""
         self._close()
 
     def _leave_to_parent(self) -> None:
-        """Touch nothing of the parent's from now on, in a child that it has forked.
+        """Detach a forked child's copy of this communicator from the parent's sockets.
 
-        The child has none of the parent's threads but all of its sockets. What would end them when it is
-        collected is therefore kept for ever.
+        The child has all sockets of the parent, but not its threads. Garbage collection of the parts would
+        close these sockets, so the child keeps the parts for ever.
         """
         self._close.detach()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._parts))
@@ -367,7 +411,7 @@ class Communicator(Collectives):
 
 
 class _OfParent:
-    """Stands in a forked child for what is the parent's."""
+    """Replace the parent's parts in a forked child: every use raises an error."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
@@ -398,7 +442,7 @@ def _split_number(name: str, value: int, otherwise: str = "") -> int:
 def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
-    if ring := members.rings.get(spec.name):  # not all ranks have a place in a tree, and all plan alike
+    if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same way
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):
         return replace(made, adds=sums.window_packets > 0)
@@ -407,7 +451,7 @@ def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
 
 
 def _close(parts: _Parts, options: Options) -> None:
-    """End the parts of a communicator, without a reference to it."""
+    """End the parts of a communicator. It takes no reference to the communicator, which may be gone."""
     if parts.server is not None:
         parts.server.close()
     if parts.calls is not None:
@@ -424,7 +468,7 @@ def _close(parts: _Parts, options: Options) -> None:
 
 
 def _of_living(comm: Communicator, ask: Callable[..., Answer]) -> Callable[..., Answer | None]:
-    """Return a method of a communicator that does not keep it alive; once it is gone, it returns None."""
+    """Return a method of a communicator that does not keep it alive, and returns None once it is gone."""
     reference = weakref.ref(comm)
 
     def asked(*arguments: Any) -> Answer | None:

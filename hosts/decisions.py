@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a call went over some rails and not over others: remembered for what was really called, with counts."""
+"""Why a call used some rails and not others: one entry per class of calls that was made, with its count."""
 
 from __future__ import annotations
 
@@ -11,29 +11,40 @@ from railweave.hosts.events import Decision
 
 
 class Reason(enum.StrEnum):
-    """What keeps a rail from carrying a call; the values stand in reports and JSON."""
+    """Name the reason why a rail does not carry a call. The values are used in reports and JSON.
 
-    REFUSED = "refused"  # the controller did not admit the rail: quota, slots, tree
-    TREE_DOWN = "tree-down"  # the rail's plane has no aggregation tree now: its calls wait
-    RAIL_DOWN = "rail-down"  # the rail has failed; the others carry its part until it is back
-    DTYPE = "dtype"  # the rail cannot reduce this type
-    OP = "op"  # the rail cannot do this operation
-    SHARE_ZERO = "share-zero"  # the shares give the rail nothing
-    PROBING = "probing"  # another rail or split was tried in its stead, to learn what it costs
-    THRESHOLD = "threshold"  # the tensor is too small to be cut for it
+    Attributes:
+        REFUSED: The controller has refused the rail: quota, slots or tree.
+        TREE_DOWN: The rail's plane has no aggregation tree now, so its calls wait.
+        RAIL_DOWN: The rail has failed. The other rails carry its part until it works again.
+        DTYPE: The rail cannot reduce this data type.
+        OP: The rail cannot do this operation.
+        SHARE_ZERO: The given shares give the rail nothing.
+        PROBING: Another rail or split was tried instead, to learn its cost.
+        THRESHOLD: The tensor is too small to be split.
+    """
+
+    REFUSED = "refused"
+    TREE_DOWN = "tree-down"
+    RAIL_DOWN = "rail-down"
+    DTYPE = "dtype"
+    OP = "op"
+    SHARE_ZERO = "share-zero"
+    PROBING = "probing"
+    THRESHOLD = "threshold"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is decided of one rail: that it carries a part, or why not."""
+    """The decision about one rail: it carries a part of the call, or does not."""
 
-    reason: Reason | None  # None: it is used
+    reason: Reason | None  # None: the rail is used
     text: str = ""
 
 
 @dataclass
 class Tally:
-    """How often calls of one class went one way."""
+    """The number of calls of one class with one set of verdicts."""
 
     calls: int = 0
 
@@ -42,7 +53,7 @@ _Key = tuple[str, str, str, int, tuple[tuple[str, Verdict], ...]]
 
 
 class Ledger:
-    """All decisions of a communicator. Its size is bounded by the classes that there are, not by calls."""
+    """All decisions of a communicator. Its size grows with the number of classes, not of calls."""
 
     def __init__(self) -> None:
         """Begin without calls."""
@@ -51,16 +62,16 @@ class Ledger:
     def tally(
         self, collective: str, dtype: str, op: str, size_bytes: int, verdicts: Mapping[str, Verdict]
     ) -> Tally:
-        """Return the tally of calls that are decided like this; the caller counts."""
+        """Return the tally of calls with these verdicts; the caller increments it."""
         key = (collective, dtype, op, size_class(size_bytes), tuple(verdicts.items()))
         return self._tallies.setdefault(key, Tally())
 
     def decisions(self) -> Sequence[Decision]:
         """Return one decision per rail and class that was called, in the order of the first calls.
 
-        Any thread may ask, while calls of new classes are made.
+        Any thread may call it, even while calls of new classes are made.
         """
-        tallies = list(self._tallies.items())  # in one step, as nothing of Python's runs in it
+        tallies = list(self._tallies.items())  # atomic: no Python code runs during the copy
         return [
             Decision(
                 rail=rail,

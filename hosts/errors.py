@@ -1,52 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in a collective; each message says what was given, what was expected and what to do."""
+"""Errors of collectives. Each message names the given value, the expected one and the remedy."""
 
 from __future__ import annotations
 
 
 class RailweaveError(Exception):
-    """Base of all errors that railweave raises on purpose."""
+    """The base class of all errors that collectives raise."""
 
 
 class InvalidOption(RailweaveError, ValueError):
-    """An option, alone or beside what the other ranks say, makes no sense."""
+    """An option or argument is invalid, or does not match those of the other ranks."""
 
 
 class UnsupportedDType(RailweaveError, TypeError):
-    """No rail in use can reduce this data type with this operation."""
+    """No rail in use can reduce this data type with this operation.
+
+    The message names the rails and what they can reduce. Add a `tcp` or `rdma` rail.
+    """
 
 
 class CollectiveMismatch(RailweaveError):
-    """The ranks have called different collectives; the message has both descriptions."""
+    """The ranks have called different collectives, sizes, types, operations or roots.
+
+    All ranks raise this error, and its message describes both calls.
+    """
 
 
 class PeerLost(RailweaveError):
-    """A rank of the job is gone."""
+    """A rank of the job is gone: its process has ended, or no longer answers.
+
+    Attributes:
+        rank: The lost rank.
+        reason: The evidence for the loss.
+    """
 
     def __init__(self, rank: int, reason: str) -> None:
-        """Name the rank, and how that is known."""
+        """Name the lost rank and the evidence."""
         super().__init__(f"rank {rank} is lost: {reason}")
         self.rank = rank
         self.reason = reason
 
 
 class RailDown(RailweaveError):
-    """A rail has failed and no other can carry its share."""
+    """A rail has failed, and its share has no rail left to carry it.
+
+    Attributes:
+        rail: Name of the failed rail.
+        reason: The cause, if it is known.
+    """
 
     def __init__(self, rail: str, reason: str = "") -> None:
-        """Name the rail, and how that is known."""
+        """Name the failed rail and the cause."""
         super().__init__(f"rail {rail!r} is down" + (f": {reason}" if reason else ""))
         self.rail = rail
         self.reason = reason
 
 
 class GroupRefused(RailweaveError):
-    """The controller does not form this group."""
+    """The controller refuses the job, or all of its rails; the message says why."""
 
 
 class JoinTimeout(RailweaveError, TimeoutError):
-    """Not all ranks have joined in time; the message names the missing ones."""
+    """Not all ranks have joined within `timeout_s`; the message names the missing ranks."""
 
 
 class ControllerUnreachable(RailweaveError, ConnectionError):
-    """Nobody answers at the controller's address."""
+    """No controller answers at the given address."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank learns of its job from the controller, and what it tells: plain values, without gRPC."""
+"""Messages between a rank and the controller, as plain values without gRPC."""
 
 from __future__ import annotations
 
@@ -60,16 +60,28 @@ class Sums:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a rail carries a class of calls, or does not; the fields are those of the message Decision."""
+    """Describe why a rail carries a class of calls, or does not. The message Decision has the same fields.
+
+    Attributes:
+        rail: Name of the rail.
+        collective: Name of the collective; empty if the entry is about all calls.
+        dtype: Name of the data type.
+        op: Name of the operation; empty for collectives without one.
+        size_class: Largest size of these calls in bytes, a power of two; they are larger than half this size.
+        used: Whether the rail carries a part of such calls.
+        reason: A value of `Reason`; empty if the rail is used.
+        detail: The reason in words. For a rail that is used: how it carries the calls, such as `multicast`.
+        calls: Number of calls.
+    """
 
     rail: str
     collective: str
     dtype: str
     op: str
-    size_class: int  # bytes: calls up to this size, and larger than half of it
+    size_class: int
     used: bool
-    reason: str = ""  # a code; empty if used
-    detail: str = ""  # in words; of a rail that is used, how: multicast or not
+    reason: str = ""
+    detail: str = ""
     calls: int = 0
 
 

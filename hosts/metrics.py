@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's telemetry for Prometheus: every scrape reads the rails' counts anew.
+"""A rank's metrics for Prometheus: every scrape reads the rails' current counts.
 
-Names begin with `railweave_`; labels are job, rank, rail, tree and group, as the controller has them, too.
+Names begin with `railweave_`. Labels are job, rank, rail, tree and group, as in the controller's metrics.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ GROUP_GAUGES = {
 
 
 class RankCollector:
-    """Asks a communicator, in the server's thread, for as long as there is one."""
+    """Reads a communicator in the server's thread, as long as the communicator exists."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class RankCollector:
         calls = CounterMetricFamily(
             "railweave_rail_calls", "Calls by class, and why the rail had no part in them.", labels=labels
         )
-        counts: Counter[tuple[str, ...]] = Counter()  # decisions may differ in words alone
+        counts: Counter[tuple[str, ...]] = Counter()  # decisions may differ only in their text
         for each in decisions:
             which = (each.rail, each.collective, each.dtype, each.op, str(each.size_class), each.reason)
             counts[which] += each.calls
@@ -150,9 +150,9 @@ class RankCollector:
 
 
 def serve(listen: str, collector: RankCollector, access: Access = IN_CLEAR) -> MetricsServer:
-    """Answer scrapes at HOST:PORT, 0 for any port; with TLS if `access` has it.
+    """Answer scrapes at HOST:PORT, port 0 for a free one; with TLS if `access` has certificates.
 
-    InvalidOption if that cannot be.
+    Raises InvalidOption if the address cannot be used.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():

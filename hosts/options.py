@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program says about its job, as keyword arguments or in the environment."""
+"""Options of a job, from keyword arguments or from the environment."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
 RDMA_PLACES = ("any", "device", "software")  # any: a device where the interface has one
 MAX_TRAFFIC_CLASS = 255
 SWITCHES = {"": False, "0": False, "false": False, "1": True, "true": True}
-# Where launchers say who a process is, in the order in which they are looked at: torchrun and most scripts,
-# Open MPI's mpirun, PMI (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first that is set counts, for both.
+# Variables in which launchers give rank and world size: torchrun and most scripts, Open MPI's mpirun, PMI
+# (MPICH, Intel MPI, srun --mpi=pmi2), srun. The first pair of which one variable is set gives both numbers.
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -34,22 +34,29 @@ LAUNCHERS = (
 )
 MAX_REPORT_EVERY_S = 3600.0
 MAX_SPIN_US = 1000.0
-MAX_CPUS = 1024  # what glibc's cpu_set_t holds
+MAX_CPUS = 1024  # the size of glibc's cpu_set_t
 MAX_MULTICAST_ROOTS = 65535
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 @dataclass(frozen=True)
 class RailSpec:
-    """One rail as the user names it."""
+    """Name one rail of this host.
 
-    name: str  # the same on all ranks; also the name of its plane
-    kind: str  # one of RAIL_KINDS
-    interface: str  # this host's, on that plane
-    rate_bps: int = 0  # of the link; 0: unknown or unshaped
+    Attributes:
+        name: Name of the rail and of its plane, the same on all ranks.
+        kind: `ina`, `tcp`, `rdma` or `netreduce`.
+        interface: This host's network interface on the plane.
+        rate_bps: Rate of the link in bit/s; 0: unknown or unshaped.
+    """
+
+    name: str
+    kind: str
+    interface: str
+    rate_bps: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse kinds that there are not."""
+        """Refuse unknown kinds."""
         if self.kind not in RAIL_KINDS:
             raise InvalidOption(
                 f"rail {self.name!r} is of unknown kind {self.kind!r}; there are {', '.join(RAIL_KINDS)}"
@@ -57,7 +64,10 @@ class RailSpec:
 
     @classmethod
     def parse(cls, text: str) -> RailSpec:
-        """Read RAIL_FORM; without a name, the kind is the name."""
+        """Parse `name=kind@interface[/rate]`. Without a name, the kind is the name.
+
+        Raises InvalidOption if the text has another form.
+        """
         match = _RAIL.fullmatch(str(text).strip())
         if match is None:
             raise InvalidOption(f"cannot read rail {text!r}: expected {RAIL_FORM}")
@@ -67,7 +77,7 @@ class RailSpec:
 
 @dataclass(frozen=True)
 class Options:
-    """Everything that makes a communicator."""
+    """Hold all options of a communicator. `railweave.init` describes them."""
 
     rank: int
     world_size: int
@@ -79,31 +89,31 @@ class Options:
         default_factory=dict
     )  # by rail; empty: in proportion to the rails' limits
     timeout_s: float = 300.0  # for joining, and for every blocking call
-    # Without a sign of life from a rank's process for so long, it is lost, or the rail to it down; 0: never.
-    # Ranks that compute are not silent: their agents answer. A rank that is killed is named sooner, by the
-    # controller and by TCP.
+    # After this time without a sign of life from a rank's process, the rank is lost, or the rail to it is
+    # down; 0: never. The agent of a rank that computes still answers. A killed rank is noticed sooner: by the
+    # controller, and by TCP.
     peer_timeout_s: float = 5.0
     metrics: str = ""  # HOST:PORT for Prometheus, port 0 for any; empty: none
     deterministic: bool = False  # the split never follows measurements, so that results repeat bit for bit
     report: str = ""  # a file to which the rank writes what it did: see report_file.py
     report_every_s: float = 0.0  # how often it writes what it has done so far; 0: at its end only
-    # How long a call of up to 64 KiB that waits looks for its end before it sleeps. It is awake sooner then,
-    # and takes processor time that others could use.
+    # Time for which a call of at most 64 KiB polls before it sleeps. Polling shortens the wake-up, but takes
+    # processor time from other processes.
     spin_us: float = 0.0
-    # Ranks that multicast at once in an allgather, the same on all of them; 0: all, which is the quickest as
-    # far as links and switches take it.
+    # Number of ranks that multicast at once in an allgather, the same on all ranks. 0: all ranks, which is
+    # the fastest choice if links and switches can carry it.
     multicast_roots: int = 0
-    costs: str = ""  # a JSON file with what was learnt of the rails: read at the start, written at the end
-    # CPUs for a thread that sends and receives, and one more for each tree of an ina rail where there are
-    # several CPUs and several trees. Whoever waits for a call then sleeps until it is done, and those threads
-    # spin for `spin_us`, whatever the call's size. None: whoever waits does the work.
+    costs: str = ""  # a JSON file with the learned costs of rails: read at the start, written at the end
+    # CPUs of the progress threads: one thread that sends and receives, and one more per tree of an ina rail
+    # if there are several CPUs and several trees. Callers then sleep until their call is done, and these
+    # threads poll for `spin_us` in calls of any size. Empty: the thread that waits for a call does the work.
     progress_cpus: tuple[int, ...] = ()
-    size_from: str = field(default="world_size", compare=False)  # the option or variable that gives that
-    rdma: str = "any"  # one of RDMA_PLACES: who carries rdma and netreduce rails
-    traffic_class: int = 0  # of what an RDMA device sends: DSCP times 4, and ECN's two bits
+    size_from: str = field(default="world_size", compare=False)  # the source of world_size
+    rdma: str = "any"  # one of RDMA_PLACES: what carries rdma and netreduce rails
+    traffic_class: int = 0  # of packets from an RDMA device: 4 times the DSCP, plus the two bits of ECN
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse invalid values."""
         if not 0 <= self.rank < self.world_size:
             raise InvalidOption(f"rank {self.rank} in a world of {self.world_size}: ranks count from 0")
         if not self.timeout_s > 0:
@@ -142,7 +152,7 @@ class Options:
 
 
 def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
-    """Refuse shares of rails that there are not, and shares that are no split."""
+    """Refuse shares of unknown rails, and shares that are no split."""
     if not shares:
         return
     for name, share in shares.items():
@@ -157,7 +167,7 @@ def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
 def parse_rails(
     rails: str | Sequence[str | RailSpec], known: Mapping[str, RailSpec] = MappingProxyType({})
 ) -> tuple[RailSpec, ...]:
-    """Read rails given as one comma-separated string or one by one; those `known` by their names alone."""
+    """Parse rails from a comma-separated string or a sequence; a name alone is one of the `known` rails."""
     given = [part.strip() for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
     return tuple(rail if isinstance(rail, RailSpec) else _parse_rail(rail, known) for rail in given)
 
@@ -174,7 +184,7 @@ def _parse_rail(text: str, known: Mapping[str, RailSpec]) -> RailSpec:
 
 
 def parse_shares(text: str) -> dict[str, float]:
-    """Read `name=share,name=share`."""
+    """Parse `name=share,name=share`."""
     shares = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, share = part.partition("=")
@@ -186,7 +196,7 @@ def parse_shares(text: str) -> dict[str, float]:
 
 
 def parse_cpus(cpus: str | Sequence[int]) -> tuple[int, ...]:
-    """Read CPUs given one by one, or as `taskset` and cpusets list them: 2-3,6."""
+    """Parse CPUs from a sequence, or from a list as `taskset` and cpusets write it: 2-3,6."""
     if not isinstance(cpus, str):
         return tuple(dict.fromkeys(cpus))
     found: set[int] = set()
@@ -221,9 +231,9 @@ def options_from(
     multicast_roots: int | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Complete what is given from RAILWEAVE_* (the names here, in capitals) and LAUNCHERS' variables.
+    """Return the options: arguments first, then RAILWEAVE_* (the argument's name in capitals) and LAUNCHERS.
 
-    Controller and rails, where neither says them, are those of the cluster file.
+    Controller and rails that neither gives are those of the cluster file.
     """
     rank_variable, size_variable = next(
         (names for names in LAUNCHERS if any(name in environment for name in names)), LAUNCHERS[0]
@@ -274,7 +284,7 @@ def options_from(
 
 
 def _of_cluster(path: str, environment: Mapping[str, str]) -> tuple[dict[str, RailSpec], str, Access]:
-    """Return this machine's rails, the controller's address, and how to get in."""
+    """Return this machine's rails, the controller's address, and the credentials of the cluster file."""
     from railweave.hosts.cluster import rails  # noqa: PLC0415 - it needs RailSpec
 
     try:

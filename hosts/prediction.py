@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts how a call of some size goes: what each rail would take, what splits would take, and why."""
+"""Predicts a call: its time on each rail and with each split, and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -24,44 +24,78 @@ MOST_BYTES = 1 << 62
 
 @dataclass(frozen=True)
 class RailPrediction:
-    """What one rail costs in calls of this kind: microseconds, and bits of the tensor per second."""
+    """Describe the predicted cost of one rail in calls of this kind: a fixed time, and a rate.
+
+    Attributes:
+        rail: Name of the rail.
+        kind: Its kind.
+        state: `up`, `down` or `recovering`.
+        obstacle: Why it cannot carry such calls; empty if it can.
+        alone_us: Microseconds of the whole call on this rail alone; None if it cannot carry the call.
+        a_us: Fixed time of a call, in microseconds.
+        b_bps: Rate of the call's tensor, in bit/s.
+        samples: Number of measurements behind its present speed.
+        source: Origin of the cost: `measured…` or `prior…`.
+        how: How an in-network rail carries the call, such as `multicast`; may be empty.
+    """
 
     rail: str
     kind: str
-    state: str  # up, down or recovering
-    obstacle: str  # why it takes no part, if it cannot
-    alone_us: float | None  # the whole call on this rail; none if it cannot carry it
+    state: str
+    obstacle: str
+    alone_us: float | None
     a_us: float
     b_bps: float
-    samples: int  # measurements that speak for its present speed
-    source: str  # measured, or what else the cost follows from
-    how: str = ""  # multicast or not, where that is a question
+    samples: int
+    source: str
+    how: str = ""
 
 
 @dataclass(frozen=True)
 class SplitPrediction:
-    """One way to cut the call."""
+    """Describe one split of the call.
 
-    shares: Mapping[str, float]  # by rail; those that carry something
-    time_us: float  # predicted
-    gain: float  # by how much it is quicker than the best rail alone: 0.05 for 5 %
-    chosen: bool  # several are where calls take turns
+    Attributes:
+        shares: Share of each rail that carries a part, by rail name.
+        time_us: Predicted time in microseconds.
+        gain: Speed-up over the best rail alone: 0.05 means 5 % faster.
+        chosen: Whether calls use this split. Several are chosen if calls alternate between rails.
+    """
+
+    shares: Mapping[str, float]
+    time_us: float
+    gain: float
+    chosen: bool
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How a call would go now, and why; prints as a table."""
+    """Describe how a call would be carried now, and why. It prints as a table.
+
+    Attributes:
+        collective: Name of the collective.
+        dtype: Name of the data type.
+        op: Name of the operation; empty for collectives without one.
+        size_bytes: Bytes of the whole tensor.
+        hosts: Number of ranks.
+        state: How far the ranks have learned calls of this class, from `cold` to `hot`. `fixed shares` or
+            `deterministic` if they learn nothing.
+        rails: Cost of each rail.
+        splits: Candidate splits; the chosen ones are marked.
+        why: Reason for the choice, in words.
+        note: Further remark about the costs, such as a costs file that was not used; may be empty.
+    """
 
     collective: str
     dtype: str
-    op: str  # empty for a collective that has none
-    size_bytes: int  # of the whole tensor
+    op: str
+    size_bytes: int
     hosts: int
-    state: str  # of the class of calls: cold … hot; fixed or deterministic where nothing is learnt
+    state: str
     rails: tuple[RailPrediction, ...]
     splits: tuple[SplitPrediction, ...]
     why: str
-    note: str = ""  # what else is to be known of the costs
+    note: str = ""
 
     def __str__(self) -> str:
         """Return the table."""
@@ -80,10 +114,10 @@ class Prediction:
 def predict(
     planner: Planner, size_bytes: int, collective: str = "all_reduce", dtype: str = "float32", op: str = "sum"
 ) -> Prediction:
-    """Return how a call of `size_bytes` (of the whole tensor) would go now, and why.
+    """Predict how a call of `size_bytes` (of the whole tensor) would be carried now.
 
-    InvalidOption for an unknown collective, dtype or op, and a size that holds no element.
-    Any thread may ask.
+    Raises InvalidOption for an unknown collective, dtype or op, and for a size that holds no element.
+    Any thread may call it.
     """
     which = _named({name: each for each, name in capabilities.COLLECTIVE_NAMES.items()}, collective)
     kind = _named({name: each for each, name in NAMES.items()}, dtype, "dtype")
@@ -98,7 +132,7 @@ def predict(
 
 
 def shares(planner: Planner) -> dict[str, float]:
-    """Return the shares of large allreduces now, by rail. Any thread may ask."""
+    """Return the present shares of large allreduces, by rail. Any thread may call it."""
     if planner.fixed:
         return {rail.name: rail.share for rail in planner.rails}
     with planner.lock:
@@ -110,7 +144,7 @@ def shares(planner: Planner) -> dict[str, float]:
 
 
 class _Question:
-    """One question to a planner."""
+    """The prediction of one call."""
 
     def __init__(
         self, planner: Planner, collective: Collective, dtype: DType, op: ReduceOp, count: int
@@ -172,7 +206,7 @@ class _Question:
         )
 
     def _source(self, rail: int) -> str:
-        """Say what the cost of a rail follows from."""
+        """Return the origin of a rail's cost."""
         if any(self._table.samples(self._key, rail, alone) for alone in (True, False)):
             return "measured"
         if (place := self._table.place(self._key, rail, True)) is None:
@@ -183,7 +217,7 @@ class _Question:
         return self._table.single_s(self._key, rail, self._size)
 
     def _splits(self, chosen: Split) -> tuple[SplitPrediction, ...]:
-        """Return each rail alone, all rails together, and what is chosen: several where rails take turns."""
+        """Return each rail alone, all rails together, and the chosen splits."""
         names = {rail.index: rail.name for rail in self._able}
         lines = {rail: self._table.line(self._key, rail) for rail in names}
         ways: list[tuple[Part, ...]] = [((rail, 0, self._count),) for rail in names]
@@ -255,7 +289,7 @@ def _rail_row(rail: RailPrediction) -> tuple[str, ...]:
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of columns as wide as they must be."""
+    """Return the lines of a table with the least column widths."""
     table = [titles, *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(titles))]
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a communicator tells about itself."""
+"""Counts and records of a communicator."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """One aggregation tree of an in-network rail: its counts since it was formed, over all its moves."""
+    """Hold the counts of one aggregation tree of an in-network rail since it was formed, over all moves."""
 
-    group: int  # its number in the switches now; changes with every move
-    slots: int  # chunks that may be in flight
-    in_flight: int
-    window: int  # chunks that are let in flight now, by the delay that they cause
-    rtt_s: float  # smoothed
-    contributions: int
-    results: int
-    retransmissions: int
-    early_retransmissions: int  # those that a gap caused, not the timer
-    timeouts: int
-    stale: int  # results of the group before a move
-    duplicates: int  # results that were here already
+    group: int  # its present number in the switches; changes with every move
+    slots: int  # most chunks in flight
+    in_flight: int  # chunks
+    window: int  # most chunks in flight now, by the delay that they cause
+    rtt_s: float  # smoothed round-trip time
+    contributions: int  # chunks sent for the first time
+    results: int  # chunks
+    retransmissions: int  # chunks
+    early_retransmissions: int  # retransmissions that a gap caused, not the timer
+    timeouts: int  # of the retransmission timer
+    stale: int  # results from before a move
+    duplicates: int  # results that had arrived before
     mismatches: int  # results of contributions that did not belong together
-    refused: int  # malformed, of a stranger, or impossible
+    refused: int  # packets: malformed, from strangers, or impossible
     probes_sent: int
     probes_answered: int
-    nonfinite_chunks: int  # those that took a second exchange for their NaN and Inf
-    moves: int
+    nonfinite_chunks: int  # chunks that took a second exchange for their NaN and Inf
+    moves: int  # to another place in the network
     error_bound: float  # greatest error that fixed point can have caused in an element so far
-    # Slices that were multicast; refused, stale and duplicates count their packets, too.
+    # Of slices that were multicast. `refused`, `stale` and `duplicates` count their packets, too.
     multicasts: int
-    multicast_bytes: int  # of tensors, sent once to all
-    fetched_bytes: int  # taken that a peer had to send again: they were lost, or late
-    answered_bytes: int  # sent again to peers
+    multicast_bytes: int  # of tensors, sent once to all ranks
+    fetched_bytes: int  # of tensors, received again from a peer: the first copy was lost or late
+    answered_bytes: int  # of tensors, sent again to peers
 
 
 @dataclass(frozen=True)
 class SentBytes:
-    """What a rail's interface has been given to send, by why; together `bytes_sent` of its report."""
+    """Split the `bytes_sent` of a rail by purpose."""
 
-    payload: int  # data of slices, the first time, in the rail's own format
-    headers: int  # around it, and acknowledgements
-    resends: int  # packets sent again, whole, as are all that follow
-    recovery: int  # repair channels, and trials of a rail that was restarted
+    payload: int  # data of slices, sent for the first time, in the rail's own format
+    headers: int  # headers of payload packets, and acknowledgements
+    resends: int  # whole packets sent again; this class and the following ones include headers
+    recovery: int  # repair channels, and trials of a restarted rail
     heartbeats: int  # signs of life
-    control: int  # what ranks agree by, and probes
+    control: int  # agreement among ranks, and probes
 
 
 @dataclass(frozen=True)
 class RailReport:
-    """A rail's counts since it was opened. Bytes on the wire include Ethernet headers."""
+    """Hold a rail's counts since it was opened. Bytes on the wire include Ethernet headers."""
 
     name: str
     kind: str
     share: float  # of large tensors
     slices: int
-    payload_bytes: int  # of the tensors, as far as this rail has reduced them
+    payload_bytes: int  # of tensors that this rail has carried
     bytes_sent: int
     sent: SentBytes
     bytes_received: int
@@ -73,35 +73,39 @@ class RailReport:
     retransmissions: int
     duplicates: int
     malformed: int  # packets and connections refused
-    busy_s: float  # with a slice in progress
-    state: str = "up"  # or "down", or "recovering": it is tried whether it works again
-    reason: str = ""  # why it is not up, or, of the last rail that is left, what is wrong with it
+    busy_s: float  # seconds with a slice in progress
+    state: str = "up"  # or "down", or "recovering": the ranks test whether it works again
+    reason: str = ""  # why it is not up; for the last working rail, its present problem
     failures: int = 0  # how often the ranks have excluded it
-    last_failure: str = ""  # why they did so the last time
-    down_s: float = 0.0  # how long, all in all
-    epoch: int = 0  # number of the last decision of the ranks about which rails live
-    incarnation: int = 0  # how often it was taken up again
+    last_failure: str = ""  # why the ranks excluded it last
+    down_s: float = 0.0  # total seconds of exclusion
+    epoch: int = 0  # number of the ranks' last decision about the rails in use
+    incarnation: int = 0  # how often the ranks have readmitted it
     groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
-    send_drops: int = 0  # packets that this host's kernel would not send, of an in-network rail
-    segmentation_refused: int = 0  # super-packets that it would not cut: sent packet by packet
-    multicast_bytes: int = 0  # of tensors, sent once to all
-    fetched_bytes: int = 0  # of tensors, taken that a peer had to send again: they were lost, or late
-    rings: int = 0  # of racks and single ranks: how often a part of a tensor has gone round
-    ring_messages: int = 0  # sent in these: 2 (members - 1) each time
+    send_drops: int = 0  # packets of an in-network rail that this host's kernel did not send
+    segmentation_refused: int = 0  # super-packets that the kernel did not segment: sent packet by packet
+    multicast_bytes: int = 0  # of tensors, sent once to all ranks
+    fetched_bytes: int = 0  # of tensors, received again from a peer: the first copy was lost or late
+    rings: int = 0  # parts of tensors that went round a ring of racks and single ranks
+    ring_messages: int = 0  # sent in these rings: 2 (members - 1) per part
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts of all rails."""
+    """Hold the counts of all rails.
+
+    Attributes:
+        rails: One report per rail, in the order in which the rails were given.
+    """
 
     rails: tuple[RailReport, ...]
 
 
 class Reporter:
-    """Asks an agent for the counts of the rails in use; it has none before `watch`."""
+    """Reads the counts of rails from an agent; `watch` says which rails."""
 
     def __init__(self, agent: Agent) -> None:
-        """Ask this one."""
+        """Read the counts of this agent."""
         self._agent = agent
         self._rails: Sequence[Opening] = ()
         self._shares: Callable[[], Mapping[str, float]] = dict
@@ -113,7 +117,10 @@ class Reporter:
         shares: Callable[[], Mapping[str, float]],
         surveys: Callable[[], Container[int]],
     ) -> None:
-        """Report these rails; `shares` are their parts of large tensors, `surveys` the calls that are one."""
+        """Report these rails.
+
+        `shares` returns their shares of large tensors, `surveys` the op indices of surveys.
+        """
         self._rails, self._shares, self._surveys = rails, shares, surveys
 
     def stats(self) -> Stats:
@@ -134,7 +141,7 @@ class Reporter:
         )
 
     def ports(self) -> dict[str, list[int]]:
-        """Return this rank's ports by rail, UDP or TCP: what the rail sends comes from or goes to one."""
+        """Return this rank's UDP and TCP ports by rail. Each packet of a rail has one as source or target."""
         return {rail.spec.name: sorted({rail.port, rail.control_port} - {0}) for rail in self._rails}
 
     def drain_records(self) -> list[Record]:
@@ -148,7 +155,7 @@ class Reporter:
 
 
 def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: Sequence[Any]) -> RailReport:
-    """Return a native RailStats, with the rail's RailState and those of its trees, in seconds and by name."""
+    """Return the report of a rail from its native RailStats, RailState and GroupStats, in seconds."""
     others = {
         "name": spec.name,
         "kind": spec.kind,
@@ -167,7 +174,7 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
 
 
 def sent_bytes(native: Any) -> SentBytes:
-    """Return a native RailStats' bytes sent by class; what is in none of its classes is headers."""
+    """Return the bytes sent of a native RailStats by class. Bytes outside all native classes are headers."""
     classes = {f.name: getattr(native.sent, f.name) for f in fields(SentBytes) if f.name != "headers"}
     return SentBytes(headers=native.bytes_sent - sum(classes.values()), **classes)
 
@@ -180,15 +187,25 @@ def group_report(native: Any) -> GroupReport:
 
 @dataclass(frozen=True)
 class Record:
-    """One slice of one call as it went; times in seconds of time.monotonic()."""
+    """Describe one slice of one call after its end.
+
+    Attributes:
+        op_index: Number of the call in its communicator.
+        rail: Name of the rail.
+        start_s: Begin, in seconds of `time.monotonic()`.
+        end_s: End, in seconds of `time.monotonic()`.
+        bytes: Bytes of the slice.
+        survey: Whether the call is a small one of railweave, in which ranks share their measurements.
+        repair: Whether the rail carried the slice in place of a failed rail.
+    """
 
     op_index: int
     rail: str
     start_s: float
     end_s: float
     bytes: int
-    survey: bool = False  # of a small call among those of the program, by which ranks share what they measure
-    repair: bool = False  # carried in place of a rail that has failed
+    survey: bool = False
+    repair: bool = False
 
 
 def record(native: Any, rail: str, survey: bool) -> Record:

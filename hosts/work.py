@@ -13,7 +13,7 @@ FOREVER_S = 1e9
 
 
 class Waits(Protocol):
-    """What a Work needs of its communicator, which lives as long as the work does."""
+    """The methods that a Work needs of its communicator, which it keeps alive."""
 
     def _wait(self, op_index: int, timeout: float | None) -> None: ...
 
@@ -21,30 +21,38 @@ class Waits(Protocol):
 
 
 class Work:
-    """A collective call that may still run."""
+    """A handle of an asynchronous call, which may still be in progress."""
 
     def __init__(self, comm: Waits, op_index: int, result: Any) -> None:
-        """Communicators make these."""
+        """Make a handle; only communicators do this."""
         self._comm = comm
         self._op_index = op_index
         self._result = result
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait and return the result: `out`, or the new array.
+        """Wait for the end of the call, and return its result.
 
-        TimeoutError after `timeout` seconds: the call goes on, and can be waited for again. Without a
-        timeout, the communicator's own holds, and ends the communicator.
+        Args:
+            timeout: Seconds to wait. None: the communicator's `timeout_s`, after which the communicator ends.
+
+        Returns:
+            `out`, or the new array.
+
+        Raises:
+            TimeoutError: The call has not ended within `timeout`. It goes on, and you can wait again.
+            InvalidOption: `timeout` is no number.
+            RailweaveError: The call has failed, with one of the errors that the call itself raises.
         """
         self._comm._wait(self._op_index, _seconds(timeout))
         return self._result
 
     def done(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Return whether `wait` would return at once."""
         return self._comm._done(self._op_index)
 
 
 class CompletedWork(Work):
-    """A call that was complete when it was made: of one rank."""
+    """A handle of a call that was complete at once, because its job has one rank."""
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the result."""
@@ -57,7 +65,7 @@ class CompletedWork(Work):
 
 
 def _seconds(timeout: float | None) -> float | None:
-    """Check a time-out of a caller."""
+    """Check a caller's timeout, and bound it."""
     if timeout is None:
         return None
     seconds = min(timeout, FOREVER_S) if isinstance(timeout, Real) else math.nan

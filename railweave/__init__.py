@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""railweave: multi-rail, in-network collectives with a P4 switch in the loop.
+"""Multi-rail, in-network collectives with a P4 switch in the loop.
 
-import railweave
-with railweave.init() as comm:          # RANK, WORLD_SIZE, RAILWEAVE_* say where and over which rails
-    mean = comm.all_reduce(gradient, op="avg")
+    import railweave
+
+    with railweave.init() as comm:
+        mean = comm.all_reduce(gradient, op="avg")
+
+The environment gives the job and its rails: RANK, WORLD_SIZE and RAILWEAVE_*. Arguments of `init` come first.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
 
 __version__ = version("railweave")
 
-# Imported when they are asked for, so that the command line is quick.
-_HOMES = {"Communicator": "communicator", "Work": "work", "RailSpec": "options"}  # the others: errors
+# Names are imported on first use, so that the command line starts fast.
+_HOMES = {"Communicator": "communicator", "Work": "work", "RailSpec": "options"}  # all other names: errors
 
 __all__ = [
     "CollectiveMismatch",
@@ -72,25 +75,51 @@ def init(
     progress_cpus: str | Sequence[int] | None = None,
     multicast_roots: int | None = None,
 ) -> Communicator:
-    """Join a job and return this rank's communicator once all ranks are in and connected.
+    """Join a job and return this rank's communicator.
 
-    What is not given comes from the environment: RANK and WORLD_SIZE (as torchrun sets them; else
-    what Open MPI, PMI or Slurm set: `hosts.options.LAUNCHERS`), RAILWEAVE_JOB, RAILWEAVE_CLUSTER (a cluster
-    file: docs/howto/cluster.md; or else what follows), RAILWEAVE_CONTROLLER (host:port), RAILWEAVE_RAILS
-    (`name=kind@interface[/rate_bps],…`; the name is also the plane's; of a cluster's planes the names alone),
-    RAILWEAVE_SHARES (`name=share,…`; by default in proportion to what the links allow),
-    RAILWEAVE_TIMEOUT_S (300: for joining and for every blocking call) and RAILWEAVE_PEER_TIMEOUT_S (5:
-    without a sign of life from a rank's process). With `metrics` or RAILWEAVE_METRICS (HOST:PORT), Prometheus
-    finds this rank's counts there. With `deterministic` or RAILWEAVE_DETERMINISTIC=1 results repeat bit for
-    bit from run to run: the split follows no measurements. `costs` or RAILWEAVE_COSTS names a JSON file that
-    keeps what is learnt of the rails from one job to the next. To the file `report` or RAILWEAVE_REPORT the
-    rank writes when it has joined, and at its end its slices and counts; with RAILWEAVE_REPORT_EVERY_S,
-    its counts so far in a file beside it. For `spin_us` or RAILWEAVE_SPIN_US (0) microseconds a small call
-    that waits looks for its end before it sleeps. With `progress_cpus` or RAILWEAVE_PROGRESS_CPUS (2-3,6)
-    threads on these CPUs alone send and receive, and spin for `spin_us`; callers sleep until their calls
-    are done. In an allgather, `multicast_roots` or RAILWEAVE_MULTICAST_ROOTS ranks multicast at once (0:
-    all), followed by the others one by one.
-    Raises InvalidOption, JoinTimeout, GroupRefused, ControllerUnreachable.
+    The call returns when all ranks have joined and their rails are connected. Every argument that is None is
+    read from the environment. RANK and WORLD_SIZE may also be the variables of Open MPI, PMI or Slurm.
+
+    Args:
+        job: Name of the job. Ranks of different jobs never meet. RAILWEAVE_JOB, default `default`.
+        rank: Number of this process in the job, from 0. RANK.
+        world_size: Number of processes in the job. WORLD_SIZE.
+        cluster: Path of a cluster file. It gives this host's rails, the controller's address and the TLS
+            files. RAILWEAVE_CLUSTER, default none.
+        controller: Address of the controller as HOST:PORT. RAILWEAVE_CONTROLLER, default the cluster file's.
+        rails: Rails of this host, as `name=kind@interface[/rate]` in a comma-separated string or a list. The
+            name is also the plane's, and is the kind if it is left out. The rate is in bit/s, such as 100M.
+            With a cluster file the names of its planes suffice. RAILWEAVE_RAILS, default all rails of the
+            cluster file.
+        shares: Share of every tensor that each rail carries, by rail name. Only the ratios count.
+            RAILWEAVE_SHARES (`name=share,…`), default none: the ranks learn the split from measured costs.
+        timeout_s: Seconds for joining, and for every blocking call. RAILWEAVE_TIMEOUT_S, default 300.
+        peer_timeout_s: Seconds without a sign of life after which a rank's process counts as lost; 0: never.
+            RAILWEAVE_PEER_TIMEOUT_S, default 5.
+        metrics: HOST:PORT on which this rank serves Prometheus metrics; port 0: a free one.
+            RAILWEAVE_METRICS, default none.
+        deterministic: Repeat results bit for bit from run to run: the split follows no measurement.
+            RAILWEAVE_DETERMINISTIC (1 or 0), default False.
+        costs: Path of a JSON file with the learned costs of rails. The rank reads it at the start and writes
+            it at the end. RAILWEAVE_COSTS, default none.
+        report: Path of a file for this rank's report: one line when it has joined, and one with its slices
+            and counts when it leaves. RAILWEAVE_REPORT, default none.
+        spin_us: Microseconds for which a call of at most 64 KiB polls before it sleeps, 0 to 1000.
+            RAILWEAVE_SPIN_US, default 0.
+        progress_cpus: CPUs for progress threads, such as `2-3,6`. These threads alone send and receive, and
+            poll for `spin_us`. Callers sleep until their calls are done. RAILWEAVE_PROGRESS_CPUS, default
+            none: the calling thread does the work.
+        multicast_roots: Number of ranks that multicast at once in an allgather; 0: all. The others follow
+            one by one. RAILWEAVE_MULTICAST_ROOTS, default 0.
+
+    Returns:
+        The communicator. Close it at the end, or use it as a context manager.
+
+    Raises:
+        InvalidOption: An option is missing or invalid, or differs from that of another rank.
+        JoinTimeout: Not all ranks have joined within `timeout_s`. The message names the missing ranks.
+        GroupRefused: The controller refuses the job, or refuses all of its rails.
+        ControllerUnreachable: The controller does not answer at its address.
     """
     from railweave.hosts.communicator import Communicator  # noqa: PLC0415 - see _HOMES
     from railweave.hosts.options import options_from  # noqa: PLC0415
@@ -130,12 +159,33 @@ def lab(
     seed: int = 1,
     out: str = "out/lab",
 ) -> Testbed:
-    """Return a lab for `with`: hosts, switches and controller on this machine, as `railweave run` makes them.
+    """Return a lab of hosts, switches and a controller on this machine, for use in a `with` block.
 
-    The arguments are those of `railweave run`, rates and loss also as numbers of bit/s and as probabilities;
-    `experiments.program.testbed` has an example. Each lab makes a folder in `out`, for logs. Needs root.
-    Raises TopologyError, OptionError, OutputError (all ValueError), and LabError where the network cannot be
-    made, and in a rank of a job.
+    The network is the one of `railweave run`, and the arguments are its options. Entering the `with` block
+    makes the network, and needs root. Leaving the block removes it.
+
+    Args:
+        topology: `planes`, `leaf-spine:…`, `fat-tree:…`, `racks:…`, or the path of a topology file.
+        hosts: Number of hosts, for the topology `planes`.
+        rails: Kinds of the rails, one plane per rail: `ina`, `tcp`, `rdma` or `netreduce`.
+        rate: Rate of the links in bit/s, such as `100M`, or one rate per plane such as `100M,20M`. 0:
+            unshaped. None: 100M, and 8M for `ina` planes on BMv2.
+        mtu: MTU of every link, in bytes.
+        loss: Probability that a switch drops a datagram on `ina` and `rdma` planes, such as 0.01; or
+            `plane=probability`, such as `ina=0.01`.
+        impair: Impairment of the P4 planes' links, as for `railweave switch --impair`.
+        switch: Target of P4 switches: `embedded` or `bmv2`.
+        seed: Seed of losses and impairments.
+        out: Folder for the folders of labs. Each lab makes its own: `out`/1, `out`/2 and so on.
+
+    Returns:
+        The lab, which makes its network when its `with` block is entered.
+
+    Raises:
+        TopologyError: The topology is invalid. Like the next two, it is a ValueError.
+        OptionError: An argument is invalid.
+        OutputError: The lab's folder cannot be made.
+        LabError: The network cannot be made on this machine, or the caller is itself a rank of a job.
     """
     from pathlib import Path  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is let in on connections: mutual TLS, and with gRPC a token that callers of the controller present.
+"""Authentication of connections: mutual TLS, and a token that gRPC callers present to the controller.
 
-Both ends show a certificate of the cluster's CA. gRPC takes long to import, and is where it is needed.
+Both ends show a certificate of the cluster's CA. Functions import gRPC only when they need it, because the
+import is slow.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ HANDSHAKE_S = 2.0
 
 @dataclass(frozen=True)
 class Access:
-    """What a process shows to others, and wants to see of them. By default everything is in clear."""
+    """The credentials of a process, and its demands on peers. By default connections are unencrypted."""
 
     tls: TlsFiles | None = None
     token: str = field(default="", repr=False)
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
-        """Return a client's channel."""
+        """Return a client's channel to an address."""
         import grpc  # noqa: PLC0415
 
         if self.tls is None:
@@ -50,14 +51,14 @@ class Access:
     def server(
         self, options: Sequence[tuple[str, Any]], *interceptors: grpc.aio.ServerInterceptor
     ) -> grpc.aio.Server:
-        """Return a server that refuses every call without the token, if there is one."""
+        """Return a server that refuses calls without the token, if there is a token."""
         import grpc  # noqa: PLC0415
 
         required = [_token_required(self.token)] if self.token else []
         return grpc.aio.server(options=options, interceptors=[*required, *interceptors])
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        """Have a server listen; return the port. RuntimeError if the address cannot be had."""
+        """Let a server listen on an address, and return the port. RuntimeError if it cannot be used."""
         import grpc  # noqa: PLC0415
 
         if self.tls is None:
@@ -69,7 +70,7 @@ class Access:
         return server.add_secure_port(address, credentials)
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Return what a server without gRPC needs to ask for certificates, too; None without TLS."""
+        """Return the TLS context of a server without gRPC, which demands certificates; None without TLS."""
         if self.tls is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.tls.ca)
@@ -82,9 +83,9 @@ IN_CLEAR = Access()
 
 
 def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.environ) -> Access:
-    """Read and check the files of a cluster, and its token, which may be in RAILWEAVE_TOKEN instead.
+    """Check a cluster's files, and return its credentials. RAILWEAVE_TOKEN replaces the token file.
 
-    TopologyError names what is missing, open to others or does not belong together.
+    Raises TopologyError for a file that is missing, readable for others, or does not match the other files.
     """
     token = environment.get(TOKEN, "")
     if cluster is None or cluster.tls is None:
@@ -109,15 +110,15 @@ def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.envir
 
 
 def check(tls: TlsFiles) -> None:
-    """TopologyError if a file cannot be used, or others can read the key."""
+    """Raise TopologyError if a file cannot be used, or if other users can read the key."""
     private_file(tls.key)
     _context(tls)
 
 
 def refusal(tls: TlsFiles | None, address: str) -> str:
-    """Try a handshake; return why one end does not believe the other, or '' if both do or nobody answers.
+    """Try a TLS handshake, and return why an end refuses the other. '' if both accept, or nobody answers.
 
-    gRPC tries again for ever, and does not say why.
+    gRPC itself retries for ever and gives no reason.
     """
     if tls is None:
         return ""
@@ -128,7 +129,7 @@ def refusal(tls: TlsFiles | None, address: str) -> str:
         with socket.create_connection((host, int(port)), HANDSHAKE_S) as plain:
             try:
                 with _context(tls).wrap_socket(plain, server_hostname=host) as connection:
-                    if connection.recv(1):  # with TLS 1.3, a server looks at certificates after the handshake
+                    if connection.recv(1):  # a TLS 1.3 server checks certificates after the handshake
                         return ""
             except ssl.SSLError as error:
                 reason = getattr(error, "verify_message", "").rstrip(".") or error.reason or str(error)
@@ -150,7 +151,7 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
     except OSError as error:
         raise TopologyError(f"{error.filename}: {error.strerror}; see `tls` in the cluster file") from None
     try:
-        context.load_cert_chain(tls.certificate, tls.key, password="")  # without, OpenSSL would ask for one
+        context.load_cert_chain(tls.certificate, tls.key, password="")  # without it, OpenSSL would prompt
     except (ssl.SSLError, ValueError):
         raise TopologyError(
             f"{tls.certificate} and {tls.key}: expected a certificate and its key, in PEM without password"
@@ -159,9 +160,10 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
 
 
 def private_file(path: str) -> bytes:
-    """Read a file that nobody else may read: ours, or root's and at most readable by our group.
+    """Return the content of a private file: 0600 of the caller's user, or at most 0640 of root.
 
-    These are PostgreSQL's rules for its key (https://www.postgresql.org/docs/current/ssl-tcp.html).
+    These are PostgreSQL's rules for its key (https://www.postgresql.org/docs/current/ssl-tcp.html). Raises
+    TopologyError if the file cannot be read, or if other users can read or change it.
     """
     try:
         with Path(path).open("rb") as file:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-# Name, what it does. The command is in a module with a typer application `app`.
+# Name and summary of each command. Its module has a typer application `app`.
 COMMANDS = (
     ("demo", "Train a model on Mininet hosts over three rails at once, and check it."),
     ("run", "Run a program of your own on Mininet hosts, over several rails."),
@@ -44,7 +44,7 @@ Examples:
 
 def main() -> None:
     """Run the command line."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report its errors in one line
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report gRPC's errors in one line
     try:
         build(_wanted(sys.argv, os.environ))()
     except ImportError:
@@ -56,14 +56,16 @@ def main() -> None:
 
 
 def _wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return the command's name: when a shell asks for completions, it is in what has been typed so far."""
-    if "_RAILWEAVE_COMPLETE" in environment:  # typer's protocol: bash sets the one, zsh and fish the other
+    """Return the name of the command, also if a shell asks for completions of a partial line."""
+    if (
+        "_RAILWEAVE_COMPLETE" in environment
+    ):  # typer's protocol: COMP_WORDS in bash, the other in zsh and fish
         arguments = environment.get("COMP_WORDS", environment.get("_TYPER_COMPLETE_ARGS", "")).split()
     return arguments[1] if len(arguments) > 1 else ""
 
 
 def build(wanted: str) -> typer.Typer:
-    """Return the application; only the command `wanted` is imported, so that help is quick."""
+    """Return the application. It imports only the command `wanted`, so that help is fast."""
     app = typer.Typer(
         name="railweave",
         no_args_is_help=True,
@@ -82,7 +84,7 @@ def build(wanted: str) -> typer.Typer:
 
 
 def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None:
-    """Add a part: a group with its own commands, or the one command that it consists of."""
+    """Add a typer application to the command line: as a group, or as its single command."""
     if part.registered_callback is None:
         app.registered_commands += part.registered_commands
     else:
@@ -90,7 +92,7 @@ def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None
 
 
 def _not_imported() -> None:
-    """Stand for a command in the list of commands."""
+    """Represent a command in the list of commands, without importing it."""
 
 
 def _version(wanted: bool) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server for Prometheus, of ranks and of the controller: strangers can neither stop nor delay it.
+"""The HTTP server of ranks and of the controller for Prometheus. Strangers can neither stop nor delay it.
 
-Number and duration of connections are bounded, so that silent clients cost little. Handshakes of TLS happen
-in the threads of connections.
+The number and the duration of connections are bounded, so that silent clients cost little. TLS handshakes run
+in the threads of their connections.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from prometheus_client.registry import Collector
 from railweave.access import IN_CLEAR, Access
 
 CONNECTIONS = 32  # at a time
-DEADLINE_S = 10.0  # for handshake, request and answer together; Prometheus gives up then, too
+DEADLINE_S = 10.0  # for handshake, request and answer together; Prometheus' default timeout
 MAX_HEAD_BYTES = 8192  # of a request
-POLL_S = 0.1  # between two looks at deadlines, and after an accept that failed
+POLL_S = 0.1  # between two checks of deadlines, and after a failed accept
 
 
 class MetricsServer:
-    """Answers scrapes until it is closed."""
+    """Answer scrapes until it is closed."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class MetricsServer:
         access: Access = IN_CLEAR,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """Listen on HOST:PORT, 0 for any port; with TLS if `access` has it.
+        """Listen on HOST:PORT, port 0 for a free one; with TLS if `access` has certificates.
 
-        `collect` runs for each scrape, in a thread of its own; a connection ends after `deadline_s`.
-        Raises OSError, ValueError or OverflowError if the address cannot be had.
+        `collect` runs once per scrape, in a separate thread. A connection ends after `deadline_s`.
+        Raises OSError, ValueError or OverflowError if the address cannot be used.
         """
         host, _, port = listen.rpartition(":")
         self._server = _Server(host, int(port), collect, access.server_context(), deadline_s)
@@ -60,7 +60,7 @@ class MetricsServer:
         return len(self._server.connections)
 
     def close(self) -> None:
-        """Close all connections, whatever they wait for, and stop."""
+        """Close all connections at once, and stop."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -70,7 +70,7 @@ class MetricsServer:
 class _Connection:
     address: str
     ends_at: float
-    asked: bool = False  # its request is complete
+    asked: bool = False  # whether the request is complete
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -96,7 +96,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.set_app(self._answer)
 
     def server_bind(self) -> None:
-        """Bind without HTTPServer's question to the DNS."""
+        """Bind without HTTPServer's DNS lookup."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
@@ -112,7 +112,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return peer, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own."""
+        """Serve a connection in a separate thread."""
         with self._lock:
             if len(self.connections) >= CONNECTIONS:
                 self._drop(self._least_worthy())
@@ -121,18 +121,21 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def _least_worthy(self) -> socket.socket:
-        """Return a connection of the address that has most: one without a request, of these the oldest."""
+        """Return the connection to drop.
+
+        It is one of the address with the most connections: the oldest without a request, if there is one.
+        """
         counts = Counter(each.address for each in self.connections.values())
         return max(self.connections.items(), key=lambda item: (counts[item[1].address], not item[1].asked))[0]
 
     def _drop(self, connection: socket.socket) -> None:
-        """End a connection, and wake its thread. TLS has no part in it."""
+        """End a connection below TLS, and wake its thread."""
         del self.connections[connection]
         with suppress(OSError):  # it is closed already
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def service_actions(self) -> None:
-        """Drop the connections whose time is up. The server calls this after every wait."""
+        """Drop the connections past their deadline. The server calls this after every wait."""
         now = time.monotonic()
         with self._lock:
             for connection in [one for one, state in self.connections.items() if state.ends_at <= now]:
@@ -155,7 +158,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self._drop(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that break off."""
+        """Log nothing about clients that disconnect."""
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         registry = CollectorRegistry()
@@ -178,7 +181,7 @@ class _Handler(WSGIRequestHandler):
         self.rfile = io.BytesIO(self._head())
 
     def _head(self) -> bytes:
-        """Return the request up to the empty line; nothing if that is too long, or does not come."""
+        """Return the request up to the empty line; nothing if it is too long or incomplete."""
         head = b""
         while b"\r\n\r\n" not in head:
             received = self.request.recv(MAX_HEAD_BYTES)
@@ -193,7 +196,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Collected(Collector):
-    """Metrics that have been read."""
+    """Yields metrics that were read before."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the native module, which is built from C++, is there."""
+"""Checks that the native module, which is built from C++, can be imported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ REMEDY = "build it with `./bootstrap run` in railweave's folder, or install rail
 
 
 def problem() -> str:
-    """Return why the native module cannot be imported; nothing if it can be."""
+    """Return why the native module cannot be imported; '' if it can."""
     try:
-        # Without the built file, Python takes the folder of its type stubs for an empty package.
+        # Without the built file, the folder of type stubs imports as an empty package. So import a submodule.
         from railweave._native import ina  # noqa: F401, PLC0415
     except ImportError as error:
         if error.path is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where commands write: a new folder for each run, and files that hold nothing yet."""
+"""Output of commands: a new folder for each run, and files that are new or empty."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class OutputError(ValueError):
-    """A file or folder that cannot be written to; the message names it and says what to do."""
+    """A file or folder cannot be written. The message names it and says what to do."""
 
 
 @contextlib.contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """Make the folder of a new run, `out`/1, `out`/2 and so on.
+    """Make the folder of a new run: `out`/1, `out`/2 and so on.
 
-    The link `out`/latest leads to the newest one. At the end, the folders that this call has made are removed
-    if they are empty. Everything else in `out` stays as it is.
+    The link `out`/latest leads to the newest folder. At the end this function removes the folders that it has
+    made, if they are empty. Everything else in `out` stays as it is.
     Raises OutputError if the folder cannot be made.
     """
     missing = [each for each in (out, *out.parents) if not each.exists()]
@@ -39,12 +39,12 @@ def run_folder(out: Path) -> Iterator[Path]:
 
 
 def new_folder(out: Path) -> Path:
-    """Make the folder of a new run as `run_folder` does, and return it."""
+    """Make the folder of a new run as `run_folder` does, and return its path."""
     try:
         _make(out)
         number = max(_numbers(out), default=0) + 1
         while not _made(out / str(number)):
-            number += 1  # another run has just taken it
+            number += 1  # another run has taken this number meanwhile
         _link_latest(out)
     except OSError as error:
         raise OutputError(
@@ -73,9 +73,9 @@ def _made(folder: Path) -> bool:
 
 
 def _link_latest(out: Path) -> None:
-    """Point the link to the newest folder; leave anything else that has the link's name."""
+    """Point the link to the newest folder. Keep any other file of the link's name."""
     latest, numbers = out / LATEST, _numbers(out)
-    # Another run may do the same at this time.
+    # Another run may do the same at the same time.
     with contextlib.suppress(FileNotFoundError):
         if latest.is_symlink() and _NUMBER.fullmatch(str(latest.readlink())):
             latest.unlink()
@@ -85,9 +85,9 @@ def _link_latest(out: Path) -> None:
 
 
 def check_new_file(option: str, path: Path | None) -> None:
-    """Raise OutputError unless a result can be written to a file without losing another; `-` is stdout.
+    """Raise OutputError unless a result can be written to a file without loss of data; `-` is stdout.
 
-    Makes the file's folder. Files that hold something are refused; devices and pipes are not.
+    The function makes the file's folder. It refuses files with content, but accepts devices and pipes.
     """
     if path is None or str(path) == "-":
         return
@@ -112,7 +112,7 @@ def check_new_file(option: str, path: Path | None) -> None:
 
 
 def write_new_file(option: str, path: Path, text: str) -> None:
-    """Write a result to a file; raises OutputError as `check_new_file` does."""
+    """Write a result to a new or empty file. Raises OutputError as `check_new_file` does."""
     check_new_file(option, path)
     try:
         path.write_text(text)

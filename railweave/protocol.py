@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a job must have in common before they can talk."""
+"""Constants on which all ranks of a job must agree before they communicate."""
 
-PROTOCOL = 2  # of what ranks say to each other; builds before there was this number say 0
-SECRET_BYTES = 32  # of a job's secret, which only its ranks get
+PROTOCOL = 2  # version of the protocol between ranks; builds without this number send 0
+SECRET_BYTES = 32  # size of a job's secret, which only its ranks get

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def railweave_lab(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
-    """Make labs, removed at the end of the test: `lab = railweave_lab(hosts=2, rails="ina,tcp")`.
+    """Yield a function that makes labs, such as `lab = railweave_lab(hosts=2, rails="ina,tcp")`.
 
-    The arguments are those of `railweave.lab`; logs are in the test's folder. Where nobody may make network
-    namespaces the test is skipped.
+    The function takes the arguments of `railweave.lab` and returns a running lab. The fixture removes all
+    labs at the end of the test. Their logs are in the test's temporary folder (`tmp_path`). The test is
+    skipped if this machine cannot make network namespaces.
     """
-    import railweave  # noqa: PLC0415 - other people's tests pay for it only when they ask for a lab
+    import railweave  # noqa: PLC0415 - tests without a lab do not pay for the import
     from railweave.topologies.errors import LabError  # noqa: PLC0415
     from railweave.topologies.lab.namespaces import require_tools  # noqa: PLC0415
 

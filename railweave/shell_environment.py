@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of p4runtime-shell, which needs a protobuf that is older than ours.
+"""The virtual environment of p4runtime-shell, which needs an older protobuf than railweave.
 
-It lives inside the environment that railweave runs in, is made on first use from `shell.lock`, and is made
-anew when that file changes. `python -m railweave.shell_environment` makes it ahead of use.
+It is a folder of the environment in which railweave runs. railweave makes it from `shell.lock` on first use,
+and again when that file changes. `python -m railweave.shell_environment` makes it in advance.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _STAMP = "made-from"
 
 
 class EnvironmentFailed(Exception):
-    """The environment cannot be made: what was tried, and what to do."""
+    """The environment cannot be made. The message has the failed step and the remedy."""
 
 
 def python() -> Path | None:
-    """The interpreter of the environment; None if it has not been made (from today's lock file)."""
+    """Return the interpreter of the environment; None if the lock file has changed or it was never made."""
     interpreter, stamp = FOLDER / "bin" / "python", FOLDER / _STAMP
     with contextlib.suppress(OSError):
         if stamp.read_text() == _fingerprint() and interpreter.exists():
@@ -36,7 +36,10 @@ def python() -> Path | None:
 
 
 def ensure(say: Callable[[str], None]) -> Path:
-    """The interpreter of the environment, which is made if need be; EnvironmentFailed if that fails."""
+    """Return the interpreter of the environment, and make the environment first if it is missing.
+
+    Raises EnvironmentFailed if it cannot be made.
+    """
     if made := python():
         return made
     with _alone():
@@ -57,7 +60,7 @@ def ensure(say: Callable[[str], None]) -> Path:
 
 
 def _empty_folder() -> None:
-    """Make FOLDER, or empty it if an earlier call has made it, which the stamp says."""
+    """Make FOLDER, or empty it if its stamp shows that an earlier call has made it."""
     stamp = FOLDER / _STAMP
     try:
         if FOLDER.exists() and not stamp.exists() and any(FOLDER.iterdir()):
@@ -65,7 +68,7 @@ def _empty_folder() -> None:
         if stamp.exists():
             shutil.rmtree(FOLDER)
         FOLDER.mkdir(exist_ok=True)
-        stamp.write_text("")  # of an environment that is not complete yet
+        stamp.write_text("")  # an empty stamp: the environment is incomplete
     except OSError as error:
         raise EnvironmentFailed(f"cannot write to {FOLDER}: {error.strerror}") from None
 
@@ -83,7 +86,7 @@ def _run(command: list[str], advice: str) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One process makes the environment, others wait for it."""
+    """Let one process make the environment, while the others wait."""
     try:
         handle = os.open(FOLDER.with_name("shell.making"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
@@ -96,7 +99,7 @@ def _alone() -> Iterator[None]:
 
 
 def main() -> None:
-    """Make the environment, or say why not."""
+    """Make the environment, or exit with the reason."""
     try:
         ensure(lambda line: print(line, flush=True))
     except EnvironmentFailed as error:

@@ -9,13 +9,17 @@ class TopologyError(ValueError):
 
 
 class LabError(RuntimeError):
-    """The lab cannot be built or has broken; the message names the part and what to do."""
+    """The lab cannot be made, or a part has failed; the message names the part and the remedy."""
 
 
 class WorkerFailed(LabError):
-    """A worker has ended otherwise than with status 0; `code` is its exit status, negative for a signal."""
+    """A worker has failed.
+
+    Attributes:
+        code: Its exit status; negative: the number of the signal that killed it.
+    """
 
     def __init__(self, message: str, code: int) -> None:
-        """Keep both."""
+        """Keep message and exit status."""
         super().__init__(message)
         self.code = code

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a multilayer perceptron on handwritten digits, one rank per process; needs no PyTorch.
+"""Train a multilayer perceptron on handwritten digits, one rank per process, without PyTorch.
+
+Run one of:
 
 RANK=0 WORLD_SIZE=2 RAILWEAVE_CLUSTER=/etc/railweave/cluster.yaml python train.py
 srun --ntasks-per-node 1 python train.py
@@ -21,7 +23,7 @@ STEPS = 100
 
 
 def main() -> None:
-    """Train, and say over which rails the gradients went."""
+    """Train, and print the bytes that each rail carried."""
     digits, held_out = load_digits()
     training = Training(TrainingOptions(STEPS), digits)
     gradient = np.zeros_like(training.model.parameters)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Size → time of a call, a panel per probability of loss."""
+"""Draw the time of a call by size, one panel per loss probability."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railweave.experiments.measures import Runs
 
 
 def draw(runs: Runs) -> Figure:
-    """Draw both."""
+    """Draw all scenarios."""
     figure, panels = drawing.sheet(2)
     for panel, scenario in zip(panels, runs.scenarios, strict=False):
         drawing.times(panel, runs, scenario)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The in-network and the RDMA rail on links that lose one packet in a hundred, and on good ones."""
+"""Compare the in-network rail with the RDMA rail, with 1 % packet loss and without loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOSSES = (0.0, 0.01)
 
 
 def plan(quick: bool) -> list[Scenario]:
-    """Return a network for each probability of loss."""
+    """Return one scenario for each loss probability."""
     return [
         Scenario(
             name=f"loss {loss:g}",

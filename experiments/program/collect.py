@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a job report at their end, joined with what the kernel counted on their interfaces."""
+"""The reports of a job's ranks at their end, joined with the kernel's counts on their interfaces."""
 
 from __future__ import annotations
 
@@ -20,20 +20,29 @@ Interfaces = Mapping[str, Mapping[str, InterfaceCounters]]  # by plane and host
 
 @dataclass(frozen=True)
 class Collected:
-    """A job as its ranks report it."""
+    """Hold the reports of a job's ranks.
 
-    joined: Sequence[int]  # ranks that called railweave.init
-    rails: Sequence[RailAccount]  # empty if none did
-    spans: Sequence[Span]  # slices, on a clock that begins with the first
-    start_s: float  # when that was, of CLOCK_MONOTONIC
+    Attributes:
+        joined: Ranks that called `railweave.init`.
+        rails: A `RailAccount` per rail: byte counts of agents and kernel, and whether they agree. Empty if no
+            rank called `railweave.init`.
+        spans: Slices of all ranks, in seconds since the first slice began.
+        start_s: Begin of the first slice, in seconds of CLOCK_MONOTONIC.
+    """
+
+    joined: Sequence[int]
+    rails: Sequence[RailAccount]
+    spans: Sequence[Span]
+    start_s: float
 
 
 def collect(
     reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: Interfaces, *, disturbed: bool = False
 ) -> Collected:
-    """Read the ranks' report files; `interfaces` are the kernel's counts during the job.
+    """Read the ranks' report files, and join them with the kernel's counts during the job.
 
-    `disturbed`: faults were injected, which may have taken frames away before they were counted.
+    `interfaces` are these counts. `disturbed` says that faults were injected: they may have removed frames
+    before the kernel counted them.
     """
     lines = {rank: _lines(path) for rank, path in reports.items()}
     left = [(rank, line) for rank, found in lines.items() for line in found if line["event"] == "left"]

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab from ordinary Python, for notebooks, pytest and experiments of one's own.
+"""A lab for ordinary Python programs: notebooks, pytest and your own experiments.
 
-    if __name__ == "__main__":  # not needed in notebooks: every host imports the file of `worker`
+    def worker(comm):  # runs on every host, and returns a value
+        ...
+
+    if __name__ == "__main__":  # every host imports this file; a notebook needs no such line
         with railweave.lab(hosts=4, rails="ina,tcp") as lab:
-            job = lab.run(worker)                   # def worker(comm): ... returns a value, on every host
+            job = lab.run(worker)
             with lab.fault("host link down h1 ina"):
                 ...
             print(job.wait().values, lab.counters().interfaces["tcp"]["h1"].bytes_sent)
 
-The lab lives in an event loop in a thread of its own; nothing here is to be called from several threads.
+The lab runs in an event loop in a separate thread. Use a lab from one thread only.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ CONTROLLERS = ("RAILWEAVE_CONTROLLER", "RAILWEAVE_CLUSTER")  # every rank has on
 
 
 def refuse_in_rank(environment: Mapping[str, str] = os.environ) -> None:
-    """Raise LabError in a rank of a job: its lab would have ranks that make labs, and so on without end."""
+    """Raise LabError in a rank of a job: its lab would have ranks that make labs, without end."""
     if environment.get("RANK") and any(environment.get(name) for name in CONTROLLERS):
         raise LabError(
             f"railweave.lab was called in rank {environment['RANK']} of a job, expected outside of jobs: "
@@ -51,70 +54,97 @@ def refuse_in_rank(environment: Mapping[str, str] = os.environ) -> None:
 
 @dataclass(frozen=True)
 class Counters:
-    """What kernel and switches have counted since the lab was made."""
+    """Hold the counts of the kernel and of the switches since the lab was made.
 
-    interfaces: Interfaces  # by plane and host
-    switches: Mapping[str, Mapping[str, int]]  # packets by decision of the P4 program, by plane
-    links: Mapping[str, int]  # bytes that the links of a plane have carried, both ways; not unshaped ones
+    Attributes:
+        interfaces: `InterfaceCounters` of each host, by plane and host.
+        switches: Packets by decision of the P4 program, by plane.
+        links: Bytes that a plane's links have carried in both directions, by plane. Unshaped links do not
+            count.
+    """
+
+    interfaces: Interfaces
+    switches: Mapping[str, Mapping[str, int]]
+    links: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """A job that has ended on all hosts."""
+    """Hold the results of a job that has ended on all hosts.
 
-    values: Sequence[Any]  # what the worker returned, by rank; None for commands
-    output: Sequence[Sequence[str]]  # lines of stdout and stderr, by rank
+    Attributes:
+        values: Value that the worker returned, by rank; None for commands.
+        output: Lines of stdout and stderr, by rank.
+        collected: Slices and byte counts of all ranks.
+    """
+
+    values: Sequence[Any]
+    output: Sequence[Sequence[str]]
     collected: Collected
 
 
 class Job:
-    """A worker that runs on all hosts."""
+    """A handle of a worker that runs on all hosts."""
 
     def __init__(self, future: Future[JobResult]) -> None:
-        """Made by `Testbed.run`."""
+        """Make a handle; only `Testbed.run` does this."""
         self._future = future
 
     def wait(self, timeout_s: float | None = None) -> JobResult:
-        """Return the result when all ranks have ended.
+        """Wait until all ranks have ended, and return their results.
 
-        Raises WorkerFailed, which names the first rank that failed; LabError when the network has, and
-        TimeoutError.
+        Args:
+            timeout_s: Seconds to wait; None: for ever.
+
+        Returns:
+            The results of all ranks.
+
+        Raises:
+            WorkerFailed: A rank has failed. The message names the first one.
+            LabError: The network has failed.
+            TimeoutError: The job has not ended within `timeout_s`. It goes on.
         """
         return self._future.result(timeout_s)
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the job has ended."""
         return self._future.done()
 
 
 class Outage:
-    """A fault that lasts until `repair`, or until the end of its `with` block."""
+    """A handle of a fault that lasts until `repair`, or until the end of its `with` block."""
 
     def __init__(self, bed: Testbed, injection: Injection) -> None:
-        """Made by `Testbed.fault`."""
+        """Make a handle; only `Testbed.fault` does this."""
         self._bed = bed
         self._injection: Injection | None = injection
 
     def repair(self) -> None:
-        """End the fault; nothing if that has been done."""
+        """End the fault. It is safe to call it again."""
         if self._injection is not None:
             injection, self._injection = self._injection, None
             self._bed.call(injection.__aexit__(None, None, None))
 
     def __enter__(self) -> Outage:
-        """The fault lasts already."""
+        """Return the fault, which has begun already."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Repair it."""
+        """End the fault."""
         self.repair()
 
 
 class Testbed:
-    """A running lab; made by `railweave.lab`, and removed at the end of its `with` block."""
+    """Run jobs and inject faults in a network of this machine.
+
+    `railweave.lab` returns a Testbed. Its network exists from the begin to the end of its `with` block.
+
+    Attributes:
+        topology: The hosts, planes and switches of the network.
+    """
 
     def __init__(self, topology: Topology, options: LabOptions) -> None:
-        """Nothing happens before `with`."""
+        """Prepare a lab. The `with` block makes its network."""
         self.topology = topology
         self._options = options
         self._lab = Lab(topology, replace(options, flows=True))
@@ -126,12 +156,12 @@ class Testbed:
         self._outages: list[Outage] = []
 
     def __enter__(self) -> Testbed:
-        """Make the network; LabError says why it cannot be."""
+        """Make the network. Raises LabError, with the cause, if this machine cannot."""
         self._thread.start()
         making = asyncio.run_coroutine_threadsafe(self._lab.__aenter__(), self._loop)
         try:
             making.result()
-        except BaseException:  # Ctrl-C too: what has been made is removed
+        except BaseException:  # also after Ctrl-C, remove the parts made so far
             making.cancel()
             self._end()
             raise
@@ -140,7 +170,7 @@ class Testbed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Repair what is not repaired, end what still runs, and remove the network."""
+        """Repair all faults, end the job and remove the network."""
         try:
             for outage in self._outages:
                 outage.repair()
@@ -155,13 +185,25 @@ class Testbed:
         rails: str | Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Job:
-        """Start a worker on every host: a function `worker(comm, *arguments)`, or a command.
+        """Start a worker on every host, and return a handle at once. One job runs at a time.
 
-        The function must stand in a file, at its top level; its module is imported in every host's process,
-        arguments and the value that it returns travel as JSON. `rails` are names of the lab's planes, default
-        all of them; `shares` are as for `railweave.init`. One job runs at a time. Raises InvalidOption, which
-        lists the planes, if a name in `rails` or `shares` is none of them, and OptionError if there is no
-        such command.
+        Args:
+            worker: Function `worker(comm, *arguments)` at the top level of a file, or a command as a list of
+                words. Every host's process imports the function's file.
+            *arguments: Arguments of the function or command. Arguments and returned values must be JSON
+                values.
+            shares: Share of each rail, as for `railweave.init`.
+            rails: Names of the lab's planes to use as rails; None: all planes.
+            environment: Further environment variables of the worker.
+
+        Returns:
+            A handle to wait for.
+
+        Raises:
+            LabError: Another job still runs.
+            InvalidOption: `rails` or `shares` has a name that is no plane of the lab. The message lists the
+                planes.
+            OptionError: The command's program does not exist.
         """
         if self._job is not None and not self._job.done():
             raise LabError("a job runs already: wait for it first")
@@ -184,18 +226,29 @@ class Testbed:
         return self._job
 
     def fault(self, words: str) -> Outage:
-        """Inject a fault: `host link down h1 ina`, as in `railweave run --fault`. OptionError if unknown."""
+        """Inject a fault, and return a handle for its repair.
+
+        Args:
+            words: The fault and its place, such as `host link down h1 ina`. `railweave run --help` lists all
+                faults.
+
+        Returns:
+            A handle. Call its `repair`, or use it in a `with` block.
+
+        Raises:
+            OptionError: The fault or its place is unknown.
+        """
         outage = Outage(self, self.call(self._inject(words)))
         self._outages.append(outage)
         return outage
 
     def counters(self) -> Counters:
-        """Return what kernel and switches have counted so far."""
+        """Read the counters of the kernel and of the switches."""
         links = {plane.name: self._lab.bytes_carried(plane.name) for plane in self.topology.planes}
         return Counters(self._interfaces(), self.call(self._lab.switch_counters()), links)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the lab's loop and return its result."""
+        """Run a coroutine in the lab's event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _inject(self, words: str) -> Injection:
@@ -228,7 +281,7 @@ class Testbed:
         except WorkerFailed as error:
             raise explained(error, options.command) from error
         finally:
-            await self._lab.stop_workers()  # of a job that has failed
+            await self._lab.stop_workers()  # if the job has failed
         during = _difference(self._interfaces(), before)
         disturbed = bool(self._outages)
         return JobResult(values, output, collect(reports, self.topology.planes, during, disturbed=disturbed))

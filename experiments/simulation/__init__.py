@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce among more hosts than the lab can hold, packet by packet, on the links and protocols of ns-3.
+"""Packet-level simulation of allreduce among more hosts than a lab can hold, with ns-3.
 
-ns-3's are links, queues, IP and TCP; ours is what hosts and aggregating switches do (model.hpp). No element
-is added: a result is a time. A process of its own keeps ns-3 and its compiler away from the caller's.
+ns-3 models links, queues, IP and TCP. `model.hpp` models the hosts and the aggregating switches. The
+simulation adds no elements: its result is a time. ns-3 and its compiler run in a separate process.
 """
 
 from __future__ import annotations
@@ -18,27 +18,37 @@ from importlib.util import find_spec
 from railweave.experiments.errors import OptionError
 
 MOST_HOSTS = 1024
-MOST_PER_RACK = 250  # addresses of a /24, less those of its switches
+MOST_PER_RACK = 250  # addresses of a /24, without those of its switches
 ALGORITHMS = ("ring", "hierarchical", "tree", "composed")
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """Racks of equally many hosts below one spine, all links alike."""
+    """Describe a network: racks of equal size below one spine, with equal links.
+
+    Attributes:
+        racks: Number of racks.
+        hosts: Number of hosts per rack, 2 to 250; at most 1,024 hosts in all.
+        rate_bps: Rate of every link, in bit/s.
+        delay_s: Propagation delay of a link, in seconds.
+        message_s: Processing time of a host per message of a ring, in seconds.
+        mtu: MTU of every link, in bytes.
+        chunk_bytes: Bytes that a switch adds at once.
+        burst_bytes: Burst size of ports that are token buckets, as in the lab. 0: packets leave at the link's
+            rate.
+    """
 
     racks: int
-    hosts: int  # per rack
+    hosts: int
     rate_bps: float = 10e9
-    delay_s: float = 1e-6  # of a link
-    message_s: float = 5e-6  # that a host takes from a message of a ring to the next one
+    delay_s: float = 1e-6
+    message_s: float = 5e-6
     mtu: int = 9000
-    chunk_bytes: int = 8192  # that a switch adds at once
-    burst_bytes: int = (
-        0  # of ports that are token buckets, as in the lab; 0: packets leave at the link's rate
-    )
+    chunk_bytes: int = 8192
+    burst_bytes: int = 0
 
     def check(self) -> None:
-        """Raise OptionError for what cannot be simulated."""
+        """Raise OptionError if the network cannot be simulated."""
         if self.racks < 1 or not 2 <= self.hosts <= MOST_PER_RACK or self.racks * self.hosts > MOST_HOSTS:
             raise OptionError(
                 f"{self.racks} racks of {self.hosts} hosts: expected racks of 2 to {MOST_PER_RACK} "
@@ -50,17 +60,26 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Call:
-    """An allreduce on one plane."""
+    """Describe an allreduce on one plane.
 
-    algorithm: str  # of ALGORITHMS; composed: a ring of racks and single ranks
+    Attributes:
+        algorithm: `ring`, `hierarchical`, `tree`, or `composed` (a ring of racks and single ranks).
+        fabric: The network.
+        size_bytes: Bytes of the tensor.
+        ina: For `composed`: number of racks whose switch aggregates, counted from the first rack.
+        message_bytes: For `composed`: bytes per member of the ring in the largest segments.
+        parts: For `ring`: number of parts of the tensor that go round at once.
+    """
+
+    algorithm: str
     fabric: Fabric
     size_bytes: int
-    ina: int = 0  # composed: how many racks have a switch that aggregates, the first ones
-    message_bytes: int = 32 << 10  # composed: of the largest segments, per member of the ring
-    parts: int = 1  # ring: of the tensor, that go round at once
+    ina: int = 0
+    message_bytes: int = 32 << 10
+    parts: int = 1
 
     def check(self) -> None:
-        """Raise OptionError for what cannot be simulated."""
+        """Raise OptionError if the call cannot be simulated."""
         self.fabric.check()
         if self.algorithm not in ALGORITHMS:
             raise OptionError(f"algorithm {self.algorithm!r}: expected {', '.join(ALGORITHMS)}")
@@ -73,7 +92,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a simulation gave: simulated seconds until all hosts had their results, and what it took."""
+    """Hold the result of a simulation.
+
+    Attributes:
+        seconds: Simulated seconds until all hosts had their results.
+        events: Number of simulated events.
+        wall_s: Seconds that the simulation took.
+    """
 
     seconds: float
     events: int
@@ -81,17 +106,24 @@ class Simulated:
 
 
 def obstacle() -> str:
-    """Return what keeps this machine from simulating; empty if nothing does."""
+    """Return why this machine cannot simulate; empty if it can."""
     return "" if find_spec("ns3") else "ns-3 is not installed: make simulate"
 
 
 Simulate = Callable[..., Awaitable[Simulated]]
-"""Simulates the calls that are its arguments, on planes of their own and all at once."""
+"""Simulates the given calls at the same time, each on a separate plane."""
 
 
 @asynccontextmanager
 async def simulator() -> AsyncIterator[Simulate]:
-    """Start ns-3, which takes seconds, for any number of simulations; OptionError says what cannot be."""
+    """Start ns-3, and yield an async function `simulate(*calls)` that returns a `Simulated`.
+
+    Calls of one `simulate` run at the same time, each on a separate plane. The start takes seconds: use one
+    simulator for many simulations.
+
+    Raises:
+        OptionError: ns-3 is not installed, a call is invalid, or a simulation has failed.
+    """
     if found := obstacle():
         raise OptionError(found)
     child = await asyncio.create_subprocess_exec(

@@ -14,7 +14,7 @@ MODEL = Path(__file__).with_name("model.hpp")
 
 
 def main() -> None:
-    """Simulate what each line says."""
+    """Simulate the calls of each line."""
     os.environ["EXTRA_CLING_ARGS"] = "-O2"  # before the compiler is loaded
     import cppyy  # noqa: PLC0415
     from ns import ns as _  # noqa: F401, PLC0415 - loads ns-3

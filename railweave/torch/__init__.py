@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""railweave as a back end of PyTorch's collectives.
+"""Registers railweave as a back end of torch.distributed.
 
-import railweave.torch
-torch.distributed.init_process_group("railweave")   # then as ever: DistributedDataParallel, FSDP, DTensor
+    import railweave.torch
 
-Importing this registers the back end, for tensors on the CPU and on CUDA devices. RAILWEAVE_RAILS and
-RAILWEAVE_CONTROLLER say what it runs over, as for `railweave.init`. Without a controller the ranks meet in
-the process group's store, and rails that need no switch work; without RAILWEAVE_RAILS there is one TCP rail,
-on the way to the store's host or, from there, to the other machines.
+    torch.distributed.init_process_group("railweave")
+
+The import registers the back end for tensors on the CPU and on CUDA devices. The rest of the program does
+not change: DistributedDataParallel, FSDP and DTensor work as before.
+
+RAILWEAVE_RAILS and RAILWEAVE_CONTROLLER select rails and controller, as for `railweave.init`. Without a
+controller the ranks meet in the process group's store, and only rails without a switch work. Without
+RAILWEAVE_RAILS there is one TCP rail. Its interface is the one that leads to the store's host or, on that
+host, to the other machines.
 """
 
 from __future__ import annotations
@@ -29,7 +33,10 @@ if "railweave" not in dist.Backend.backend_list:
 
 
 def rank_from_launcher() -> None:
-    """Set RANK and WORLD_SIZE, which torch reads, under mpirun and srun, which have other names for them."""
+    """Set RANK and WORLD_SIZE from the variables of mpirun or srun.
+
+    torch reads only RANK and WORLD_SIZE. Variables that are set keep their values.
+    """
     for rank, size in LAUNCHERS:
         if rank in os.environ and size in os.environ:
             os.environ.setdefault("RANK", os.environ[rank])
@@ -38,10 +45,19 @@ def rank_from_launcher() -> None:
 
 
 def report(group: Any = None) -> str:
-    """Return a table of the calls that this rank has made: by size, their split now, and what they cost.
+    """Return a table of this rank's calls over rails, one row per kind and size.
 
-    `hidden` is the part of a call's time that the program did not wait for. Calls that go over Gloo are not
-    in it. InvalidOption if the group (by default that of all ranks) is none of railweave's.
+    The columns are the kind of call, its bytes, the number of calls, the present split, the mean time, and
+    `hidden`: the part of that time in which the program did not wait. Calls over Gloo are not counted.
+
+    Args:
+        group: A process group of railweave; None: the group of all ranks.
+
+    Returns:
+        The table, as text.
+
+    Raises:
+        InvalidOption: `group` is not a process group of railweave.
     """
     group = dist.group.WORLD if group is None else group
     if not isinstance(group, ProcessGroup):

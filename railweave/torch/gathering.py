@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a process group find each other in its store, and which interface leads to the others.
+"""Rendezvous of a process group's ranks in its store, and the choice of the interface between them.
 
-Nothing that is left in the store from an earlier run is taken for the word of a rank that lives: every rank
-says hello under a name that it has just drawn, and rank 0 welcomes each of these to a job that it has drawn.
+The store may still hold keys of an earlier run. So each rank writes a random name, and rank 0 answers to this
+name with the random name of the new job. Stale keys have other names.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from railweave.hosts.errors import InvalidOption, JoinTimeout
 from railweave.hosts.interfaces import interface
 from railweave.hosts.options import RailSpec
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05  # between two looks at the store
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05  # between two reads of the store
 
 
 class Place(NamedTuple):
-    """Where a rank is."""
+    """The machine and the address of a rank."""
 
-    machine: str  # ranks that have the same reach each other over loopback
-    address: str  # where the others can reach it, or a loopback address; empty if that is not known
+    machine: str  # ranks with equal values reach each other over loopback
+    address: str  # at which the others can reach the rank, or a loopback address; empty if unknown
 
 
 def place_of(store: Any, rails: Sequence[RailSpec]) -> Place:
-    """Return this rank's place: the way to the store's host, else the first of the rails that are named."""
+    """Return this rank's place. Its address is the one towards the store's host, else the first rail's."""
     boot, network = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/net")
     address = address_towards(host_of(store))
     if rails and (not address or _is_loopback(address)):
@@ -41,13 +41,13 @@ def place_of(store: Any, rails: Sequence[RailSpec]) -> Place:
 
 
 def host_of(store: Any) -> str:
-    """Return the host of a store that has one; else MASTER_ADDR, or an empty name."""
+    """Return the store's host; MASTER_ADDR or '' if the store has none."""
     inner = getattr(store, "_underlying_non_prefix_store", store)
     return str(getattr(inner, "host", "")) or os.environ.get("MASTER_ADDR", "")
 
 
 def address_towards(host: str) -> str:
-    """Return the address from which this machine reaches another; an empty one if it does not."""
+    """Return the address from which this machine reaches a host; '' if it cannot reach the host."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host or "127.0.0.1", 9))  # sends nothing
@@ -59,8 +59,8 @@ def address_towards(host: str) -> str:
 def interface_among(places: Sequence[Place], rank: int) -> str:
     """Return the interface over which this rank reaches the others.
 
-    It is the one on the way to the store's host, or, where that leads to loopback only, on the way to a rank
-    of another machine. InvalidOption on all ranks if there is a rank that has neither.
+    It leads to the store's host or, if that is loopback, to a rank of another machine. If a rank has no such
+    interface, all ranks raise InvalidOption.
     """
     for other, place in enumerate(places):
         if not _ways(place, places):
@@ -81,7 +81,7 @@ def interface_among(places: Sequence[Place], rank: int) -> str:
 
 
 def _ways(mine: Place, places: Sequence[Place]) -> list[str]:
-    """Return the own address, if the others can reach it, or else addresses on other machines."""
+    """Return this rank's address if the others can reach it, and addresses of other machines."""
     if all(place.machine == mine.machine for place in places):
         return [address for address in (mine.address, "127.0.0.1") if address]
     found = [place.address for place in places if place.machine != mine.machine]
@@ -98,7 +98,7 @@ def _interface_with(address: str) -> str:
             if interface(name).address == address:
                 return name
         except InvalidOption:
-            continue  # it has no address
+            continue  # the interface has no address
     return ""
 
 
@@ -106,9 +106,9 @@ def _interface_with(address: str) -> str:
 
 
 def gather(store: Any, rank: int, size: int, mine: Place, deadline_s: float) -> tuple[str, list[Place]]:
-    """Wait for all ranks; return the job that rank 0 has named, and all ranks' places.
+    """Wait for all ranks; return the job's name, which rank 0 chooses, and the places of all ranks.
 
-    JoinTimeout names the ranks that are missing.
+    Raises JoinTimeout, which names the missing ranks.
     """
     end = time.monotonic() + deadline_s
     if rank == 0:
@@ -129,7 +129,7 @@ def gather(store: Any, rank: int, size: int, mine: Place, deadline_s: float) -> 
 
 
 def _welcome(store: Any, job: str, size: int, end: float, deadline_s: float) -> None:
-    """Tell every rank that says hello of the job, until all have said where they are."""
+    """Answer each rank's hello with the job's name, until all ranks have written their places."""
     missing, welcomed, pause_s = list(range(1, size)), set(), FIRST_PAUSE_S
     while missing:
         for other in missing:
@@ -153,7 +153,7 @@ def _set(store: Any, key: str, place: Place) -> None:
 
 
 def _wait(store: Any, key: str, end: float) -> bool:
-    """Whether a key comes in time. What is raised if it does not depends on the kind of store."""
+    """Return whether a key appears in time. After a timeout, kinds of store raise different errors."""
     try:
         store.wait([key], timedelta(seconds=max(0.001, end - time.monotonic())))
     except RuntimeError:

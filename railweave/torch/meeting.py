@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How ranks meet without a controller: in the store of torch.distributed, which all of them trust."""
+"""Joins ranks without a controller, through the store of torch.distributed, which all of them trust."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SPIN_US = 50.0
 
 
 def default_spin_us() -> float:
-    """Return how long a small call looks for its end where ranks of this machine have cores enough."""
+    """Return the polling time of small calls: SPIN_US if this machine has enough cores for its ranks."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     cores = len(os.sched_getaffinity(0))
     return SPIN_US if ranks.isdigit() and 1 < int(ranks) <= 2 * cores else 0.0
 
 
 def meet_in(store: Any) -> Join:
-    """Return a way to join the ranks of one job in a store that is theirs alone."""
+    """Return a function that joins the ranks of one job through a store for this job only."""
 
     def join(
         controller: str,
@@ -49,7 +49,7 @@ def meet_in(store: Any) -> Join:
 
 
 class Meeting:
-    """A membership without a controller: nobody is told of lost ranks, and there are no aggregation trees."""
+    """A membership without a controller: it has no aggregation trees, and reports no lost ranks."""
 
     groups: Mapping[str, Sequence[InaGroup]] = {}
     rings: Mapping[str, Ring] = {}
@@ -60,15 +60,15 @@ class Meeting:
     ) -> None:
         """Wait for all ranks.
 
-        JoinTimeout names those that are missing, InvalidOption how the rails of one differ from this one's.
+        Raises JoinTimeout, which names the missing ranks, and InvalidOption if ranks have different rails.
         """
         if rank == 0:
-            store.set("secret", secrets.token_hex(SECRET_BYTES))  # before its rails, for which all wait
+            store.set("secret", secrets.token_hex(SECRET_BYTES))  # before the rails, for which all ranks wait
         said = {"protocol": PROTOCOL, "rails": [asdict(rail) for rail in rails]}
         store.set(f"rails/{rank}", json.dumps(said))
         try:
             store.wait([f"rails/{other}" for other in range(size)], timedelta(seconds=deadline_s))
-        except RuntimeError:  # of one kind or another, by the kind of store
+        except RuntimeError:  # kinds of store raise different subclasses
             missing = [str(other) for other in range(size) if not store.check([f"rails/{other}"])]
             raise JoinTimeout(
                 f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}"
@@ -84,13 +84,13 @@ class Meeting:
                 raise InvalidOption(f"rank {rank} has the rails {mine}, rank {other} has {theirs}")
 
     def report_position(self, group: int, position: int) -> None:
-        """Nothing pauses a group."""
+        """Ignore the position: no group is ever paused."""
 
     def report_stall(self, stall: Stall) -> None:
-        """There is no group that could stall."""
+        """Ignore the stall: there is no group that could stall."""
 
     def leave(self) -> None:
-        """Nobody keeps a place."""
+        """Do nothing: there is no membership to end."""
 
 
 def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a group's calls take, and for how much of that the program has to wait."""
+"""Measures the time of a group's calls, and the part for which the program waits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """Calls that are alike."""
+    """The key of calls whose times are added up together."""
 
     collective: str
-    op: str  # empty where there is none
+    op: str  # empty for collectives without an operation
     dtype: str
     bytes: int  # of the whole tensor
 
     @classmethod
     def of(cls, collective: str, op: str | None, tensors: Sequence[Any]) -> Kind:
-        """Return the kind of a call; of several at once, that of the largest."""
+        """Return the kind of a call; if it has several tensors, the kind of the largest."""
         largest = max(tensors, key=lambda x: x.nbytes, default=None)
         if largest is None:
             return cls(collective, "", "", 0)
@@ -30,49 +30,49 @@ class Kind(NamedTuple):
 
 @dataclass
 class Times:
-    """Of all calls of one kind that have ended; in seconds."""
+    """The number and the times of all ended calls of one kind."""
 
     calls: int = 0
-    total_s: float = 0.0  # from the call to its end
-    exposed_s: float = 0.0  # of that, in which the program waited
+    total_s: float = 0.0  # seconds from the calls to their ends
+    exposed_s: float = 0.0  # the part in which the program waited
 
 
 class Overlap:
     """Adds up the times of a group's calls.
 
-    A program that waits for a future, as DistributedDataParallel does, is not seen waiting: it is taken to
-    compute until it has made the last of its calls, and to wait from there on.
+    A program that waits for futures, as DistributedDataParallel does, makes no visible `wait`. It is assumed
+    to compute until it has made its last call, and to wait from then on.
     """
 
     def __init__(self) -> None:
-        """There are no calls yet."""
+        """Begin without calls."""
         self.lock = threading.Lock()  # of all times
         self._times: dict[Kind, Times] = {}
         self.last_call_at = 0.0
 
     def begin(self, kind: Kind) -> Timing:
-        """Note that a call is made now."""
+        """Record that a call begins now."""
         self.last_call_at = time.monotonic()
         return Timing(self, kind, self.last_call_at)
 
     def add(self, kind: Kind, total_s: float, exposed_s: float) -> None:
-        """Note that one has ended; with the lock."""
+        """Record that a call has ended; the caller holds the lock."""
         times = self._times.setdefault(kind, Times())
         times.calls += 1
         times.total_s += total_s
         times.exposed_s += exposed_s
 
     def times(self) -> Mapping[Kind, Times]:
-        """Return the times so far, in the order of the first ends."""
+        """Return the times so far, in the order in which the kinds first ended."""
         with self.lock:
             return {kind: replace(times) for kind, times in self._times.items()}
 
 
 class Timing:
-    """The time of one call, which ends once: where it was waited for, or where its future was completed."""
+    """The time of one call. It ends once: at the first wait, or when the future is completed."""
 
     def __init__(self, overlap: Overlap, kind: Kind, begin: float) -> None:
-        """Made by `Overlap.begin`."""
+        """Make a timing; only `Overlap.begin` does this."""
         self._overlap = overlap
         self._kind = kind
         self._begin = begin
@@ -80,17 +80,17 @@ class Timing:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for the end in this block."""
+        """Measure a wait for the call's end, in this block."""
         since = time.monotonic()
         yield
         self._end(since)
 
     def waited(self) -> None:
-        """Note the end, which was waited for from the beginning."""
+        """Record the end of a call for which the program waited from its beginning."""
         self._end(self._begin)
 
     def ended(self) -> None:
-        """Note the end, which nobody was seen to wait for."""
+        """Record the end of a call without a visible wait."""
         self._end(max(self._begin, self._overlap.last_call_at))
 
     def _end(self, waited_since: float) -> None:

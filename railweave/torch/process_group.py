@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process group of torch.distributed over a communicator, with Gloo for what that does not carry.
+"""A process group of torch.distributed over a communicator, with Gloo as the fallback.
 
-Which of the two runs a call follows from the operation and from type and device of its tensors alone, which
-are alike on all ranks. CUDA tensors go through pinned memory (staging.py), and to Gloo as copies on the CPU.
+Only the operation, and the type and device of the tensors, decide which of the two runs a call. They are the
+same on all ranks. CUDA tensors go through pinned memory (staging.py), and to Gloo as copies on the CPU.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ DTYPES = {
 CPU = torch.device("cpu")
 NAME = "railweave"
 PLAIN = (Tensor, torch.nn.Parameter)
-NO_KIND = Kind.of("barrier", "", [])  # of calls whose time is not added up
+NO_KIND = Kind.of("barrier", "", [])  # for calls whose time is not added up
 
 
 class _NotCarried(Exception):
-    """A call is none of the communicator's."""
+    """The communicator cannot carry a call: Gloo does."""
 
 
 def _or_gloo(method: Any, name: str = "") -> Any:
-    """Make a method of ProcessGroup one that leaves to Gloo what the communicator does not carry."""
+    """Wrap a method of ProcessGroup: calls that the communicator cannot carry fall back to Gloo."""
     name = name or method.__name__
 
     @wraps(method)
@@ -95,7 +95,7 @@ def _or_gloo(method: Any, name: str = "") -> Any:
 
 
 def _by_gloo(name: str) -> Any:
-    """Return a method of ProcessGroup that Gloo carries out."""
+    """Return a method of ProcessGroup that always uses Gloo."""
 
     def method(*_: Any, **__: Any) -> Any:
         raise _NotCarried
@@ -105,7 +105,7 @@ def _by_gloo(name: str) -> Any:
 
 
 class _OfGloo:
-    """A call of Gloo, to wait for like a communicator's."""
+    """Gives a call of Gloo the interface of a communicator's Work."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
@@ -116,23 +116,24 @@ class _OfGloo:
         self._work.wait(*([] if timeout is None else [timedelta(seconds=timeout)]))
 
 
-class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch are not needed to check ours
-    """The ranks of a process group; torch.distributed makes it.
+class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # mypy does not follow torch's types
+    """A process group whose calls use the rails. `init_process_group("railweave")` makes it.
 
-    Calls take what the methods of torch's class take. Where a communicator raises PeerLost, RailDown or
-    CollectiveMismatch they raise DistBackendError, with that as its cause; the group is then of no use.
+    Its methods have the arguments of torch's class. They raise DistBackendError where a communicator raises
+    PeerLost, RailDown or CollectiveMismatch. That error is the cause of the DistBackendError, and the group
+    cannot be used after it.
     """
 
     def __init__(self, given: Any, _: Any = None) -> None:
-        """Join the others; `given` are torch's _DistributedBackendOptions."""
+        """Join the other ranks. `given` are torch's _DistributedBackendOptions."""
         super().__init__(given.group_rank, given.group_size)
         self._joined: Communicator | None = None
         try:
             gloo, self._joined = _joined(given)
         except (RailweaveError, TimeoutError) as error:
             raise_as_torch(error)
-        # Calls of Gloo go through a group of torch's own class. Through this one they would hold the GIL, for
-        # which a thread of Gloo waits that has Gloo's lock.
+        # Calls of Gloo use a group of torch's own class. Through this class they would hold the GIL while
+        # they wait for Gloo's lock, and a thread of Gloo that has the lock may wait for the GIL: a deadlock.
         self._gloo = dist.ProcessGroup(given.group_rank, given.group_size)
         for group in (self, self._gloo):
             for device in DEVICES if torch.cuda.is_available() else ("cpu",):
@@ -162,7 +163,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     @_or_gloo
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Any:
-        """Reduce a tensor in place on the root; on others it stays as it is."""
+        """Reduce a tensor in place on the root; on other ranks it does not change."""
         opts = _options(ReduceOptions, opts, "rootRank", reduceOp=op, timeout=timeout)
         tensors, name, copies = _listed(tensors), _op(opts), Copies()
         carrier = self._carrier(tensors)
@@ -174,12 +175,12 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     @_or_gloo
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
-        """Reduce a tensor of which each rank gets a shard."""
+        """Reduce a tensor, and give each rank a shard."""
         return self._reduce_scatters([output], [given], opts)
 
     @_or_gloo
     def reduce_scatter_single_coalesced(self, outputs: Any, given: Any, opts: Any = None) -> Any:
-        """Reduce several tensors of which each rank gets a shard each."""
+        """Reduce several tensors, and give each rank a shard of each."""
         return self._reduce_scatters(outputs, given, opts)
 
     @_or_gloo
@@ -203,7 +204,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     @_or_gloo
     def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
-        """Overwrite a tensor with the root's."""
+        """Overwrite a tensor with the root's tensor."""
         tensors, opts = _listed(tensors), _options(BroadcastOptions, opts, "rootRank", timeout=timeout)
         copies, carrier = Copies(), self._carrier(tensors)
         calls = [partial(carrier.broadcast, x, opts.rootRank) for x in _packed(tensors, copies)]
@@ -211,12 +212,12 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     @_or_gloo
     def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Any:
-        """Collect a tensor of each rank in one."""
+        """Collect a tensor of each rank in one tensor."""
         return self._all_gathers([output], [given], opts)
 
     @_or_gloo
     def all_gather_single_coalesced(self, outputs: Any, given: Any, opts: Any = None) -> Any:
-        """Collect several tensors of each rank in one each."""
+        """Collect several tensors of each rank, each in one tensor."""
         return self._all_gathers(outputs, given, opts)
 
     @_or_gloo
@@ -249,7 +250,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         ]
         return self._run(opts, outputs, Kind.of("all_gather", "", outputs), calls, copies)
 
-    # These are Gloo's. They are here for CUDA tensors.
+    # Gloo runs these calls. They are defined here to copy CUDA tensors.
     all_to_all_single = _by_gloo("all_to_all_single")
     alltoall = _by_gloo("alltoall")
     gather = _by_gloo("gather")
@@ -274,9 +275,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     def _run(
         self, opts: Options, results: Any, kind: Kind, calls: Sequence[Callable[..., Any]], copies: Copies
     ) -> Work:
-        """Make calls of the communicator; a single one that will be waited for at once in this thread.
+        """Start calls of the communicator. Run a single synchronous call in this thread.
 
-        Behind calls for CUDA tensors that are queued, calls for tensors on the CPU are queued, too.
+        If calls for CUDA tensors are queued, calls for tensors on the CPU are queued behind them.
         """
         timeout_s = seconds_of(getattr(opts, "timeout", None))
         at_once = len(calls) == 1 and timeout_s is None and not getattr(opts, "asyncOp", True)
@@ -311,12 +312,12 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
 
     @cached_property
     def _named(self) -> dict[str, str]:
-        """Return the back end that the program has named for each type of device; empty if it named none."""
+        """Return the back end that the program has named for each type of device; may be empty."""
         config = dist.distributed_c10d._world.pg_backend_config.get(self, "")
         return dict(pair.split(":") for pair in config.split(",") if pair)
 
     def _carrier(self, tensors: Iterable[Tensor]) -> Communicator | Staging:
-        """Return what makes the calls for such tensors; _NotCarried if it is Gloo. Fake ones are torch's."""
+        """Return the object that makes calls for such tensors. Raises _NotCarried if Gloo must make them."""
         tensors = list(tensors)
         for x in tensors:
             if type(x) not in PLAIN or x.dtype not in DTYPES or x.layout is not torch.strided:
@@ -327,7 +328,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         return self._comm if device.type == "cpu" else self._staging
 
     def _one_device(self, tensors: Iterable[Tensor]) -> torch.device:
-        """Return the device of a call's tensors, the CPU if there are none; InvalidOption if it cannot be."""
+        """Return the device of a call's tensors; the CPU if it has no tensors.
+
+        Raises InvalidOption if the tensors are on several devices, or on a device that is not supported.
+        """
         devices = {x.device for x in tensors} or {CPU}
         device = devices.pop()
         if devices:
@@ -352,11 +356,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
         return device
 
     def plan(self, kind: Kind) -> Prediction:
-        """Return how such a call would go now."""
+        """Predict how a call of this kind would be carried now."""
         return self._comm.plan(kind.bytes, kind.collective, kind.dtype, kind.op or "sum")
 
     def shutdown(self) -> None:
-        """Leave; what is pending fails here and on the other ranks."""
+        """Leave the group. Pending calls fail, here and on the other ranks."""
         self._end()
         self._joined = None  # torch may keep the group until the interpreter ends
         super().shutdown()
@@ -364,11 +368,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # types of torch a
     abort = shutdown
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        """Return the name that the group was asked for by."""
+        """Return the name of the back end."""
         return NAME
 
 
-OLD_NAMES = {  # of older versions of torch; newer ones make the calls that have new names for these
+OLD_NAMES = {  # names in older versions of torch, by their new names
     "all_gather_single": "_allgather_base",
     "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
     "all_to_all_single": "alltoall_base",
@@ -381,11 +385,11 @@ for new, old in OLD_NAMES.items():
 
 
 def _joined(given: Any) -> tuple[Any, Communicator]:
-    """Join the other ranks: in Gloo, and at the controller or else in the group's store."""
+    """Join the other ranks: in Gloo, and at the controller or in the group's store."""
     store, rank, size = given.store, given.group_rank, given.group_size
     named = {name for name in ("CLUSTER", "CONTROLLER", "RAILS") if os.environ.get(f"RAILWEAVE_{name}")}
     controlled = not named.isdisjoint({"CLUSTER", "CONTROLLER"})
-    of_world_alone = "" if given.global_ranks_in_group else None  # None: what the environment says
+    of_world_alone = "" if given.global_ranks_in_group else None  # None: as in the environment
     options = options_from(
         rank=rank,
         world_size=size,
@@ -397,9 +401,9 @@ def _joined(given: Any) -> tuple[Any, Communicator]:
         spin_us=None if "RAILWEAVE_SPIN_US" in os.environ else default_spin_us(),
     )
     if given.global_ranks_in_group:
-        options = replace(options, report_every_s=0.0)  # the file with latest counts is the world's
+        options = replace(options, report_every_s=0.0)  # only the group of all ranks writes this file
     for rail in options.rails:
-        interface(rail.interface)  # what is wrong on this rank alone is said before the others count on it
+        interface(rail.interface)  # raise local errors before the other ranks wait for this rank
     rails = options.rails if named & {"CLUSTER", "RAILS"} else ()
     job, places = gather(store, rank, size, place_of(store, rails), options.timeout_s)
     on_the_way = interface_among(places, rank)
@@ -424,8 +428,8 @@ def _gloo(given: Any, store: Any, on_the_way: str) -> Any:
 
 
 def _options(kind: type, given: Any, field: str, **others: Any) -> Options:
-    """Return options of this kind: those given, or new ones from single values, of which `given` is one."""
-    if hasattr(given, "asyncOp"):  # of this kind, or one alike
+    """Return options of this kind: `given` itself, or new options from single values such as `given`."""
+    if hasattr(given, "asyncOp"):  # options of this or a similar kind
         return given
     made = kind()
     for name, value in {field: given, **others}.items():
@@ -435,14 +439,14 @@ def _options(kind: type, given: Any, field: str, **others: Any) -> Options:
 
 
 def _end(comm: Communicator, staging: Staging, completions: Completions) -> None:
-    """End the parts of a group, without a reference to it; at the latest when the interpreter ends."""
+    """End the parts of a group, at the latest at the interpreter's end, without a reference to the group."""
     comm.close()
     staging.close()
     completions.close()
 
 
 def _op(opts: Options) -> str:
-    """Return the communicator's name of an operation; _NotCarried if it has none."""
+    """Return the communicator's name of an operation. Raises _NotCarried if it has none."""
     op = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
     name = OPS.get(getattr(op, "op", op))
     if name is None:
@@ -459,21 +463,21 @@ def _lists(tensors: Any) -> list[list[Tensor]]:
 
 
 def _tensors(given: Any) -> list[Tensor]:
-    """Return the tensors of arguments, in order."""
+    """Return the tensors in arguments, in order."""
     if isinstance(given, Tensor):
         return [given]
     return [x for each in given for x in _tensors(each)] if isinstance(given, list | tuple) else []
 
 
 def _on_cpu(given: Any) -> Any:
-    """Return an argument with copies of its tensors."""
+    """Return an argument with copies of its tensors on the CPU."""
     if isinstance(given, Tensor):
         return given.detach().cpu()
     return [_on_cpu(each) for each in given] if isinstance(given, list | tuple) else given
 
 
 def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -> None:
-    """Raise _NotCarried unless each list has tensors like its one: Gloo says what is wrong with others."""
+    """Raise _NotCarried unless each list has tensors like its tensor: Gloo then reports the error."""
     if len(tensors) != len(lists) or any(
         (other.shape, other.dtype) != (x.shape, x.dtype)
         for x, each in zip(tensors, lists, strict=True)
@@ -483,7 +487,7 @@ def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -
 
 
 def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Any]:
-    """Return flat memory to write to: of these, or of others, which are to be copied back at the end."""
+    """Return flat memory to write to: of each tensor, or of a contiguous copy, listed in `copies`."""
     found = []
     for x in tensors:
         memory = x.detach()
@@ -495,7 +499,7 @@ def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Any]:
 
 
 def _memory(x: Tensor) -> Array | Tensor:
-    """Return a contiguous tensor's memory, flat; on a GPU, as a tensor."""
+    """Return a contiguous tensor's memory as a flat array; on a GPU, as a flat tensor."""
     if x.device.type != "cpu":
         return x.reshape(-1)
     return input_array(x) if x.dtype is torch.bfloat16 else x.reshape(-1).numpy()

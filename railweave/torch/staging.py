@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 8 << 20
 BUFFERS = 6  # of PIECE_BYTES each: the pinned memory that a group keeps
-AHEAD = 2  # pieces that are copied to pinned memory while the thread waits for the first one
-END_S = 10.0  # that the threads may take to end
+AHEAD = 2  # pieces whose copies to pinned memory run while the thread waits for an earlier one
+END_S = 10.0  # time for the threads to end
 NOTHING = torch.empty(0)
-HOST_RAILS = {"tcp", "rdma"}  # they add in an order that depends on the place in the tensor alone
+HOST_RAILS = {"tcp", "rdma"}  # their order of additions depends only on the position in the tensor
 
 Rows = Sequence[Tensor]  # parts of a flat tensor
 Copies = Iterable[tuple[Tensor, Tensor]]  # target and source
@@ -44,7 +44,7 @@ Cuts = Sequence[tuple[int, int | None]]  # first column and end; None: the end o
 
 
 class SideStreams:
-    """The side streams of one GPU: one to pinned memory, one back."""
+    """The side streams of one GPU: one for copies to pinned memory, one for copies back."""
 
     def __init__(self, device: torch.device) -> None:
         """Make the streams."""
@@ -52,16 +52,16 @@ class SideStreams:
         self._down, self._up = torch.cuda.Stream(device), torch.cuda.Stream(device)
 
     def ready(self) -> Any:
-        """Return an event after everything that is now on the caller's current stream."""
+        """Record an event on the caller's current stream, and return it."""
         return torch.cuda.current_stream(self.device).record_event()
 
     def load(self, ready: Any, copies: Copies) -> Any:
-        """Copy to pinned memory, after `ready`; return the event of the end."""
+        """Copy to pinned memory after the event `ready`; return the event of the copies' end."""
         self._down.wait_event(ready)
         return self._copy(self._down, copies)
 
     def store(self, copies: Copies) -> Any:
-        """Copy to the device; return the event of the end."""
+        """Copy to the device; return the event of the copies' end."""
         return self._copy(self._up, copies)
 
     def _copy(self, stream: Any, copies: Copies) -> Any:
@@ -82,7 +82,7 @@ class SideStreams:
         return torch.futures.Future(devices=[self.device])
 
     def completing(self) -> Any:
-        """Return a context to complete a future in: its callbacks run behind the stores so far."""
+        """Return a context for the completion of a future: its callbacks run behind the stores so far."""
         return torch.cuda.stream(self._up)
 
     def pinned(self, size: int) -> Tensor:
@@ -95,19 +95,19 @@ class SideStreams:
 
 
 class Piece(NamedTuple):
-    """What one call of the communicator carries."""
+    """The part of a tensor that one call of the communicator carries."""
 
     reads: Rows  # to copy to pinned memory
     writes: Rows  # to copy back
-    in_place: bool  # the call writes where it reads
-    call: Callable[[Array, Array], Any]  # from and to pinned memory; returns what is pending
+    in_place: bool  # whether the call writes where it reads
+    call: Callable[[Array, Array], Any]  # from and to pinned memory; returns the pending Work
 
 
 class Staged:
-    """A queued call. It can be waited for like a communicator's Work."""
+    """A queued call, with the interface of a communicator's Work."""
 
     def __init__(self, streams: SideStreams | None, pieces: Iterable[Piece]) -> None:
-        """Without streams there is nothing to copy."""
+        """Make a queued call. Without streams it has nothing to copy."""
         self.streams = streams
         self.ready = streams.ready() if streams else None
         self.pieces = pieces
@@ -115,14 +115,14 @@ class Staged:
         self._ended = threading.Event()
 
     def end(self) -> None:
-        """Note that all copies back are on their stream, or that `error` says why not; keep no tensors."""
+        """Mark the call as ended: copies back are on their stream, or `error` is set. Drop its tensors."""
         self.pieces = ()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until all copies back are on their stream; raise what the call has failed with.
+        """Wait until all copies back are on their stream. Raises the call's error if it has failed.
 
-        TimeoutError after `timeout` seconds: the call goes on. The communicator's own timeout ends the call.
+        Raises TimeoutError after `timeout` seconds: the call goes on. The communicator's timeout ends it.
         """
         if not self._ended.wait(timeout):
             raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
@@ -130,12 +130,12 @@ class Staged:
             raise self.error
 
     def done(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Return whether `wait` would return at once."""
         return self._ended.is_set()
 
 
 class _Step(NamedTuple):
-    """A piece in pinned memory; without a piece, the end of a call."""
+    """A piece in pinned memory, or, without a piece, the end of a call."""
 
     call: Staged
     piece: Piece | None = None
@@ -151,19 +151,19 @@ class Staging:
     def __init__(
         self, comm: Communicator, make_streams: Callable[[torch.device], SideStreams] = SideStreams
     ) -> None:
-        """There are threads as soon as there is a call."""
+        """Begin without threads; the first call starts them."""
         self._comm = comm
         self._make_streams = make_streams
         self._streams: dict[torch.device, SideStreams] = {}
         self._queue: SimpleQueue[Staged | None] = SimpleQueue()
         self._started: SimpleQueue[tuple[_Step, Any] | None] = SimpleQueue()
-        # Pinned memory, made when it is needed first, and the event of its last use.
+        # Pinned memory, allocated on first use, with the event of its last use.
         self._buffers: SimpleQueue[tuple[Tensor | None, Any]] = SimpleQueue()
         for _ in range(BUFFERS):
             self._buffers.put((None, None))
         self._lock = threading.Lock()
-        self._unstarted = 0  # calls that the communicator does not have yet
-        self._ahead: deque[_Step] = deque()  # loads whose calls have not been made; the first thread's
+        self._unstarted = 0  # calls that the communicator has not got yet
+        self._ahead: deque[_Step] = deque()  # loads before their calls; only the first thread uses it
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
 
@@ -181,12 +181,12 @@ class Staging:
         return self._reduce(x, out, op, _to(partial(self._comm.all_reduce, op=op)))
 
     def reduce(self, x: Tensor, root: int, op: str, out: Tensor | None, **_: Any) -> Staged:
-        """Reduce over all ranks, to one."""
+        """Reduce over all ranks to the root."""
         call = partial(self._comm.reduce, root=root, op=op)
         return self._reduce(x, out, op, _from(call) if out is None else _to(call))
 
     def _reduce(self, x: Tensor, out: Tensor | None, op: str, call: Callable[[Array, Array], Any]) -> Staged:
-        """Give each piece a part of every block of a ring, so that no sum is added in another order."""
+        """Put a part of every block of a ring into each piece, which keeps the order of additions."""
         blocks = self._comm.world_size
         return self._put(
             x,
@@ -197,7 +197,7 @@ class Staging:
         )
 
     def reduce_scatter(self, x: Tensor, op: str, out: Tensor, **_: Any) -> Staged:
-        """Reduce over all ranks; each gets a shard."""
+        """Reduce over all ranks, and give each rank a shard."""
         blocks, call = self._comm.world_size, _to(partial(self._comm.reduce_scatter, op=op))
         cuts = self._cuts(x, out.numel(), blocks + 1, op)
         return self._put(x, (Piece(rows(x, blocks, cut), rows(out, 1, cut), False, call) for cut in cuts))
@@ -209,7 +209,7 @@ class Staging:
         return self._put(x, (Piece(rows(x, 1, cut), rows(out, blocks, cut), False, call) for cut in cuts))
 
     def broadcast(self, x: Tensor, root: int, **_: Any) -> Staged:
-        """Overwrite a tensor with the root's."""
+        """Overwrite a tensor with the root's tensor."""
         is_root, call = root == self._comm.rank, _from(partial(self._comm.broadcast, root=root))
         parts = (rows(x, 1, cut) for cut in self._cuts(x, x.numel(), 1))
         return self._put(
@@ -217,7 +217,7 @@ class Staging:
         )
 
     def behind(self, call: Callable[..., Any], **_: Any) -> Staged:
-        """Make a call of the communicator after all that are queued."""
+        """Queue a call of the communicator behind all queued calls."""
         return self._put(None, [Piece((), (), True, lambda *_: call(async_op=True))])
 
     def _cuts(self, x: Tensor, columns: int, blocks: int, op: str = "") -> Cuts:
@@ -228,9 +228,10 @@ class Staging:
         return list(pairwise(ends))  # type: ignore[arg-type]
 
     def _may_cut(self, dtype: torch.dtype, op: str) -> bool:
-        """Whether pieces have the same sums as the whole, or those of the whole do not repeat either.
+        """Return whether a tensor may be cut into pieces.
 
-        Sums do not repeat where the ranks learn how to split a call among several rails.
+        It may if pieces have the same sums as the whole tensor. It also may if sums differ from run to run
+        anyway, because the ranks learn the split over several rails.
         """
         if not dtype.is_floating_point or op not in ("sum", "avg", "prod"):
             return True
@@ -243,7 +244,7 @@ class Staging:
     # ------------------------------------------------------------ queues
 
     def busy(self) -> bool:
-        """Whether calls are queued that must come before any other."""
+        """Return whether calls are queued. Further calls must then queue behind them."""
         return self._unstarted > 0 and self._process == os.getpid()
 
     def _put(self, x: Tensor | None, pieces: Iterable[Piece]) -> Staged:
@@ -261,7 +262,7 @@ class Staging:
         return call
 
     def close(self) -> None:
-        """End the threads. Calls that are queued fail, because the communicator has been closed."""
+        """End the threads. Queued calls fail, because the communicator has been closed before."""
         self._queue.put(None)
         end = time.monotonic() + END_S
         for thread in self._threads:
@@ -272,7 +273,7 @@ class Staging:
     # ------------------------------------------------------------ threads
 
     def _load_next(self) -> bool:
-        """Load the next call's pieces, and start those that are loaded; False at the end of the queue."""
+        """Load the next call's pieces, and start the loaded ones; return False at the end of the queue."""
         while self._ahead and self._queue.empty():
             self._start(self._ahead.popleft())
         call = self._queue.get()
@@ -309,7 +310,7 @@ class Staging:
             raise
 
     def _start(self, step: _Step) -> None:
-        """Make a piece's call as soon as the piece is in pinned memory."""
+        """Wait until a piece is in pinned memory, and start its call."""
         call, piece, pending = step.call, step.piece, None
         if piece is None:
             with self._lock:
@@ -324,7 +325,7 @@ class Staging:
         self._started.put((step, pending))
 
     def _store_next(self) -> bool:
-        """Copy a piece back when its call has ended; False after the last one."""
+        """Copy a piece back when its call has ended; return False after the last piece."""
         started = self._started.get()
         if started is None:
             return False
@@ -346,7 +347,7 @@ class Staging:
 
 
 def _repeat(step: Callable[[], bool]) -> None:
-    """Run a thread's steps. Between two of them it keeps no tensors."""
+    """Run a thread's steps. A separate function, so that the thread holds no tensors between two steps."""
     while step():
         pass
 
@@ -360,7 +361,7 @@ def _from(call: Callable[..., Any]) -> Callable[[Array, Array], Any]:
 
 
 def _loaded(call: Staged, streams: SideStreams, piece: Piece, buffer: Tensor) -> _Step:
-    """Begin to copy a piece to the buffer, or to memory of its own if it is longer."""
+    """Start the copy of a piece to the buffer, or to separate memory if it is longer."""
     first = (piece.reads or piece.writes)[0]
     reads = sum(x.numel() for x in piece.reads or piece.writes)
     writes = 0 if piece.in_place else sum(x.numel() for x in piece.writes)
@@ -372,12 +373,12 @@ def _loaded(call: Staged, streams: SideStreams, piece: Piece, buffer: Tensor) ->
 
 
 def _split(x: Tensor, parts: Rows) -> Rows:
-    """Return the places of parts in a buffer."""
+    """Return the views of parts in a buffer."""
     return x.split([part.numel() for part in parts]) if parts else ()
 
 
 def rows(x: Tensor, blocks: int, cut: tuple[int, int | None]) -> Rows:
-    """Return a range of columns of each of a flat tensor's blocks, as a ring cuts them.
+    """Return a range of columns of each block of a flat tensor, with the blocks of a ring.
 
     >>> rows(torch.arange(7), 2, (1, None))
     (tensor([1, 2]), tensor([4, 5, 6]))
@@ -391,6 +392,6 @@ def rows(x: Tensor, blocks: int, cut: tuple[int, int | None]) -> Rows:
 
 def memory(x: Tensor) -> Array:
     """Return the memory of a flat tensor on the CPU."""
-    bits = x.dtype is torch.bfloat16  # which numpy does not know
+    bits = x.dtype is torch.bfloat16  # numpy has no such type
     array: Array = x.view(torch.int16).numpy().view(BFLOAT16) if bits else x.numpy()
     return array

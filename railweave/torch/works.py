@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of calls, as torch.distributed knows them: to wait for, or futures that are completed."""
+"""Handles of calls for torch.distributed, and the completion of their futures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from railweave.torch.staging import SideStreams
 log = logging.getLogger(__name__)
 
 Copies = list[tuple[torch.Tensor, torch.Tensor]]  # target and source
-CALLBACKS_S = 10.0  # that callbacks of futures may take after the group's end
+CALLBACKS_S = 10.0  # time for callbacks of futures after the group's end
 
 
 def raise_as_torch(error: Exception) -> NoReturn:
-    """Raise what torch's users catch; what was wrong with the arguments stays what it is."""
+    """Raise an error as DistBackendError, which torch's users catch. Argument errors pass through."""
     if isinstance(error, InvalidOption | UnsupportedDType):
         raise error
     timed_out = isinstance(error, TimeoutError)  # JoinTimeout is one
@@ -34,7 +34,7 @@ def raise_as_torch(error: Exception) -> NoReturn:
 
 
 class Work(dist.Work):  # type: ignore[misc]
-    """One call of a process group, which may be several of the communicator."""
+    """A handle of one call of a process group, which may be several calls of the communicator."""
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class Work(dist.Work):  # type: ignore[misc]
         timing: Timing,
         streams: SideStreams | None = None,
     ) -> None:
-        """`copies` are made when all that is pending has ended; `results` is what the future gives.
+        """Make a handle of pending calls.
 
-        `streams` are those of results on a GPU. There the call has ended when its copies are on a stream, and
-        `wait` lets the caller's current stream wait for them.
+        `copies` are made when all pending calls have ended. `results` is the value of the future. `streams`
+        are given if the results are on a GPU. Such a call has ended when its copies are on a stream, and
+        `wait` lets the caller's current stream wait for these copies.
         """
         super().__init__()
         self._pending = pending
@@ -64,7 +65,10 @@ class Work(dist.Work):  # type: ignore[misc]
         self._future: Any = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait for the end; DistBackendError says why there was none. Without timeouts the group's holds."""
+        """Wait for the end. Raises DistBackendError if the call fails, or exceeds its timeout.
+
+        The default timeout is the group's.
+        """
         if self._pending or self.copies:
             with self._timing.waiting():
                 self._settle(seconds_of(timeout) or self._timeout_s)
@@ -89,22 +93,22 @@ class Work(dist.Work):  # type: ignore[misc]
             self.copies = []
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether the call has ended, with or without success."""
         ended = all(pending.done() for pending in self._pending)
         if ended and self.failure() is None and self._streams is not None:
             return bool(self._stored.query())
         return ended
 
     def is_success(self) -> bool:
-        """Whether it has ended well."""
+        """Return whether the call has ended with success."""
         return self.is_completed() and self.failure() is None
 
     def exception(self) -> Exception | None:
-        """Return what it has failed with, if it has."""
+        """Return the call's error, if it has failed."""
         return self.failure() if self.is_completed() else None
 
     def failure(self) -> Exception | None:
-        """Wait, and return what it has failed with; None if it has not."""
+        """Wait for the end, and return the error, or None."""
         try:
             self._settle(self._timeout_s)
         except Exception as error:
@@ -113,27 +117,27 @@ class Work(dist.Work):  # type: ignore[misc]
         return None
 
     def result(self) -> Any:
-        """Wait, and return the tensors."""
+        """Wait for the end, and return the tensors."""
         self.wait()
         return self.results
 
     def _source_rank(self) -> int:
-        """Return the sender, of a receive."""
+        """Return the sender of a receive."""
         return int(self._pending[0].source_rank())
 
     def get_future(self) -> Any:
-        """Return a future of the tensors, which is completed from another thread."""
+        """Return a future of the tensors. Another thread completes it."""
         with self._lock:
             if self._future is not None:
                 return self._future
             end: Any = self._streams.future() if self._streams else torch.futures.Future()
-            # DistributedDataParallel does not survive `set_exception`; what `then` raises is well.
+            # DistributedDataParallel crashes after `set_exception`. It handles an exception raised in `then`.
             self._future = end.then(self._outcome)
         self._completions.add(self, end)
         return self._future
 
     def complete(self, end: Any) -> None:
-        """Give a future the results, or the error; call it when the work has ended, or to wait until then."""
+        """Wait for the end, and complete a future with the results or the error."""
         error = self.failure()
         with self._streams.completing() if self._streams else nullcontext():
             end.set_result(self.results if error is None else error)
@@ -146,19 +150,19 @@ class Work(dist.Work):  # type: ignore[misc]
 
 
 class Completions:
-    """Completes futures in the order in which they were asked for, so that callbacks run alike on all ranks.
+    """Completes futures in the order of their creation, so that callbacks run in the same order on all ranks.
 
-    A callback may make calls and wait for their futures, but not for futures that were asked for elsewhere
+    A callback may make calls and wait for their futures. It must not wait for other futures that were created
     after its own.
     """
 
     def __init__(self) -> None:
-        """There is a thread as soon as there is a future."""
+        """Begin without a thread; the first future starts one."""
         self._queue: SimpleQueue[tuple[Work, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def add(self, work: Work, end: Any) -> None:
-        """When the work has ended, complete its future `end`; in a callback, at once."""
+        """Complete a work's future `end` when the work has ended. In a callback, wait for it at once."""
         if threading.current_thread() is self._thread:
             work.complete(end)
             return
@@ -168,9 +172,10 @@ class Completions:
         self._queue.put((work, end))
 
     def close(self) -> None:
-        """Wait for the thread, which ends when all futures are complete; not for ever, and not in a callback.
+        """Wait up to CALLBACKS_S for the thread, which ends when all futures are complete.
 
-        A thread that comes back from torch's code after the interpreter has ended takes the process down.
+        A thread that returns from torch's code after the interpreter's end would crash the process. In a
+        callback, do not wait.
         """
         self._queue.put(None)
         if self._thread is not None and threading.current_thread() is not self._thread:
@@ -191,6 +196,6 @@ class Completions:
 
 
 def seconds_of(timeout: timedelta | None) -> float | None:
-    """Return a timeout in seconds; None for torch's ways to say that there is none."""
+    """Return a timeout in seconds; None for each of torch's values that mean no timeout."""
     seconds = timeout.total_seconds() if timeout is not None else 0.0
     return seconds if seconds > 0 else None

@@ -1,21 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site builds, and links lead somewhere: pages, anchors, files."""
+"""The documentation is right: the site builds, links lead somewhere, commands, programs and names exist."""
 
+import ast
+import importlib
+import inspect
 import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from document_commands import commands, fenced, inline, parse, unknown
+
+import railweave
+from railweave.experiments.accounting import BYTE_CLASSES
+from railweave.experiments.claims import Claim
+from railweave.experiments.measures import MEASURES
+from railweave.experiments.program import testbed
+from railweave.experiments.records import Record, Sample
+from railweave.hosts.metrics import RankCollector
+from railweave.hosts.reports import GroupReport, RailReport, SentBytes, Stats
+from railweave.switch.inspect.text import LOSSES
 
 ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 BESIDE_THE_SITE = [
     "README.md",
     "CONTRIBUTING.md",
     *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("*/*/README.md")),
 ]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+CODE = ("controller", "experiments", "hosts", "p4src", "railweave", "switch", "topologies")  # folders
+VARIABLE = re.compile(r"\bRAILWEAVE_[A-Z]+(?:_[A-Z]+)*\b")
+OBJECTS = {"comm": railweave.Communicator, "lab": testbed.Testbed}  # by the names that pages use
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def per_page(found: Any) -> list[Any]:
+    """Return a test's parameters: each thing that is found on a page, with the page's name."""
+    return [
+        pytest.param(thing, id=f"{name_of(page)}-{n}")
+        for page in PAGES
+        for n, thing in enumerate(found(page))
+    ]
+
+
+# ------------------------------------------------------------ the site
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
@@ -30,6 +67,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
     assert "railweave bench all-reduce" in (tmp_path / "reference" / "cli.html").read_text()
+    api = (tmp_path / "reference" / "python.html").read_text()
+    for name in railweave.__all__:
+        assert f'id="railweave.{name}"' in api, f"the page of the Python API lacks railweave.{name}"
     fetched = re.findall(
         r"<(?:link rel=.stylesheet. href|script src|img src)=.(https?://[^\"'> ]*)",
         (tmp_path / "index.html").read_text(),
@@ -50,3 +90,131 @@ def test_links_outside_the_site(name: str) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{name} links to {path}, which is not there"
         assert not anchor or anchor in anchors(target), f"{name} links to {path}#{anchor}: no such heading"
+
+
+# ------------------------------------------------------------ commands
+
+
+def test_commands_are_found() -> None:
+    assert sum(len(commands(page)) for page in PAGES) > 50
+    assert ["plan", "64K:16M"] in [words[:2] for words in commands(ROOT / "README.md")]
+
+
+@pytest.mark.parametrize("words", per_page(commands))
+def test_a_command_is_parsed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the check of --json makes the file's folder
+    parse(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_options_in_prose_exist(page: Path) -> None:
+    for words in inline(page):
+        assert not unknown(words), f"{name_of(page)}: railweave {' '.join(words)}"
+
+
+# ------------------------------------------------------------ programs
+
+
+def check_imports(node: ast.Import | ast.ImportFrom) -> None:
+    """Import the modules of railweave that a statement imports, and look for its names."""
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            if alias.name.split(".")[0] == "railweave":
+                importlib.import_module(alias.name)
+        elif (node.module or "").split(".")[0] == "railweave":
+            module = importlib.import_module(node.module or "")
+            assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
+
+
+def check_attributes(node: ast.Attribute) -> None:
+    """Look for the attributes of `railweave`, of a communicator and of a lab."""
+    names = [node.attr]
+    value: ast.expr = node.value
+    while isinstance(value, ast.Attribute):
+        names.insert(0, value.attr)
+        value = value.value
+    if not isinstance(value, ast.Name):
+        return
+    if value.id == "railweave":
+        found: Any = railweave
+        for name in names:
+            assert hasattr(found, name), f"railweave.{'.'.join(names)}: no {name}"
+            found = getattr(found, name)
+    elif value.id in OBJECTS:
+        kind = OBJECTS[value.id]
+        there = hasattr(kind, names[0]) or f"self.{names[0]} = " in inspect.getsource(kind)
+        assert there, f"{value.id}.{names[0]}: {kind.__name__} has no such attribute"
+
+
+@pytest.mark.parametrize("program", per_page(lambda page: fenced(page.read_text(), "python", "py")))
+def test_a_program_compiles_and_its_names_exist(program: str) -> None:
+    if re.search(r"^(import|from) (railweave\.)?torch", program, re.MULTILINE):
+        pytest.importorskip("torch")
+    compile(program, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    nodes = list(ast.walk(ast.parse(program)))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            check_imports(node)
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            check_attributes(node)
+
+
+# ------------------------------------------------------------ names in tables
+
+
+def code_names(*tables: str) -> set[str]:
+    """Return the words in code font in the tables of pages."""
+    rows = [
+        row for name in tables for row in re.findall(r"^\|.*$", (REFERENCE / name).read_text(), re.MULTILINE)
+    ]
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+
+
+def test_environment_variables_are_in_the_table() -> None:
+    read = {
+        variable
+        for folder in CODE
+        for path in (ROOT / folder).glob("**/*.py")
+        for variable in VARIABLE.findall(path.read_text())
+    }
+    for path in (ROOT / "native").glob("*/*.?pp"):
+        if path.parent.name != "fuzz":  # a tool of the tests
+            read |= set(re.findall(r'getenv\("(RAILWEAVE_\w+)"', path.read_text()))
+    listed = {name for name in code_names("environment.md") if VARIABLE.fullmatch(name)}
+    assert sorted(read - listed) == [], "variables that the code reads, and environment.md lacks"
+    assert sorted(listed - read) == [], "variables in environment.md that the code does not have"
+
+
+def test_metrics_are_on_the_page() -> None:
+    ranks = RankCollector("job", 0, lambda: Stats(()), lambda: ())
+    source = (ROOT / "controller" / "metrics.py").read_text()
+    served = {metric.name for metric in ranks.collect()} | set(re.findall(r'"(railweave_\w+)"', source))
+    listed = {name for name in code_names("counters.md") if name.startswith("railweave_")}
+    assert sorted(served - listed) == [], "metrics that counters.md lacks"
+    assert sorted(listed - served) == [], "metrics in counters.md that are not served"
+
+
+@pytest.mark.parametrize("report", [RailReport, GroupReport, SentBytes])
+def test_counts_of_agents_are_on_the_page(report: Any) -> None:
+    assert {field.name for field in fields(report)} <= code_names("counters.md")
+
+
+def test_columns_are_on_the_page() -> None:
+    columns = {*BYTE_CLASSES, "others", "unexplained", "never left", *LOSSES}
+    assert columns <= code_names("counters.md")
+
+
+@pytest.mark.parametrize("program", ["stages", "netreduce", "atp"])
+def test_p4_counters_are_on_the_page(program: str) -> None:
+    source = (ROOT / "p4src" / program / "decide.p4").read_text()
+    actions = set(re.findall(r'@name\("\.(\w+)"\)\s*action', source))
+    assert len(actions) > 5
+    assert actions <= code_names("counters.md")
+
+
+def test_fields_of_files_are_on_the_page() -> None:
+    listed = code_names("files.md")
+    for kind in (Record, Sample, Claim):
+        assert {field.name for field in fields(kind)} <= listed, kind.__name__
+    assert set(MEASURES) <= listed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel has counted on a host's interfaces.
+"""The kernel's counts on a host's interfaces.
 
-The counts are those of the interface's queue, not of /proc/net/dev: there a super-packet, which becomes many
-frames on a real link, has its headers counted once; the queue counts what the link would carry.
+They are the counts of the interface's queue, not of /proc/net/dev. A super-packet becomes many frames on a
+real link. /proc/net/dev counts its headers once; the queue counts the bytes of all frames.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ COMMAND = ("tc", "-s", "-j", "qdisc", "show")
 
 @dataclass(frozen=True)
 class InterfaceCounters:
-    """Counts since the interface was made; bytes include Ethernet headers."""
+    """Hold the kernel's counts of one interface since it was made.
+
+    Attributes:
+        bytes_sent: Bytes sent, Ethernet headers included.
+        packets_sent: Packets sent.
+        dropped: Packets dropped because the queue was full.
+        flows: Bytes sent by protocol and ports.
+    """
 
     bytes_sent: int
     packets_sent: int
-    dropped: int  # because the queue was full
-    flows: Flows = field(default_factory=Flows)  # none if the lab does not count them
+    dropped: int
+    flows: Flows = field(default_factory=Flows)
 
     def __sub__(self, before: InterfaceCounters) -> InterfaceCounters:
-        """Return what has been counted since `before`."""
+        """Return the counts since `before`."""
         return InterfaceCounters(
             self.bytes_sent - before.bytes_sent,
             self.packets_sent - before.packets_sent,
@@ -35,7 +42,7 @@ class InterfaceCounters:
 
 
 def parse(text: str) -> dict[str, InterfaceCounters]:
-    """Read the output of COMMAND; interfaces without a queue are left out."""
+    """Parse the output of COMMAND, without the interfaces that have no queue."""
     return {
         queue["dev"]: InterfaceCounters(queue["bytes"], queue["packets"], queue["drops"])
         for queue in json.loads(text)
