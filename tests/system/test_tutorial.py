@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorial, README's quick start and its first use: every block of commands runs, in the order of the page.
+"""The tutorial, README's quick start and first use: every block of commands runs, in the order of the page.
 
 - A block of `sh` is run by bash with -e. All blocks of a page share one shell, so `cd` and `export` last.
 - A block of `python` with a title is written to that file.
