@@ -35,7 +35,7 @@ REPLACED = {
     "export PATH=$PWD/.venv/bin:$PATH": f"[ -x {ROOT}/.venv/bin/railweave ]",
 }
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
-UNITS = re.compile(r"\b[kMG]?bit/s|\b[kMG]?B\b|\b[µm]?s\b")
+UNITS = re.compile(r"\b[kMG]?bit/s|\b[kMG]?i?B\b|\b[µm]?s\b")
 DEADLINE_S = 540
 
 
