@@ -27,7 +27,7 @@ FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands of a page's blocks: those of `sh` in fences, and those that are indented."""
+    """Return the commands of a page: in its fenced blocks of `sh`, and in its indented blocks."""
     indented = FENCE.sub(
         lambda m: re.sub("^", "    ", m["text"], flags=re.M) if m["language"] == "sh" else "", text
     )
@@ -37,7 +37,7 @@ def commands(text: str) -> list[str]:
 
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
 CALL = "--hosts 2 --iters 1 --warmup 0 --sizes 1K"
-# The beginning of a command, and what is added to it, before its program. The first that fits counts.
+# Beginnings of commands, with options to add before the program; None: do not run it. The first match counts.
 SHORTENED = {
     "demo --live": None,
     "demo": "--hosts 2 --steps 1",
@@ -70,7 +70,7 @@ DEADLINE_S = 120.0
 
 
 def extra(command: str) -> str | None:
-    """What shortens a command; None if it is not run."""
+    """Return the options that shorten a command; None if it is not run."""
     return next(more for beginning, more in SHORTENED.items() if f"{command} ".startswith(f"{beginning} "))
 
 

@@ -3,7 +3,7 @@
 
 - A block of `sh` is run by bash with -e. All blocks of a page share one shell, so `cd` and `export` last.
 - A block of `python` with a title is written to that file.
-- A block of `text` is output. Each of its lines must be in what the commands print, whatever the numbers are.
+- A block of `text` is output. The commands must print each of its lines, with any numbers.
 
 Some commands set the machine up, ask for a password or change this checkout: REPLACED says what runs instead.
 They are skipped only if the environment is ready, which the fixture `ready` checks: then `make demo` would
