@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of README's lists: its options are read, and the short ones run to status 0.
+"""Every `railweave` command that README, the tutorial and the troubleshooting page show.
 
-SHORTENED says which run, and by which further options they are made short. The others take minutes or hours,
-or need files, a terminal or a switch that not every machine has: of these only the options are read.
+The options of all commands are read. The short commands run to status 0: SHORTENED says which ones, and the
+options that make them short. The other commands take minutes or hours, or need files, a terminal or a switch
+that not every machine has. `test_tutorial.py` runs the tutorial's own blocks as they stand.
 """
 
 from __future__ import annotations
@@ -20,18 +21,30 @@ from typer.main import get_command
 
 from railweave import cli
 
-README = Path(__file__).parents[2] / "README.md"
-COMMANDS = [
-    match["command"].strip()
-    for match in re.finditer(r"^    railweave (?P<command>[^#\n]+)", README.read_text(), re.MULTILINE)
-]
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/tutorial/index.md", "docs/tutorial/more.md", "docs/howto/troubleshooting.md")
+FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a page: in its fenced blocks of `sh`, and in its indented blocks."""
+    indented = FENCE.sub(
+        lambda m: re.sub("^", "    ", m["text"], flags=re.M) if m["language"] == "sh" else "", text
+    )
+    found = re.finditer(r"^    railweave (?P<command>[^#\n]+)", indented, re.MULTILINE)
+    return [match["command"].strip() for match in found]
+
+
+COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
 CALL = "--hosts 2 --iters 1 --warmup 0 --sizes 1K"
-# The beginning of a command, and what is added to it, before its program. The first that fits counts.
+# Beginnings of commands, with options to add before the program; None: do not run it. The first match counts.
 SHORTENED = {
     "demo --live": None,
     "demo": "--hosts 2 --steps 1",
     "run --topology": None,  # sixteen hosts
-    "run --hosts": None,  # PyTorch's
+    "run --shell": None,
+    "run --hosts 2": "",
+    "run --hosts": None,  # test_tutorial.py runs them
     "run": "--hosts 2",
     "bench all-reduce --rails ina --mtu 9000": f"{CALL} --baseline ring",  # Gloo's ranks start slowly
     "bench all-reduce": CALL,
@@ -57,7 +70,7 @@ DEADLINE_S = 120.0
 
 
 def extra(command: str) -> str | None:
-    """What shortens a command; None if it is not run."""
+    """Return the options that shorten a command; None if it is not run."""
     return next(more for beginning, more in SHORTENED.items() if f"{command} ".startswith(f"{beginning} "))
 
 
@@ -68,7 +81,7 @@ def with_options(command: str, more: str) -> list[str]:
 
 
 def test_the_lists_are_found() -> None:
-    assert len(COMMANDS) > 25
+    assert len(COMMANDS) > 35
     unused = [beginning for beginning in SHORTENED if not any(c.startswith(beginning) for c in COMMANDS)]
     assert not unused
 
@@ -87,7 +100,8 @@ def test_the_options_are_read(command: str) -> None:
 def test_the_command_ends_with_status_0(command: str, tmp_path: Path) -> None:
     if "--baseline gloo" in command and find_spec("torch") is None:
         pytest.skip("PyTorch is missing: make baseline")
-    (tmp_path / "my.py").write_text(PROGRAM)
+    for name in ("my.py", "steps.py"):
+        (tmp_path / name).write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "-m", "railweave", *with_options(command, extra(command) or "")],
         cwd=tmp_path,
