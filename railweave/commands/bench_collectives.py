@@ -142,6 +142,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 
 def _sweep(collective: str, given: Sweep) -> None:
     with common.one_line_errors(), common.run_folder(given.out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
@@ -175,8 +176,8 @@ def _sweep(collective: str, given: Sweep) -> None:
             ),
             folder,
         )
-        for text in (*report.comparisons(sweep), *report.bottlenecks(sweep)):
-            tell(f"# {text}")
+        if texts := (*report.comparisons(sweep), *report.bottlenecks(sweep)):
+            tell(tables.notes(*texts))
         common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
         if not sweep.ok:
             raise OptionError(common.WRONG)

@@ -63,8 +63,8 @@ def failover(
     instant and is repaired after a while. The next fault follows when the rail is in use again. The table
     shows pauses, the times until calls use other rails and until the rail is readmitted, and wrong elements.
 
-    Faults of rails: host link down, switch port down, loss one way, loss both ways, queue pair ended (of RDMA),
-    switch killed, switch frozen, rate cut, flapping.
+    Faults of rails: host link down, switch port down, loss one way, loss both ways, queue pair ended (of
+    RDMA), switch killed, switch frozen, rate cut, flapping.
 
     Faults of trees: leaf killed, uplink cut, spine killed, controller restarts.
 

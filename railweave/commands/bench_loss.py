@@ -21,7 +21,12 @@ EPILOG = examples(
     "bench loss --topology planes --losses 0,0.01 --plot loss.png",
 )
 TOPOLOGIES = ["planes", "leaf-spine:racks=2,hosts=4,spines=1"]
-HEADER = f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}  #wrong"
+HEADER = f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}{'#wrong':>9}"
+NOTES = (
+    "loss: of packets, on every link in each direction; time: of all sums, one after the other",
+    "%limit: throughput in percent of the physical limit of the links",
+    "resent: contributions that were sent again",
+)
 
 
 def loss(
@@ -52,6 +57,7 @@ def loss(
     Every link also duplicates and reorders packets. The sums are of int32, so each element must be exact.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
@@ -65,7 +71,7 @@ def loss(
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
         tell = common.teller(json_file)
-        tell(HEADER)
+        tell(f"{tables.notes(*NOTES)}\n{HEADER}")
         points = common.run(
             curve.run(
                 scenarios,
@@ -98,5 +104,5 @@ def _line(point: Point) -> str:
     use = "-" if point.utilisation is None else f"{point.utilisation:.1%}"
     return (
         f"{point.topology:<24}{point.loss:>8.1%}{point.time_s:>10.2f}{use:>9}{point.retransmissions:>10}"
-        f"  {point.wrong}"
+        f"{point.wrong:>9}"
     )

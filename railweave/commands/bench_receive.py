@@ -80,8 +80,10 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
     ]
     columns = (*titles, *(f"{link}G" for link in LINKS_GBPS))
     console.print(tables.table(columns, rows, left=2, box=None))
+    console.print()
     if result.pairs:
         console.print(_pairs(result))
+        console.print()
     for note in result.notes():
         console.print(note)
 

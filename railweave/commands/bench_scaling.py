@@ -53,7 +53,7 @@ def scaling(
             for count in common.counts("--hosts", hosts)
         ]
         tell = common.teller(json_file)
-        tell(report.header(scenarios[0]).partition("\n")[2])
+        tell(curve.header(scenarios[0]))
         sweeps = common.run(
             curve.run(
                 scenarios,

@@ -52,6 +52,7 @@ def striping(
     --plot writes one file per part, except for regret.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
         from railweave.experiments.striping import regret, report, run  # noqa: PLC0415
 
@@ -76,12 +77,15 @@ def striping(
         for each in regret.run() if "regret" in chosen else ():
             regrets.append(each)
             tell(str(each))
-        for claim in [*report.claims(found), *report.regret_claims(regrets)]:
-            verdict = "yes" if claim.ok else "NO"
-            tell(f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}")
+        claims = [
+            (claim.claim, claim.case, f"{claim.value:.3g}", claim.wanted, tables.mark(claim.ok))
+            for claim in (*report.claims(found), *report.regret_claims(regrets))
+        ]
+        titles = ("claim", "case", "measured", "expected", "holds")
+        common.console(json_file).print(tables.table(titles, claims, left=2, show_lines=True))
         if plot is not None:
             for path in drawing.draw(found, plot):
-                tell(f"drawn: {path}")
+                tell(f"drawing: {path}")
         result = report.as_json(found, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:

@@ -75,26 +75,14 @@ def switch(
 def _show(console: Console, result: SwitchSpeed) -> None:
     from railweave.experiments import tables  # noqa: PLC0415
 
-    titles = (
-        "target",
-        "lanes",
-        "workers",
-        "ns hot",
-        "ns cold",
-        "packets/s",
-        "Mbit/s in",
-        "window",
-        "per frame",
-    )
-    shape = (str(result.options.lanes), str(result.options.workers))
+    titles = ("target", "ns hot", "ns cold", "packets/s", "Mbit/s in", "window", "per frame", "sent again")
     rows = [
-        (f"engine {speed.way}", *shape, f"{speed.hot_ns:.0f}", f"{speed.cold_ns:.0f}", *["-"] * 5)
+        (f"engine {speed.way}", f"{speed.hot_ns:.0f}", f"{speed.cold_ns:.0f}", *["-"] * 5)
         for speed in result.engine
     ]
     rows += [
         (
             speed.target,
-            *shape,
             *["-"] * 2,
             f"{speed.pps:,.0f}",
             f"{result.bits_per_packet * speed.pps / 1e6:,.0f}",
@@ -104,6 +92,7 @@ def _show(console: Console, result: SwitchSpeed) -> None:
         )
         for speed in result.speeds
     ]
-    console.print(tables.table((*titles, "sent again"), rows, box=None))
+    title = f"{result.options.lanes} lanes per packet, {result.options.workers} workers"
+    console.print(tables.table(titles, rows, box=None, title=title))
     for note in result.notes():
         console.print(note)

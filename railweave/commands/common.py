@@ -173,8 +173,8 @@ Plot = Annotated[
 ]
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
-# Above this rate BMv2 loses packets. On two busy cores, with 4 hosts and one ina rail, goodput fell from 5.4 to
-# 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
+# Above this rate BMv2 loses packets. On two busy cores, with 4 hosts and one ina rail, goodput fell from 5.4
+# to 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 100  # columns of tables in files and pipes
 WRONG = "wrong elements: see the column #wrong"

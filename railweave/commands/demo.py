@@ -57,7 +57,6 @@ def demo(
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.training import report, run  # noqa: PLC0415
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
-        from railweave.experiments.training.progress import TrainingProgress  # noqa: PLC0415
 
         chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
         names = [plane.name for plane in chosen.planes]
@@ -69,8 +68,11 @@ def demo(
             live=live,
         )
         console = common.console(json_file)
-        with TrainingProgress(console, steps, names) as progress:
-            result = common.run(run.run(options, progress.phase, progress.step, console.print), folder)
+
+        def on_step(step: run.Step) -> None:
+            common.phase(report.step_line(step, steps, names), often=step.number + 1 < steps)
+
+        result = common.run(run.run(options, common.phase, on_step, common.note), folder)
         report.print_report(result, console)
         for what, path in report.write_files(result).items():
             console.print(f"{what}: {path}", soft_wrap=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railweave.switch.inspect.client import SwitchClient
 
-_PLAIN_WIDTH = 100  # columns of tables in files and pipes
+_PLAIN_WIDTH = 160  # columns of tables in files and pipes, which may have many match fields
 
 JsonFile = Annotated[
     Path | None,
