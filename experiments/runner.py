@@ -243,15 +243,12 @@ class Runner:
         return happened
 
     def _progress(self, run: Run) -> str:
-        which = (
-            f", round {run.round + 1} of {self._scenario.repetitions}"
-            if self._scenario.repetitions > 1
-            else ""
-        )
+        rounds, left = self._scenario.repetitions, len(self._left)
+        which = f", round {run.round + 1} of {rounds}" if rounds > 1 else ""
         which = ", at half the rate" if run.rate_factor != 1.0 else which
         known = [self._durations.get(each.contender.name) for each in self._left]
-        left = "" if None in known else f", about {sum(filter(None, known)):.0f} s"
-        return f"{self._scenario.name}: measuring {run.contender.name}{which}; runs left: {len(self._left)}{left}"
+        time_left = "" if None in known else f", about {sum(filter(None, known)):.0f} s"
+        return f"{self._scenario.name}: measuring {run.contender.name}{which}; runs left: {left}{time_left}"
 
     def _record(self, run: Run, status: str, error: str) -> Record:
         scenario = self._scenario

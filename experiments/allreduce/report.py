@@ -53,8 +53,8 @@ def legend(scenario: Scenario) -> list[str]:
     rounds = f" in each of {scenario.repetitions} rounds" if scenario.repetitions > 1 else ""
     return [
         f"rails: {rates_text(scenario)}",
-        f"{work.iterations} calls per size{rounds}, after {work.warmup} or more warm-up calls (until times are "
-        "steady)",
+        f"{work.iterations} calls per size{rounds}, after {work.warmup} or more warm-up calls (until times "
+        "are steady)",
         "time: median, from the start of the last rank to the end of the last rank",
         BUSBW[work.collective],
         "%limit: algbw in percent of the physical limit of the links, headers included",

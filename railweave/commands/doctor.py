@@ -41,16 +41,20 @@ def doctor(
         findings = _of_cluster(cluster) if cluster else run_checks()
     console = common.console(json_file)
     table = Table(box=None, pad_edge=False)
-    for column in ("", "part", "found", "remedy"):
+    for column in ("", "part", "found"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         absent = Text("absent", "red") if finding.needed else Text("no", "yellow")
-        mark = Text("ok", "green") if finding.present else absent
-        table.add_row(mark, finding.name, finding.detail, "" if finding.present else finding.remedy)
+        table.add_row(Text("ok", "green") if finding.present else absent, finding.name, finding.detail)
     console.print(table)
+    missing = [finding for finding in findings if not finding.present]
+    if missing:
+        console.print("\nremedies:")
+    for finding in missing:
+        console.print(f"  {finding.name}: {finding.remedy}", soft_wrap=True)
     able = all(finding.present for finding in findings if finding.needed)
-    verdict = f"can {purpose}" if able else f"cannot {purpose}: see the column remedy"
-    console.print(f"this machine {verdict}", style="bold")
+    verdict = f"can {purpose}" if able else f"cannot {purpose}: see the remedies"
+    console.print(f"\nthis machine {verdict}", style="bold")
     values: list[dict[str, Any]] = [vars(finding) for finding in findings]
     with common.one_line_errors():
         common.write_json({"ok": able, "checks": values}, json_file)

@@ -145,34 +145,29 @@ def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
 
 def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     """Print one line per size: the chosen split, its time, and the time on each rail alone."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from railweave.hosts.prediction import shares_text  # noqa: PLC0415
+    from railweave.experiments import tables  # noqa: PLC0415
 
     first = predictions[0]
     rails = [rail.rail for rail in first.rails]
-    table = Table(
-        "bytes", "state", "split", "time (us)", "gain", *(f"{rail} (us)" for rail in rails), box=None
-    )
+    rows = []
     for each in predictions:
         chosen = next((split for split in each.splits if split.chosen), None)
         alone = ["-" if rail.alone_us is None else f"{rail.alone_us:.1f}" for rail in each.rails]
-        row = ["-", "-", "-"]
+        split = ["-", "-", "-"]
         if chosen is not None:
-            row = [shares_text(chosen.shares), f"{chosen.time_us:.1f}", f"{100 * chosen.gain:.1f} %"]
-        table.add_row(str(each.size_bytes), each.state, *row, *alone)
+            split = [tables.shares(chosen.shares), f"{chosen.time_us:.1f}", f"{chosen.gain:.1%}"]
+        rows.append((str(each.size_bytes), each.state, *split, *alone))
+    titles = ("bytes", "state", "split (%)", "time (us)", "gain", *(f"{rail} (us)" for rail in rails))
     what = " ".join(filter(None, (first.collective, first.op, first.dtype)))
     console.print(f"{what}, {first.hosts} hosts; gain: relative to the best rail alone")
-    console.print(table)
+    console.print(tables.table(titles, rows, left=3, box=None))
     if first.note:
         console.print(first.note)
 
 
 def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None:
     """Print the fabric as it is and after each upgrade: the time of one call of each job, and its gain."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from railweave.experiments import deployment  # noqa: PLC0415
+    from railweave.experiments import deployment, tables  # noqa: PLC0415
     from railweave.topologies.named import named  # noqa: PLC0415
 
     topology = named(fabric, rails=["ina"], rates=units.parse_rates(rate))
@@ -181,14 +176,15 @@ def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None
         raise OptionError(f"{fabric}: no plane of kind ina, whose switches could aggregate")
     mix = deployment.parse_jobs(jobs, plane)
     stages = deployment.plan(plane, mix)
-    table = Table("upgraded", *(f"{job.name}: members" for job in mix), "time (ms)", "gain", box=None)
+    rows = []
     for number, stage in enumerate(stages):
         name = f"{number}. {stage.switch}" if number else "none"
         gain = stages[0].total_s / stage.total_s
-        table.add_row(name, *map(str, stage.members), f"{1e3 * stage.total_s:.4g}", f"{gain:.2f}")
+        rows.append((name, *map(str, stage.members), f"{1e3 * stage.total_s:.1f}", f"{gain:.2f}"))
+    titles = ("upgraded", *(f"{job.name}: members" for job in mix), "time (ms)", "gain")
     console = common.console(json_file)
     console.print("predicted time of one call of each job, alone on the links; gain: relative to no upgrade")
-    console.print(table)
+    console.print(tables.table(titles, rows, box=None))
     common.write_json({"jobs": [job.name for job in mix], "stages": [asdict(s) for s in stages]}, json_file)
 
 
