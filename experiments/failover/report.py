@@ -18,8 +18,8 @@ from railweave.experiments.statistics import median, p99
 
 MS = 1000.0
 NOTE = """
-usual, pause    the longest time between two completed calls on any rank, before the fault and after it
-                (readmission included)
+usual, pause    longest time between two completed calls on any rank: before the fault; and after it,
+                readmission included
 reroute         from the fault until every rank had completed a call without the rail
 readmit         from the repair until every rank had completed a slice on the rail again
 during, after   throughput of tensors, relative to that before the fault

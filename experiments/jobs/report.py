@@ -20,8 +20,8 @@ def table(result: JobsResult) -> Table:
     for row in result.rows:
         got = [text for rail in rails for text in (f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}")]
         not_used = "; ".join(f"{rail}: {reason}" for rail, reason in row.why.items())
-        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used))
-    title = f"{len(result.rows)} concurrent jobs, measured for {result.window_s:.1f} s while all of them ran"
+        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used or "-"))
+    title = f"{len(result.rows)} jobs at once, for {result.window_s:.1f} s"
     return tables.table(("job", *per_rail, "calls", "#wrong", "not used"), rows, title=title, box=None)
 
 

@@ -79,7 +79,8 @@ async def run(
         page.happened(text)
         say(f"{when}: {text}")
 
-    on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
+    planes = ", ".join(plane.name for plane in topology.planes)
+    on_phase(f"making a network of {len(topology.hosts)} hosts on planes {planes}")
     reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
     title = options.title or shlex.join(options.command)
     network = replace(options.lab, flows=True)

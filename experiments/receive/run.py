@@ -30,7 +30,7 @@ NOTES = (
     "at 64 B: the same with a payload of 64 bytes, so almost without copying.",
     "busy: part of the time in which the receiving thread ran; where it is small, the sender or other "
     "processes were the limit, and a core can receive more.",
-    "100G, 400G, 1600G: cores that a link of so many Gbit/s needs. For comparison, the multicast allgather "
+    "100G, 400G, 1600G: cores that a link of this rate needs. For comparison, the multicast allgather "
     "paper (arXiv 2408.13356, abstract) leaves this work to a SmartNIC and says that it scales to links of "
     "1.6 Tbit/s.",
     "Every received byte was checked.",

@@ -13,7 +13,11 @@ def table(tally: Tally) -> Table:
     """Return the counts so far, one per line."""
     found = tally.summary()
     made = Table(
-        title=f"soak of {found['minutes']:.1f} minutes", title_justify="left", show_header=False, box=None
+        title=f"soak of {found['minutes']:.1f} minutes",
+        title_justify="left",
+        show_header=False,
+        box=None,
+        pad_edge=False,
     )
     faults = ", ".join(f"{count} {name}" for name, count in tally.faults.most_common())
     growth = ", ".join(
