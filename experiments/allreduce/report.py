@@ -109,7 +109,7 @@ def comparisons(sweep: Sweep) -> list[str]:
 
 
 def bottlenecks(sweep: Sweep) -> list[str]:
-    """Return the known bottlenecks of the runs, and what follows from them."""
+    """Return the known bottlenecks of the runs and their consequences."""
     lines = []
     for kind, text in BOTTLENECKS.items():
         if limited := [record.contender for record in sweep.records if record.bottleneck == kind]:

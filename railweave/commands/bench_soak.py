@@ -22,7 +22,7 @@ def soak(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 3,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = "50M",
+    rate: Annotated[str, typer.Option(help=common.RATES)] = "50M",
     minutes: Annotated[float, typer.Option(help="Duration in minutes.")] = 60.0,
     seed: common.Seed = 1,
     largest: Annotated[int, typer.Option(help="Size of the largest tensor in elements.")] = 4 << 20,

@@ -54,13 +54,10 @@ Rails = Annotated[
     str,
     typer.Option(help="Rails, each on its own plane: ina, tcp, rdma or netreduce; a kind may repeat."),
 ]
+RATES = "Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped."
 Rates = Annotated[
     str | None,
-    typer.Option(
-        "--rate",
-        help="Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped. "
-        "Default: 100M, but 8M for ina planes on BMv2, which is slow.",
-    ),
+    typer.Option("--rate", help=f"{RATES} Default: 100M, but 8M for ina planes on BMv2, which is slow."),
 ]
 Loss = Annotated[
     str,
