@@ -43,7 +43,7 @@ def shell(
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: no TLS."),
+        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")

@@ -49,7 +49,7 @@ def _switch(
     device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: no TLS."),
+        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")
