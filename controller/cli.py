@@ -21,6 +21,7 @@ from railweave.controller.errors import ControllerError, RequestError
 from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve
 from railweave.controller.slots import MIN_SLOTS
+from railweave.help_texts import examples
 from railweave.p4src.artifacts import AGGREGATION, JUMBO_LANES, JUMBO_MTU, PROFILES
 from railweave.topologies import cluster as clusters
 from railweave.topologies.errors import TopologyError
@@ -36,73 +37,100 @@ DEFAULTS = ControllerOptions()
 
 @app.command(
     "controller",
-    epilog="Examples: railweave controller --cluster /etc/railweave/cluster.yaml · "
-    "railweave controller --topology planes.yaml --listen 10.255.0.250:9600 --loss ina=0.01",
+    epilog=examples(
+        "controller --cluster /etc/railweave/cluster.yaml",
+        "controller --topology planes.yaml --listen 10.255.0.250:9600 --loss ina=0.01",
+    ),
 )
 def controller(
-    topology: Annotated[Path | None, typer.Option(help="Topology file (YAML).")] = None,
+    topology: Annotated[
+        Path | None, typer.Option(help="Path of the topology file (YAML); give this or --cluster.")
+    ] = None,
     cluster: Annotated[
-        Path | None, typer.Option(help="Cluster file (YAML; docs/howto/cluster.md), instead of --topology.")
+        Path | None, typer.Option(help="Path of the cluster file (YAML); give this or --topology.")
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
-            help="HOST:PORT to serve agents on; port 0: a free one. "
-            f"Default: the cluster file's, or {DEFAULTS.listen}."
+            help="HOST:PORT on which agents are served; port 0 means a free one. "
+            f"Default: that of the cluster file, or {DEFAULTS.listen}."
         ),
     ] = None,
     lanes: Annotated[
         int | None,
         typer.Option(
-            help=f"Lanes (int32) per packet: {', '.join(map(str, PROFILES[AGGREGATION]))}. "
-            f"Default: {JUMBO_LANES} on planes whose links all have an MTU of {JUMBO_MTU}, else 256."
+            help=f"Number of lanes (int32) per packet: {', '.join(map(str, PROFILES[AGGREGATION]))}. "
+            f"Default: {JUMBO_LANES} on planes whose links all have an MTU of {JUMBO_MTU} bytes, else 256."
         ),
     ] = DEFAULTS.lanes,
     slots: Annotated[
-        int, typer.Option(help="Slots (chunks in flight) per job and plane, a power of two; see --quota.")
+        int,
+        typer.Option(
+            help="Number of slots (chunks in flight) per job and plane, a power of two; see also --quota."
+        ),
     ] = DEFAULTS.quotas.default.slots,
     trees: Annotated[
-        int, typer.Option(help="Most trees per job and plane, where several roots are possible.")
+        int, typer.Option(help="Most trees per job and plane, where several switches can be roots.")
     ] = DEFAULTS.quotas.default.trees,
     quota: Annotated[
         list[str] | None,
-        typer.Option(help="[JOB:]slots=N,trees=N: limits per job and plane; JOB may have * and ?."),
+        typer.Option(
+            help="Limits of slots and trees per job and plane; JOB may contain * and ?, and the option may "
+            "repeat.",
+            metavar="[JOB:]slots=N,trees=N",
+        ),
     ] = None,
     quotas: Annotated[
-        Path | None, typer.Option(help="File with such limits (YAML): `default: {…}` and `jobs: {JOB: {…}}`.")
+        Path | None,
+        typer.Option(
+            help="File with such limits (YAML): `default: {…}` and `jobs: {JOB: {…}}`. Default: none."
+        ),
     ] = None,
     suspect: Annotated[
-        float, typer.Option(help="Seconds for which links that ranks report as dead are avoided.")
+        float,
+        typer.Option(
+            help="Time in seconds for which the controller avoids links that ranks have reported as dead."
+        ),
     ] = DEFAULTS.suspect_s,
     lease: Annotated[
-        float, typer.Option(help="Seconds without heartbeat after which a rank counts as lost.")
+        float, typer.Option(help="Time in seconds without a heartbeat after which a rank counts as lost.")
     ] = DEFAULTS.lease_s,
     switch_deadline: Annotated[
         float,
         typer.Option(
-            help="Seconds to wait at start for all switches; later ones are configured when they answer."
+            help="Longest wait in seconds for all switches at the start; a late switch is configured when "
+            "it answers."
         ),
     ] = DEFAULTS.switch_deadline_s,
     device_id: Annotated[
         int | None,
-        typer.Option(help="P4Runtime device id of all switches; default: the topology's (BMv2: 0)."),
+        typer.Option(help="P4Runtime device id of all switches, 0 for BMv2. Default: that of the topology."),
     ] = None,
     loss: Annotated[
         list[str] | None,
         typer.Option(
-            help="PLANE=PROBABILITY[:ingress|egress]: drop frames at random in the plane's switches."
+            help="Probability that the switches of a plane drop a frame; the option may repeat.",
+            metavar="PLANE=PROBABILITY[:ingress|egress]",
         ),
     ] = None,
     metrics: Annotated[
-        str, typer.Option(help="HOST:PORT to serve Prometheus metrics on; port 0: a free one. Default: none.")
+        str,
+        typer.Option(
+            help="HOST:PORT on which Prometheus metrics are served; port 0 means a free one. Default: no "
+            "metrics.",
+            show_default=False,
+        ),
     ] = DEFAULTS.metrics,
-    verbose: Annotated[bool, typer.Option(help="Log all actions on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option(help="Log all actions to stderr.")] = False,
 ) -> None:
-    """Place jobs in the network: load the P4 program into the switches, form groups, monitor their ranks.
+    """Run the controller, which places jobs in the network.
 
-    Prints `ready listen=HOST:PORT` once all switches are configured, or after --switch-deadline: then it
-    warns of each switch that is not, and configures it when it answers. SIGTERM or Ctrl-C ends it; running
-    groups stay in the switches, and the next controller adopts them.
+    It loads the P4 program into the switches, forms groups with aggregation trees, and monitors their ranks.
+
+    It prints `ready listen=HOST:PORT` once all switches are configured, or after --switch-deadline. In the
+    second case it warns of each switch that is not configured, and configures the switch when it answers.
+
+    SIGTERM or Ctrl-C ends it. Running groups stay in the switches, and the next controller adopts them.
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"

@@ -19,10 +19,10 @@ MOST_HEADERS = 0.15  # of super-packets' frames, which are counted with the head
 MOST_OTHERS = 16  # rows of other traffic
 BYTE_CLASSES = tuple(each.name for each in fields(SentBytes))
 RULE = (
-    "Counts agree if the interfaces have sent as many bytes as agents and other programs, Ethernet headers "
-    f"included, within {BYTES_TOLERANCE:.0%} (TCP handshakes are the kernel's own), and if the switch has "
-    "formed exactly one result per chunk. If a rail has failed or faults were injected, the link may have "
-    "sent fewer bytes than the agents handed it, and chunks may be incomplete."
+    "agree: the interfaces have sent the bytes that agents and other programs account for, Ethernet headers"
+    f" included, within {BYTES_TOLERANCE:.0%}, and the switch has formed exactly one result per chunk. TCP "
+    "handshakes may come on top. After a failure or a fault, the interfaces may have sent less, and chunks "
+    "may be incomplete."
 )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections import Counter
@@ -113,7 +114,7 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
     """
     records = Records(options.out / "records.jsonl")
     if others := other_sources(records.read()):
-        on_phase(f"{records.path}: {others}")
+        logging.getLogger(__name__).warning("%s: %s", records.path, others)
     todo = {step.key: step for figure in options.figures for step in options.plan(figure)}
     left_s = {key: seconds(step) for key, step in todo.items()}
     failed: list[str] = []

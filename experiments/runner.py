@@ -118,7 +118,7 @@ class Runner:
         runs = [Run(contender, number, factor) for number, factor in rounds for contender in able]
         todo = [run for run in runs if (run.contender.name, run.round, run.rate_factor) not in done]
         if len(todo) < len(runs):
-            self._on_phase(f"{len(runs) - len(todo)} of {len(runs)} runs are recorded already")
+            self._on_phase(f"{len(runs) - len(todo)} of {len(runs)} runs are already recorded")
         return todo
 
     async def _run_lab(self, factor: float) -> None:
@@ -132,8 +132,7 @@ class Runner:
             impair=scenario.impair,
             seed=scenario.seed,
         )
-        size = f"{len(scenario.network.hosts)} hosts and {len(scenario.network.planes)} planes"
-        self._on_phase(f"{scenario.name}: making a network of {size}")
+        self._on_phase(f"{scenario.name}: making a network of {len(scenario.network.hosts)} hosts")
         async with Lab(scenario.network, options) as lab, _noise(scenario.noise):
             whole = True
             while whole and self._left and self._left[0].rate_factor == factor:
@@ -244,11 +243,12 @@ class Runner:
         return happened
 
     def _progress(self, run: Run) -> str:
-        which = f"round {run.round + 1} of {self._scenario.repetitions}"
-        which = "control at half the rate" if run.rate_factor != 1.0 else which
-        text = f"{self._scenario.name}: {which}, {run.contender.name}; runs left: {len(self._left)}"
+        rounds, left = self._scenario.repetitions, len(self._left)
+        which = f", round {run.round + 1} of {rounds}" if rounds > 1 else ""
+        which = ", at half the rate" if run.rate_factor != 1.0 else which
         known = [self._durations.get(each.contender.name) for each in self._left]
-        return text + ("" if None in known else f", about {sum(filter(None, known)):.0f} s")
+        time_left = "" if None in known else f", about {sum(filter(None, known)):.0f} s"
+        return f"{self._scenario.name}: measuring {run.contender.name}{which}; runs left: {left}{time_left}"
 
     def _record(self, run: Run, status: str, error: str) -> Record:
         scenario = self._scenario
@@ -301,8 +301,8 @@ def _largest_call_s(scenario: Scenario) -> float:
 
 
 def _heard(run: Run, message: dict[str, Any]) -> str:
-    what = "warm-up call" if message["warm_up"] else "call"
-    return f"{run.contender.name}: {message['size_bytes']} bytes, {what} {message['calls']}"
+    what = "warming up" if message["warm_up"] else f"call {message['calls']}"
+    return f"{run.contender.name}: {message['size_bytes']} bytes, {what}"
 
 
 def _wires(lab: Lab, job: Job) -> dict[str, Counter[str]]:

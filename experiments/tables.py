@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for the terminal: any, and the accounts of rails."""
+"""Tables for the terminal: of any values, and of the accounts of rails."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,14 +12,40 @@ from rich.table import Table
 from rich.text import Text
 
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
-from railweave.experiments.units import format_rate
 
-LEAST_SHOWN = 500  # bytes: what rounds to 0.001 MB
+NOTE_WIDTH = 98  # columns
+LEAST_SHOWN = 500  # bytes; fewer round to 0.000 MB
+
+
+class Lines:
+    """A table of which each row is a line that can be printed at once: numbers, then words."""
+
+    def __init__(self, columns: Sequence[tuple[str, str, int]], words: str) -> None:
+        """Take the title, unit and width of each column of numbers, and the title of the words."""
+        titles, units, self._widths = zip(*columns, strict=True)
+        self.titles = f"{self.row(titles, words)}\n{self.row(units)}"
+
+    def row(self, numbers: Sequence[str], words: str = "") -> str:
+        """Return a row."""
+        cells = (number.rjust(width) for number, width in zip(numbers, self._widths, strict=True))
+        return f"{''.join(cells)}  {words}".rstrip()
+
+
+def notes(*texts: str) -> str:
+    """Return notes on a table, one per line, wrapped."""
+    return "\n".join(
+        textwrap.fill(text, NOTE_WIDTH, initial_indent="# ", subsequent_indent="#   ") for text in texts
+    )
+
+
+def shares(of_rails: Mapping[str, float]) -> str:
+    """Return the shares of rails in percent: `ina 67, tcp 33`."""
+    return ", ".join(f"{rail} {100 * share:.0f}" for rail, share in of_rails.items())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1, **style: Any) -> Table:
-    """Return a table; what stands in its first `left` columns is words, the rest is numbers."""
-    made = Table(pad_edge=False, **{"box": SIMPLE_HEAD, **style})
+    """Return a table with words in its first `left` columns, and numbers in the others."""
+    made = Table(pad_edge=False, title_justify="left", **{"box": SIMPLE_HEAD, **style})
     for place, name in enumerate(columns):
         made.add_column(name, justify="left" if place < left else "right")
     for row in rows:
@@ -27,15 +54,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], left: in
 
 
 def rail_table(rails: Sequence[RailAccount]) -> Table:
-    """Return a row per rail: shares, goodput, and the counts that must agree; what was multicast, if any."""
+    """Return a row per rail: share, goodput, and the counts that must agree."""
     multicast = any(rail.multicast_bytes for rail in rails)
-    extra = ("multicast", "fetched") if multicast else ()
-    columns = ("share", "goodput", "agent sent", "interface sent", "resent", *extra, "P4 results", "agree")
+    extra = ("multicast\nMB", "fetched\nMB") if multicast else ()
+    columns = ("share", "Mbit/s", "agent\nMB", "interface\nMB", "resent", *extra, "P4\nresults", "agree")
     rows = [
         (
             rail.name,
             f"{rail.share:.1%}",
-            format_rate(rail.goodput_bps),
+            f"{rail.goodput_bps / 1e6:.2f}",
             _megabytes(rail.agent_bytes),
             _megabytes(rail.interface_bytes),
             f"{rail.retransmissions:,}",
@@ -45,11 +72,11 @@ def rail_table(rails: Sequence[RailAccount]) -> Table:
         )
         for rail in rails
     ]
-    return table(("rail", *columns), rows)
+    return table(("rail", *columns), rows, box=None)
 
 
 def byte_table(rails: Sequence[RailAccount]) -> Table:
-    """Return what the interfaces have sent, by class, in MB; other traffic has rows of its own."""
+    """Return the MB that the interfaces have sent, by class; each kind of other traffic has its own row."""
     lost = any(rail.never_left_bytes for rail in rails)
     shown = any(count >= LEAST_SHOWN for rail in rails for count in rail.others.values())
     columns = [
@@ -67,11 +94,11 @@ def byte_table(rails: Sequence[RailAccount]) -> Table:
             if count >= LEAST_SHOWN:
                 cells = (f"{count / 1e6:.3f}" if column == "others" else "" for column in columns)
                 rows.append((f"  {what}", *cells))
-    return table(("MB sent", *columns), rows)
+    return table(("MB sent", *columns), rows, box=None, padding=(0, 1, 0, 0))
 
 
 def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.3f} MB"
+    return f"{count / 1e6:.3f}"
 
 
 def _results(rail: RailAccount) -> str:

@@ -56,7 +56,7 @@ class Worker:
         self._by_call: dict[str, list[Counter[str]]] = {}  # bytes by size, call and rail
         self._cpu = CpuTimes()
         self._start_s = 0.0  # of the first timed call, CLOCK_MONOTONIC
-        self._news_s = 0.0
+        self._news_s = time.monotonic()
 
     def run(self) -> RankResult:
         """Measure all sizes, or the steps of training."""

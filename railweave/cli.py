@@ -11,40 +11,37 @@ from typing import Annotated
 
 import typer
 
+from railweave.help_texts import examples
+
 # Name and summary of each command. Its module has a typer application `app`.
 COMMANDS = (
-    ("demo", "Train a model on Mininet hosts over three rails at once, and check it."),
-    ("run", "Run a program of your own on Mininet hosts, over several rails."),
-    ("bench", "Measure collectives: time, bandwidth, share per rail, % of the limit."),
-    ("reproduce", "Measure the papers' figures again, and judge what they claim: one report."),
-    ("why", "Show the trees of each job, which rails carry its calls, and why others do not."),
-    ("plan", "Predict how a collective of some size would be split over the rails."),
-    ("topo", "Draw a topology, or write it as a file."),
-    ("doctor", "Check this machine: tools, kernel features, optional parts."),
-    ("switch", "Run a P4 switch on network interfaces (daemon)."),
+    ("demo", "Train a model on Mininet hosts over three rails at once."),
+    ("run", "Run your program on Mininet hosts over several rails."),
+    ("bench", "Measure collectives, switches and the controller."),
+    ("reproduce", "Measure the papers' figures again and judge their claims."),
+    ("why", "Show the trees of each job and the rails of its calls."),
+    ("plan", "Predict how a collective would be split over the rails."),
+    ("topo", "Print or draw a topology, or write it to a file."),
+    ("doctor", "Check this machine: tools, kernel features, packages."),
+    ("switch", "Run a P4 switch on network interfaces, or inspect it."),
     ("shell", "Open p4runtime-shell on a switch."),
-    ("controller", "Place jobs in the network (daemon)."),
+    ("controller", "Run the controller, which places jobs in the network."),
 )
+HELP_WIDTH = 100
 DAEMONS = {"switch": "railweave.switch.cli", "controller": "railweave.controller.cli"}
 
-EXAMPLES = """
-Examples:
-
-  railweave demo                                  train on four hosts over ina, tcp and rdma
-
-  railweave run --hosts 4 -- python my.py         run your own program on the same hosts
-
-  railweave bench all-reduce --sizes 1K:16M       sweep sizes over the same rails
-
-  railweave topo planes --hosts 4 --out net.png   draw what these run on
-
-  railweave doctor                                what this machine supports, and what is missing
-"""
+EXAMPLES = examples(
+    "demo                                    # train a model on four hosts",
+    "run --hosts 4 -- python my.py           # run your program on such hosts",
+    "bench all-reduce --sizes 1K:16M         # measure sizes on such rails",
+    "topo planes --hosts 4 --out net.png     # draw their network",
+    "doctor                                  # check this machine",
+)
 
 
 def main() -> None:
     """Run the command line."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report gRPC's errors in one line
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report its errors in one line
     try:
         build(_wanted(sys.argv, os.environ))()
     except ImportError:
@@ -57,21 +54,20 @@ def main() -> None:
 
 def _wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the name of the command, also if a shell asks for completions of a partial line."""
-    if (
-        "_RAILWEAVE_COMPLETE" in environment
-    ):  # typer's protocol: COMP_WORDS in bash, the other in zsh and fish
+    # Typer's protocol: bash sets COMP_WORDS, zsh and fish the other variable.
+    if "_RAILWEAVE_COMPLETE" in environment:
         arguments = environment.get("COMP_WORDS", environment.get("_TYPER_COMPLETE_ARGS", "")).split()
     return arguments[1] if len(arguments) > 1 else ""
 
 
 def build(wanted: str) -> typer.Typer:
-    """Return the application. It imports only the command `wanted`, so that help is fast."""
+    """Return the application; import only the command `wanted`, so that help is fast."""
     app = typer.Typer(
         name="railweave",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
     )
     app.callback(epilog=EXAMPLES)(_root)
     for name, summary in COMMANDS:
@@ -84,7 +80,7 @@ def build(wanted: str) -> typer.Typer:
 
 
 def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None:
-    """Add a typer application to the command line: as a group, or as its single command."""
+    """Add a part: a group with its commands, or its only command."""
     if part.registered_callback is None:
         app.registered_commands += part.registered_commands
     else:
@@ -92,7 +88,7 @@ def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None
 
 
 def _not_imported() -> None:
-    """Represent a command in the list of commands, without importing it."""
+    """Stand for a command in the list of commands."""
 
 
 def _version(wanted: bool) -> None:
@@ -108,4 +104,4 @@ def _root(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Multi-rail, in-network collectives with a P4 switch in the loop."""
+    """Run multi-rail, in-network collectives with a P4 switch in the loop."""

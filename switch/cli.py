@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave switch`: the embedded switch, or BMv2 in its place, on interfaces of this machine."""
+"""`railweave switch`: the embedded switch or BMv2 on interfaces of this machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from railweave.help_texts import examples
 from railweave.outputs import OutputError, check_new_file
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
@@ -30,13 +31,10 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 for _command, _example in COMMANDS:
     app.command(_command.__name__, epilog=_example)(_command)
 
-_EXAMPLES = """
-Examples:
-
-  railweave switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559     run a switch
-
-  railweave switch tables routes                                    inspect a running one
-"""
+_EXAMPLES = examples(
+    "switch -i 1@s1-eth1 -i 2@s1-eth2 --grpc 0.0.0.0:9559     # run a switch",
+    "switch tables routes                                     # inspect a running one",
+)
 
 
 @app.callback(invoke_without_command=True, epilog=_EXAMPLES)
@@ -45,60 +43,81 @@ def switch(
     *,
     interface: Annotated[
         list[str] | None,
-        typer.Option("--interface", "-i", help="PORT@INTERFACE; once for every port.", metavar="PORT@IF"),
+        typer.Option(
+            "--interface",
+            "-i",
+            help="Port number and network interface; give the option once per port.",
+            metavar="PORT@IF",
+        ),
     ] = None,
-    grpc: Annotated[str, typer.Option(help="Address of the P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
-    target: Annotated[str, typer.Option(help=f"One of: {', '.join(TARGETS)}.")] = "embedded",
+    grpc: Annotated[str, typer.Option(help="HOST:PORT of the P4Runtime server.")] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
+    target: Annotated[str, typer.Option(help=f"Switch target: {' or '.join(TARGETS)}.")] = "embedded",
     program: Annotated[
         Path | None,
         typer.Option(
-            help="Program to run (BMv2 JSON); default: wait for a controller to push one.", exists=True
+            help="File of the program to run (BMv2 JSON). Default: wait until a controller pushes a program.",
+            exists=True,
         ),
     ] = None,
-    p4info: Annotated[Path | None, typer.Option(help="The program's P4Info.", exists=True)] = None,
+    p4info: Annotated[
+        Path | None, typer.Option(help="File of the program's P4Info. Default: none.", exists=True)
+    ] = None,
     super_packet_bytes: Annotated[
         int,
         typer.Option(
             min=0,
             max=MAX_SUPER_PACKET_BYTES,
-            help="Largest UDP super-packet (GSO) that is sent; smaller suits slow links, 0 disables them.",
+            help="Largest UDP super-packet (GSO) that is sent, in bytes; a small one suits slow links, 0 "
+            "disables them.",
         ),
     ] = MAX_SUPER_PACKET_BYTES,
     exact_bytes: Annotated[
         bool,
         typer.Option(
             "--exact-bytes",
-            help="Send packets bit for bit as the program wrote them: those without UDP checksum, or with"
-            " non-consecutive IPv4 ids, are not sent as super-packets. Slower.",
+            help="Send packets bit for bit as the program wrote them; packets without UDP checksum or with "
+            "non-consecutive IPv4 ids are then not sent as super-packets, which is slower.",
         ),
     ] = False,
     cpu_port: Annotated[
         int | None,
-        typer.Option(min=0, max=DROP_PORT - 1, help="Port for packet-in and packet-out; default: none."),
+        typer.Option(
+            min=0, max=DROP_PORT - 1, help="Port number for packet-in and packet-out. Default: none."
+        ),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of the P4Runtime server (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="File of the P4Runtime server's certificate (PEM). Default: no TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="File of the P4Runtime server's key (PEM). Default: no TLS.")
+    ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(help="CA of clients' certificates (PEM); default: clients need no certificate."),
+        typer.Option(
+            help="File of the CA of the clients' certificates (PEM). Default: clients need no certificate."
+        ),
     ] = None,
     impair: Annotated[
         list[str] | None,
         typer.Option(
-            help="Impair a link: PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,"
-            "rate=100M,seed=7; * for all ports.",
-            metavar="PORT:…",
+            help="Impairment of the link at a port, or at all ports (*), such as 1/in:loss=0.01,delay=2ms; "
+            "the keys are loss, duplicate, reorder, corrupt, delay, rate and seed.",
+            metavar="PORT[/in|/out|/both]:KEY=VALUE,…",
         ),
     ] = None,
     pcap: Annotated[
         list[str] | None,
-        typer.Option(help="Write packets in and out of all ports to this folder.", metavar="[PORT@]FOLDER"),
+        typer.Option(
+            help="Folder for captures of all packets, of one port or of all. Default: no captures.",
+            metavar="[PORT@]FOLDER",
+        ),
     ] = None,
 ) -> None:
-    """Run a P4 switch until Ctrl-C or SIGTERM; prints one line when it is ready.
+    """Run a P4 switch on network interfaces, or inspect it.
 
-    The commands inspect a running switch.
+    Without a command, the switch runs until Ctrl-C or SIGTERM. It prints one line when it is ready. The
+    commands inspect a running switch.
     """
     if context.invoked_subcommand is not None:
         return

@@ -1,43 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's rows: as text in the columns of nccl-tests, and as JSON."""
+"""The rows of a sweep, as text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from railweave.experiments import statistics
+from railweave.experiments import statistics, tables
 from railweave.experiments.allreduce.run import BASELINES, RAILWEAVE, Row, Sweep
 from railweave.experiments.problem import REDUCING
+from railweave.experiments.records import CPU, LINKS
 from railweave.experiments.scenario import Scenario
 
-WIDTHS = (12, 12, 8, 7, 6, 11, 11, 10, 10, 8, 8)
-TITLES = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong", "%limit")
-UNITS = ("(B)", "(elements)", "", "", "", "(us)", "(us)", "(Mbit/s)", "(Mbit/s)", "", "")
-
-VOLUMES = {
-    "all_reduce": "a ring carries 2(n-1)/n of the tensor",
-    "reduce_scatter": "size is all shards, count one; every link carries (n-1)/n of size",
-    "all_gather": "size is all shards, count one; every link carries (n-1)/n of size",
-    "broadcast": "every link carries the tensor",
+LINES = tables.Lines(
+    (
+        ("size", "(B)", 10),
+        ("time", "(us)", 11),
+        ("p99", "(us)", 11),
+        ("algbw", "(Mbit/s)", 9),
+        ("busbw", "(Mbit/s)", 9),
+        ("%limit", "", 8),
+        ("#wrong", "", 7),
+    ),
+    "share per rail (%)",
+)
+BUSBW = {
+    "all_reduce": "busbw: algbw x 2(n-1)/n, as in nccl-tests",
+    "reduce_scatter": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
+    "all_gather": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
+    "broadcast": "busbw: the same as algbw",
+}
+BOTTLENECKS = {
+    CPU: "The processors were the bottleneck of {runs}: the times depend on this machine. With a lower "
+    "--rate or fewer hosts, the links are the bottleneck.",
+    LINKS: "The links were the bottleneck of {runs}: the times hold for such links on other machines, too.",
 }
 
 
 def header(scenario: Scenario) -> str:
-    """Return the lines above the rows, in the style of nccl-tests."""
-    network, work = scenario.network, scenario.workload
-    calls = f"{work.iterations} calls" + (
-        f" in each of {scenario.repetitions} rounds" if scenario.repetitions > 1 else ""
-    )
-    lines = [
-        f"# {len(network.hosts)} hosts, {network.name}: {rates_text(scenario)}; switch {scenario.switch}",
-        f"# {calls} after {work.warmup} of warm-up, or more until times are steady; time "
-        "is the median, from the last rank's start to the last end; every element of every result is checked",
-        f"# %limit: algbw by what the links allow, headers included; {VOLUMES[work.collective]}",
-        _join(TITLES) + "  share per rail",
-        _join(UNITS),
+    """Return the lines above the rows."""
+    work = scenario.workload
+    op = f", {work.op}" if work.collective in REDUCING else ""
+    root = f", root {work.root}" if work.collective == "broadcast" else ""
+    what = f"{work.collective} of {work.dtype}{op}{root}"
+    hosts = f"{len(scenario.network.hosts)} hosts, topology {scenario.network.name}"
+    first = f"{what}: {hosts}, switch {scenario.switch}"
+    return "\n".join([tables.notes(first, *legend(scenario)), LINES.titles])
+
+
+def legend(scenario: Scenario) -> list[str]:
+    """Return the meaning of the columns."""
+    work = scenario.workload
+    rounds = f" in each of {scenario.repetitions} rounds" if scenario.repetitions > 1 else ""
+    return [
+        f"rails: {rates_text(scenario)}",
+        f"{work.iterations} calls per size{rounds}, after {work.warmup} or more warm-up calls (until times "
+        "are steady)",
+        "time: median, from the start of the last rank to the end of the last rank",
+        BUSBW[work.collective],
+        "%limit: algbw in percent of the physical limit of the links, headers included",
+        "#wrong: wrong elements; every element of every result is checked",
     ]
-    return "\n".join(lines)
 
 
 def rates_text(scenario: Scenario) -> str:
@@ -49,31 +71,26 @@ def rates_text(scenario: Scenario) -> str:
 
 
 def line(row: Row) -> str:
-    """Return one row."""
-    fraction = row.limit_fraction
+    """Return one row, with the contender's name where it has no shares."""
     values = (
         str(row.bytes),
-        str(row.count),
-        row.dtype.removesuffix("32") if row.dtype == "float32" else row.dtype,
-        row.op if row.collective in REDUCING else "none",
-        str(row.root),
         f"{row.median_s * 1e6:.1f}",
         f"{row.p99_s * 1e6:.1f}",
         f"{row.algbw_bps / 1e6:.1f}",
         f"{row.busbw_bps / 1e6:.1f}",
+        percent(row.limit_fraction),
         str(row.wrong),
-        "-" if fraction is None else f"{fraction:.1%}",
     )
-    return f"{_join(values)}  {shares_text(row)}"
+    return LINES.row(values, tables.shares(row.shares) or row.contender)
 
 
-def shares_text(row: Row) -> str:
-    """Return `ina 0.50  tcp 0.50`, or the contender's name where it has no shares."""
-    return "  ".join(f"{rail} {share:.2f}" for rail, share in row.shares.items()) or row.contender
+def percent(fraction: float | None) -> str:
+    """Return `95.1%`, or `-` for none."""
+    return "-" if fraction is None else f"{fraction:.1%}"
 
 
 def comparisons(sweep: Sweep) -> list[str]:
-    """Return, by size, all rails' bandwidth relative to the sum of each alone, and to the baselines."""
+    """Return, by size, the bandwidth of all rails relative to each rail alone and to baselines."""
     rows, lines = sweep.rows, []
     together = rows.pop(sweep.striped)
     baselines = [name for name in rows if name in BASELINES]
@@ -81,7 +98,9 @@ def comparisons(sweep: Sweep) -> list[str]:
     for place, row in enumerate(together):
         if alone:
             fraction = row.algbw_bps / sum(rows[name][place].algbw_bps for name in alone)
-            lines.append(f"{row.bytes} B: all rails together {fraction:.1%} of the sum of each alone")
+            lines.append(
+                f"{row.bytes} B: all rails together reach {fraction:.1%} of the sum of the rails alone"
+            )
     for name in baselines:
         for place, row in enumerate(together):
             ratio = rows[name][place].median_s / row.median_s
@@ -90,15 +109,13 @@ def comparisons(sweep: Sweep) -> list[str]:
 
 
 def bottlenecks(sweep: Sweep) -> list[str]:
-    """Return, by contender and round, what limited it, and what the processors did."""
-    several = sweep.scenario.repetitions > 1
-    return [
-        f"{record.contender}{f', round {record.round + 1}' if several else ''}: "
-        f"bottleneck {record.bottleneck}; cores {record.cpu.idle:.0%} idle, "
-        f"{record.cpu.stolen:.0%} stolen, {record.cpu.run_queue:.1f} threads runnable"
-        for record in sweep.records
-        if record.cpu is not None
-    ]
+    """Return the known bottlenecks of the runs and their consequences."""
+    lines = []
+    for kind, text in BOTTLENECKS.items():
+        if limited := [record.contender for record in sweep.records if record.bottleneck == kind]:
+            who = ", ".join(dict.fromkeys(limited))
+            lines.append(text.format(runs=f"{who} (runs: {len(limited)} of {len(sweep.records)})"))
+    return lines
 
 
 def as_json(sweep: Sweep) -> dict[str, Any]:
@@ -142,7 +159,3 @@ def row_json(row: Row) -> dict[str, Any]:
         "limit_fraction": row.limit_fraction,
         "shares": dict(row.shares),
     }
-
-
-def _join(values: Sequence[str]) -> str:
-    return "".join(value.rjust(width) for value, width in zip(values, WIDTHS, strict=True))

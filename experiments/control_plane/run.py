@@ -118,10 +118,10 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> ControlPlane
         lab = _Processes(options.out, stack)
         names = [switch.name for switch in topology.planes[0].switches]
         victim = topology.planes[0].levels()[1][0].name  # not a leaf: trees can go round it
-        on_phase(f"k={options.k}: {len(names)} switches that answer")
+        on_phase(f"k={options.k}: starting {len(names)} stub switches")
         ports = dict(zip([n for n in names if n != victim], await lab.switches(len(names) - 1), strict=True))
         ports[victim] = (await lab.switches(1))[0]
-        on_phase(f"k={options.k}: the controller configures them")
+        on_phase(f"k={options.k}: the controller configures the switches")
         began = time.monotonic()
         address = await lab.controller(at_ports(topology, ports))
         configured_s = time.monotonic() - began

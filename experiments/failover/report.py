@@ -17,12 +17,13 @@ from railweave.experiments.failover.values import Trial
 from railweave.experiments.statistics import median, p99
 
 MS = 1000.0
-NOTE = (
-    "Milliseconds, median / p99 of the trials. usual, pause: the longest time between two completed calls on "
-    "any rank, before the fault, and after it (readmission included). reroute: from the fault until "
-    "every rank had completed a call without the rail. readmit: from the repair until every rank had "
-    "completed a slice on the rail again. during, after: throughput of tensors against that before the fault."
-)
+NOTE = """
+usual, pause    longest time between two completed calls on any rank: before the fault; and after it,
+                readmission included
+reroute         from the fault until every rank had completed a call without the rail
+readmit         from the repair until every rank had completed a slice on the rail again
+during, after   throughput of tensors, relative to that before the fault
+Times are in ms; pause, reroute and readmit are median/p99 of the trials."""
 FAIL_STOP = {kind.name for kind in (*KINDS, *OF_TREES) if kind.fail_stop}
 SPREAD = ("pause", "reroute", "readmit")
 
@@ -33,9 +34,9 @@ def table(result: FailoverResult) -> Table:
     planes = ", ".join(plane.name for plane in options.topology.planes)
     title = (
         f"{len(options.topology.hosts)} hosts, rails {planes}: {options.collective} of "
-        f"{options.bytes >> 10} KiB of {options.dtype} back to back, {options.trials} trials each"
+        f"{options.bytes >> 10} KiB of {options.dtype} back to back; trials per fault: {options.trials}"
     )
-    columns = ("fault", "rail", "as expected", "usual", *SPREAD, "during", "after", "#err", "#wrong")
+    columns = ("fault", "rail", "ok", "usual", *SPREAD, "during", "after", "errors", "#wrong")
     rows = [
         (
             row["fault"],
@@ -50,11 +51,11 @@ def table(result: FailoverResult) -> Table:
         )
         for row in map(_row, _grouped(result.trials))
     ]
-    return tables.table(columns, rows, left=2, title=title)
+    return tables.table(columns, rows, left=2, title=title, box=None)
 
 
 def odd(result: FailoverResult) -> list[str]:
-    """Return the trials that did not end as expected, one line each."""
+    """Return a line for each trial that did not end as expected."""
     return [line(trial) for trial in result.trials if not trial.expected or trial.errors or trial.wrong]
 
 
@@ -168,8 +169,8 @@ def _number(value: float | None) -> str:
 def _spread(row: dict[str, Any], name: str) -> str:
     if row[f"{name}_ms"] is None:
         return "-"
-    return f"{row[f'{name}_p50_ms']:.0f} / {row[f'{name}_ms']:.0f}"
+    return f"{row[f'{name}_p50_ms']:.0f}/{row[f'{name}_ms']:.0f}"
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f} %"
+    return "-" if value is None else f"{value:.0%}"

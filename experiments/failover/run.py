@@ -51,7 +51,7 @@ async def run(
     trials: list[Trial] = []
     curves: dict[tuple[str, str], Curve] = {}
     for kind, rail in check(options):
-        on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}: {options.trials} times")
+        on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}, {options.trials} trials per fault")
         done = 0
         while done < options.trials:  # after a failed trial the series starts again, in a new lab
             name = f"{kind.name} {rail} {done}".replace(f" {kinds.ANY_RAIL} ", " ").replace(" ", "-")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How several jobs shared their links, as a table and as JSON."""
+"""The result of several jobs that share links, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from railweave.experiments.jobs.run import JobsResult
 
 
 def table(result: JobsResult) -> Table:
-    """Return a row per job: throughput and share of every rail, and why a rail is not used."""
+    """Return a row per job: throughput and share on every rail, and the reason why a rail is not used."""
     rails = [plane.name for plane in result.options.topology.planes]
     per_rail = [title for rail in rails for title in (f"{rail} (Mbit/s)", "share")]
     rows = []
     for row in result.rows:
         got = [text for rail in rails for text in (f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}")]
         not_used = "; ".join(f"{rail}: {reason}" for rail, reason in row.why.items())
-        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used))
-    title = f"{len(result.rows)} concurrent jobs, measured over {result.window_s:.1f} s in which all ran"
-    return tables.table(("job", *per_rail, "calls", "#wrong", "not used"), rows, title=title)
+        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used or "-"))
+    title = f"{len(result.rows)} jobs at once, for {result.window_s:.1f} s"
+    return tables.table(("job", *per_rail, "calls", "#wrong", "not used"), rows, title=title, box=None)
 
 
 def utilisations(result: JobsResult) -> list[str]:
@@ -31,7 +31,9 @@ def utilisations(result: JobsResult) -> list[str]:
     for plane in result.options.topology.planes:
         fraction = result.utilisation(plane.name)
         if fraction is not None:
-            lines.append(f"{plane.name}: all jobs together {fraction:.1%} of the physical limit")
+            lines.append(
+                f"{plane.name}: all jobs together reach {fraction:.1%} of the physical limit of the links."
+            )
     return lines
 
 

@@ -32,10 +32,12 @@ def as_json(result: ProgramResult) -> dict[str, Any]:
 def print_report(result: ProgramResult, console: Console) -> None:
     """Print what the rails carried, or that no rank has called railweave.init."""
     if not result.collected.rails:
-        console.print("no rank has called railweave.init: nothing to account for")
+        console.print("no rank has called railweave.init, so there are no counts to compare")
         return
     console.print(rail_table(result.collected.rails))
+    console.print()
     console.print(byte_table(result.collected.rails))
+    console.print()
     console.print(RULE, style="dim")
     wrong = [rail.name for rail in result.collected.rails if not rail.bytes_agree]
     verdict = f"failed: bytes of {', '.join(wrong)} do not agree" if wrong else "all counts agree"

@@ -65,7 +65,7 @@ async def run(
 ) -> ProgramResult:
     """Run the command in every host to its end; `on_line` gets each line of output with its rank.
 
-    `on_news` is told where the live page is, and of faults and repairs; without it, `on_phase` is.
+    `on_news` gets the address of the live page, and faults and repairs; without it, `on_phase` gets them.
     Raises WorkerFailed when a rank has ended otherwise than with status 0, and LabError when a part of the
     network has, or when not all ranks have called railweave.init in time. Raises OptionError, before the
     network is made, if there is no such program.
@@ -79,7 +79,8 @@ async def run(
         page.happened(text)
         say(f"{when}: {text}")
 
-    on_phase(f"making a network of {len(topology.hosts)} hosts and {len(topology.planes)} planes")
+    planes = ", ".join(plane.name for plane in topology.planes)
+    on_phase(f"making a network of {len(topology.hosts)} hosts on planes {planes}")
     reports = {rank: options.report_of(rank) for rank in range(len(topology.hosts))}
     title = options.title or shlex.join(options.command)
     network = replace(options.lab, flows=True)

@@ -26,16 +26,20 @@ SMALL = 64  # bytes, which cost next to nothing to copy
 MTUS = (128, 65535)
 REPEATS = 5
 NOTES = (
-    "ns/packet: of one core; from memory its own time, through the kernel the clock's. at 64 B: the same for",
-    "a payload of 64 bytes, so without the copying. busy: how much of the time the receiving thread ran; if",
-    "little, others had the core or the sender was slower: a core does better. All bytes were compared.",
-    "Beside it: the multicast allgather paper (arXiv 2408.13356, abstract) leaves this path to a SmartNIC,",
-    "and says that it scales to links of 1.6 Tbit/s.",
+    "ns/packet: time of one core; from memory its processor time, through the kernel elapsed time.",
+    "at 64 B: the same with a payload of 64 bytes, so almost without copying.",
+    "busy: part of the time in which the receiving thread ran; where it is small, the sender or other "
+    "processes were the limit, and a core can receive more.",
+    "100G, 400G, 1600G: cores that a link of this rate needs. For comparison, the multicast allgather "
+    "paper (arXiv 2408.13356, abstract) leaves this work to a SmartNIC and says that it scales to links of "
+    "1.6 Tbit/s.",
+    "Every received byte was checked.",
 )
 
 PAIR_NOTE = (
-    "one worker has two trees, two have one each: processor time per packet, of the one that takes longer,",
-    "out of memory or out of queues that are full, where IP and UDP are done.",
+    "gain: one worker has two trees, and two workers have one each; ns is the processor time per packet of "
+    "the worker that takes longer, from memory or from full queues of the kernel after its work for IP and "
+    "UDP.",
 )
 
 Reading = Mapping[str, int]  # packets, and nanoseconds on the clock and of the processor
@@ -93,12 +97,12 @@ class ReceiveSpeed:
     missing: str = ""  # why nothing came through the kernel
 
     def notes(self) -> list[str]:
-        """What the figures mean, and under which conditions they were taken."""
+        """Return the meaning of the numbers and the conditions of the measurement."""
         load_average = os.getloadavg()[0]
         lines = [
             *NOTES,
             *(PAIR_NOTE if self.pairs else ()),
-            f"{os.cpu_count()} processors, load average {load_average:.1f}",
+            f"{os.cpu_count()} processors, load average {load_average:.1f}.",
         ]
         return [*lines, f"not measured through the kernel: {self.missing}"] if self.missing else lines
 
@@ -112,14 +116,14 @@ def run(mtus: Sequence[int], seconds: float, on_phase: Callable[[str], None]) ->
     cpus = sorted(os.sched_getaffinity(0))
     rows = []
     for way in WAYS[:1] if missing else WAYS:
-        on_phase("from memory" if way == MEMORY else f"through the kernel, as {way}")
+        on_phase(f"measuring packets {'from memory' if way == MEMORY else f'through the kernel, as {way}'}")
         for kind in KINDS:
             read = partial(_read, way, kind, seconds=seconds, send_on=cpus[0])
             measure = partial(_measure, way, kind, mtus, read)
             rows += measure() if way == MEMORY else own_network.run(cpus[-1], measure)
     pairs = []
     if len(cpus) > 1:
-        on_phase("with two workers")
+        on_phase("measuring two workers")
         ways = WAYS[:1] if missing else WAYS
         pairs = [_pair(way, kind, mtu, seconds, cpus[-2:]) for way in ways for kind in KINDS for mtu in mtus]
     return ReceiveSpeed(rows, pairs, missing)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.experiments import tables
 from railweave.experiments.allreduce import report
 from railweave.experiments.allreduce.run import Row, Sweep
 from railweave.experiments.allreduce.run import run as run_sweep
@@ -18,6 +19,22 @@ from railweave.topologies.planes import MAX_FAN_IN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+LINES = tables.Lines(
+    (
+        ("hosts", "", 5),
+        ("size", "(B)", 9),
+        ("time", "(us)", 11),
+        ("p99", "(us)", 11),
+        ("algbw", "(Mbit/s)", 9),
+        ("busbw", "(Mbit/s)", 9),
+        ("%limit", "", 8),
+        ("#wrong", "", 7),
+        ("cpu", "(ms)", 7),
+        ("memory", "(MiB)", 7),
+    ),
+    "contender",
+)
 
 
 def topology(hosts: int) -> str:
@@ -55,10 +72,27 @@ async def run(
     return [await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios]
 
 
+def header(scenario: Scenario) -> str:
+    """Return the lines above the rows, from the scenario of any number of hosts."""
+    cost = "cpu: processor time of a rank per call; memory: of the rank's process"
+    return "\n".join([tables.notes(*report.legend(scenario), cost), LINES.titles])
+
+
 def line(row: Row) -> str:
-    """Return a row with what a rank of so many takes of its machine."""
-    cost = f"{row.cpu_s * 1e3:.2f} ms of processor per call, {row.memory_bytes / 2**20:.0f} MiB"
-    return f"{report.line(row)}  {row.ranks} hosts, a rank: {cost}"
+    """Return a row."""
+    values = (
+        str(row.ranks),
+        str(row.bytes),
+        f"{row.median_s * 1e6:.1f}",
+        f"{row.p99_s * 1e6:.1f}",
+        f"{row.algbw_bps / 1e6:.1f}",
+        f"{row.busbw_bps / 1e6:.1f}",
+        report.percent(row.limit_fraction),
+        str(row.wrong),
+        f"{row.cpu_s * 1e3:.2f}",
+        f"{row.memory_bytes / 2**20:.0f}",
+    )
+    return LINES.row(values, row.contender)
 
 
 def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:

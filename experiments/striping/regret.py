@@ -153,11 +153,11 @@ class Regret:
         )
 
     def __str__(self) -> str:
-        """Return a line."""
+        """Return the name and the results, in two lines."""
         first, second = self.halves
         return (
-            f"{self.name}: {first:.1%} in {HALF} calls, then {second:.1%}; a call of 1 MiB or more took "
-            f"{self.worst:.2f} times the best; {self.surveys} surveys"
+            f"# regret: {self.name}\n{first:.1%} in the first {HALF} calls, {second:.1%} in the next {HALF}; "
+            f"worst call from 1 MiB: {self.worst:.2f} x best; {self.surveys} surveys"
         )
 
 

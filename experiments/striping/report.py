@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from railweave.experiments import statistics
+from railweave.experiments import statistics, tables
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import threshold
 from railweave.experiments.striping.regret import HALF, Regret
@@ -195,7 +195,7 @@ def _blocks(seconds: Sequence[float]) -> list[float]:
 
 
 def claims(found: Sequence[Found]) -> list[Claim]:
-    """Return every claim that what was run can show."""
+    """Return every claim that these cases can support or refute."""
     stated: list[Claim] = []
     for each in found:
         if each.case.part in ("sizes", "thresholds"):
@@ -203,7 +203,7 @@ def claims(found: Sequence[Found]) -> list[Claim]:
         elif each.case.part == "convergence":
             phases = trace(each)["phases"]
             off = max(abs(phase["final_share"] - phase["limit_share"]) for phase in phases)
-            claim = "share of the last rail in the end off what its link allows"
+            claim = "final share of the last rail, difference from the limit of its link"
             stated.append(_most(claim, each.case.name, off, END_POINTS))
             for phase in phases:
                 calls = phase["converged_after"]
@@ -211,19 +211,21 @@ def claims(found: Sequence[Found]) -> list[Claim]:
                 stated.append(_most(claim, each.case.name, calls, WITHIN_CALLS, " calls"))
         else:
             cost = overhead(each)
-            claim = f"overhead at {cost['bytes']} bytes over the best rail alone"
+            claim = f"overhead at {cost['bytes']} bytes, relative to the best rail alone"
             stated.append(_most(claim, each.case.name, cost["overhead"], OVERHEAD))
     return [*stated, *_growth(found)]
 
 
 def regret_claims(regrets: Sequence[Regret]) -> list[Claim]:
-    """Return what learning may cost."""
+    """Return the claims on the cost of learning."""
     stated = []
     for each in regrets:
         first, second = each.halves
         stated.append(_most(f"regret of the first {HALF} calls", each.name, first, REGRET[0]))
         stated.append(_most(f"regret of the next {HALF} calls", each.name, second, REGRET[1]))
-        stated.append(_most("a large call over the best split", each.name, each.worst, WORST_CALL))
+        stated.append(
+            _most("time of a large call, relative to the best split", each.name, each.worst, WORST_CALL)
+        )
     return stated
 
 
@@ -238,10 +240,13 @@ def _sweep_claims(found: Found, of: Mapping[str, Any]) -> list[Claim]:
             stated.append(_least("speedup from 4 MiB on", name, speedup, SPEEDUP))
         else:
             part = min(row["of_sum"] for row in large)
-            stated.append(_least("of the sum of the single rails", name, part, OF_SUM))
+            stated.append(_least("bandwidth, relative to the sum of the rails alone", name, part, OF_SUM))
     second = found.case.rails[1]
     off = abs(of["second_share_at_largest"] - of["bandwidth_shares"][second])
-    return [*stated, _most("share of the second rail off the bandwidth ratio", name, off, POINTS)]
+    return [
+        *stated,
+        _most("share of the second rail, difference from the bandwidth ratio", name, off, POINTS),
+    ]
 
 
 def _growth(found: Sequence[Found]) -> list[Claim]:
@@ -264,31 +269,33 @@ def _growth(found: Sequence[Found]) -> list[Claim]:
 
 
 def lines(found: Found) -> list[str]:
-    """Return a case for people."""
+    """Return a case for people: its name, then its rows."""
     case = found.case
     if case.part == "convergence":
-        return [
-            f"{phase['what']:<24} split {phase['final_share']:>6.1%} on {case.rails[-1]} after "
-            f"{phase['converged_after']} calls, {phase['final_time_us']:.0f} us"
+        rows = [
+            f"{phase['what']:<24}{phase['final_share']:>6.1%} on {case.rails[-1]} after "
+            f"{phase['converged_after']} calls, {phase['final_time_us']:.0f} us per call"
             for phase in trace(found)["phases"]
         ]
-    if case.part == "overhead":
+    elif case.part == "overhead":
         cost = overhead(found)
-        return [
-            f"{cost['bytes']} bytes: {cost['time_us']:.1f} us, {cost['best_rail']} alone "
-            f"{cost['best_us']:.1f} us: {cost['overhead']:+.1%}"
+        rows = [
+            f"{cost['bytes']} bytes: {cost['time_us']:.1f} us, {cost['overhead']:+.1%} relative to "
+            f"{cost['best_us']:.1f} us on {cost['best_rail']} alone"
         ]
-    titles = ("bytes", "time (us)", *(f"{rail} (us)" for rail in case.rails), "speedup", "% of sum")
-    text = ["".join(title.rjust(12) for title in titles) + "  share per rail  #wrong"]
-    for row in sweep(found)["rows"]:
-        alone = [f"{row['alone_us'][rail]:.0f}" for rail in case.rails]
-        values = (str(row["bytes"]), f"{row['time_us']:.0f}", *alone, f"{row['speedup']:.2f}")
-        shares = "  ".join(f"{rail} {share:.1%}" for rail, share in row["shares"].items())
-        text.append(
-            "".join(value.rjust(12) for value in (*values, f"{row['of_sum']:.1%}"))
-            + f"  {shares}  {row['wrong']}"
-        )
-    return text
+    else:
+        numbers = ("size", "time", *case.rails, "speedup", "%sum", "#wrong")
+        units = ("(B)", *["(us)"] * (1 + len(case.rails)), "", "", "")
+        widths = (9, *[10] * (1 + len(case.rails)), 8, 8, 7)
+        printed = tables.Lines(list(zip(numbers, units, widths, strict=True)), "share per rail (%)")
+        rows = [printed.titles, *(_line(printed, row) for row in sweep(found)["rows"])]
+    return [f"# {case.part}: {case.name}", *rows]
+
+
+def _line(printed: tables.Lines, row: Mapping[str, Any]) -> str:
+    times = (f"{time_us:.0f}" for time_us in (row["time_us"], *row["alone_us"].values()))
+    numbers = (f"{row['speedup']:.2f}", f"{row['of_sum']:.1%}", str(row["wrong"]))
+    return printed.row((str(row["bytes"]), *times, *numbers), tables.shares(row["shares"]))
 
 
 _AS_ROW = {"sizes": sweep, "thresholds": sweep, "convergence": trace, "overhead": overhead}  # by part

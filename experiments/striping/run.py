@@ -177,8 +177,12 @@ async def run(
     """Run one case after the other; raises LabError and OptionError."""
     found = []
     for place, case in enumerate(chosen):
-        on_phase(f"{case.part}: {case.name} ({place + 1} of {len(chosen)})")
-        sweep = await run_sweep(case.scenario, out / f"{place}-{case.part}", on_phase)
+        prefix = f"{place + 1} of {len(chosen)}, {case.part}"
+
+        def on_phase_of_case(text: str, prefix: str = prefix) -> None:
+            on_phase(f"{prefix}: {text}")
+
+        sweep = await run_sweep(case.scenario, out / f"{place}-{case.part}", on_phase_of_case)
         found.append(Found(case, sweep.records))
         on_found(found[-1])
     return found

@@ -64,18 +64,19 @@ class SwitchSpeed:
         return ours / other if ours and other else None
 
     def notes(self) -> list[str]:
-        """What the figures mean, and under which conditions they were taken."""
+        """Return the meaning of the numbers and the conditions of the measurement."""
         lines = []
         for speed in self.speeds[1:]:
             if ratio := self.ratio_to(speed.target):
                 times = f"{ratio:.0%} of" if speed.target == loaded.ECHO else f"{ratio:.3g} times"
-                lines.append(f"embedded does {times} the packets per second of {speed.target}")
+                lines.append(f"embedded reaches {times} the packets per second of {speed.target}.")
         if self.missing:
             lines.append(self.missing)
         load = os.getloadavg()[0]
         lines.append(
-            f"{os.cpu_count()} processors, load average {load:.1f}; a packet is a contribution whose right "
-            "sum came back, and as many results leave the switch"
+            "packets/s counts contributions whose correct sum came back; the switch sends as many results. "
+            "window: chunks in flight per worker; per frame: packets per super-packet. "
+            f"{os.cpu_count()} processors, load average {load:.1f}."
         )
         return lines
 
@@ -92,7 +93,7 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
     except ValueError as error:
         raise OptionError(f"--lanes {options.lanes}: {error}") from None
     logging.getLogger("finsy").setLevel(logging.CRITICAL)  # what goes wrong is raised
-    on_phase("the engine alone")
+    on_phase("measuring the engine alone")
     engine = await asyncio.to_thread(alone.measure, scenario, ENGINE_ROUNDS)
     targets = [] if options.engine_only else ["embedded", *versus]
     missing = ""
@@ -101,7 +102,7 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
         if target in TARGETS and (reason := TARGETS[target].missing()):
             missing = f"{target} was not measured: {reason}"
             continue
-        on_phase(f"{target} on veth links, {options.workers} workers")
+        on_phase(f"measuring {target} on veth links with {options.workers} workers")
         speeds.append(await loaded.measure(scenario, target, options.seconds, options.out))
     return SwitchSpeed(options, engine, tuple(speeds), missing)
 

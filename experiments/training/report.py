@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's results: tables for the terminal, JSON, a trace and a picture."""
+"""The progress and results of the demo: lines, tables, JSON, a trace and a picture."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,21 @@ from railweave.experiments import timeline
 from railweave.experiments.accounting import RULE
 from railweave.experiments.tables import byte_table, mark, rail_table
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
-from railweave.experiments.training.run import DemoResult
-from railweave.experiments.units import format_bytes
+from railweave.experiments.training.run import DemoResult, Step
+from railweave.experiments.units import format_bytes, format_rate
+
+
+def step_line(step: Step, steps: int, rails: Sequence[str]) -> str:
+    """Return a line on a step that all ranks have taken."""
+    parts = ", ".join(
+        f"{rail} {step.shares[rail]:.0%} at {format_rate(step.goodput_bps[rail])}"
+        for rail in rails
+        if rail in step.shares
+    )
+    return (
+        f"step {step.number + 1:4}/{steps}  loss {step.loss:.4f}  compute {step.compute_s * 1e3:.0f} ms  "
+        f"allreduce {step.communicate_s * 1e3:.0f} ms  {parts}"
+    )
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:
@@ -69,35 +83,38 @@ def print_report(result: DemoResult, console: Console) -> None:
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
     console.print(rail_table(result.rails))
+    console.print()
     console.print(byte_table(result.rails))
+    console.print()
     console.print(RULE, style="dim")
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
     facts.add_column()
+    facts.add_row(
+        "loss", f"{result.steps[0].loss:.4f} in the first step, {result.steps[-1].loss:.4f} in the last"
+    )
     facts.add_row("held-out accuracy", f"{result.accuracy:.4f} (one process: {reference.accuracy:.4f})")
     facts.add_row(
         "greatest difference",
         Text.assemble(
-            f"{result.max_abs_diff:.2e} in any parameter from the same training in one process; "
-            f"bound {reference.bound:.2e}: ",
+            f"{result.max_abs_diff:.2e} in any parameter, compared with the same training in one process; "
+            f"within the bound of {reference.bound:.2e}: ",
             mark(result.within_bound),
         ),
     )
     facts.add_row(
         "",
         Text(
-            "One averaged gradient element is off by at most "
-            f"{reference.largest_operation_bound:.1e} (proven). What that can become in "
-            f"{len(result.steps)} steps is "
-            f"measured: {MOVED_RUNS} runs in which every element was changed by that much, up or down at "
-            f"random, ended at most {reference.moved:.1e} away; the bound is {SAFETY} times this.",
+            f"An element of an averaged gradient differs by at most {reference.largest_operation_bound:.1e} "
+            f"(proven). In {MOVED_RUNS} runs of {len(result.steps)} steps, every element was changed by that"
+            f" much, up or down at random. They ended at most {reference.moved:.1e} away. The bound is "
+            f"{SAFETY} times this.",
             "dim",
         ),
     )
     facts.add_row(
-        "ranks",
-        Text.assemble("bit for bit the same parameters on all: ", mark(result.ranks_identical)),
+        "ranks", Text.assemble("all ended with identical parameters: ", mark(result.ranks_identical))
     )
     facts.add_row(
         "time",
@@ -125,4 +142,4 @@ def summary(result: DemoResult) -> str:
     if wrong:
         return "failed: " + "; ".join(wrong)
     total = sum(rail.payload_bytes for rail in result.rails)
-    return f"all counts agree; each host had {format_bytes(total)} of gradients averaged"
+    return f"all counts agree; {format_bytes(total)} of gradients were averaged on each host"

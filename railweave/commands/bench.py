@@ -37,4 +37,4 @@ app.command("striping", epilog=bench_striping.EPILOG)(bench_striping.striping)
 
 @app.callback()
 def bench() -> None:
-    """Measure collectives on a topology of Mininet hosts."""
+    """Measure collectives, switches and the controller."""

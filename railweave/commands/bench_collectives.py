@@ -14,18 +14,20 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 Shards = Annotated[
     str,
     typer.Option(
-        help="Sizes of all shards together: 4M is one, 1K,4M a list, 1K:16M powers of two (binary)."
+        help="Sizes of all shards together in bytes, with binary suffixes: one (4M), a list (1K,4M) or "
+        "powers of two (1K:16M)."
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The options of one sweep over sizes, as the commands have them."""
+    """The options of one sweep over sizes, as on the command line."""
 
     topology: common.Topology = "planes"
     hosts: common.Hosts = 4
@@ -35,28 +37,29 @@ class Sweep:
     loss: common.Loss = "0"
     sizes: common.Sizes = "1K:16M"
     dtype: common.DType = "float32"
-    op: Annotated[str, typer.Option(help="sum, max, min or avg.")] = "sum"
-    root: Annotated[int, typer.Option(help="The rank whose tensor is sent to all.")] = 0
+    op: Annotated[str, typer.Option(help="Reduction: sum, max, min or avg.")] = "sum"
+    root: Annotated[int, typer.Option(help="Rank whose tensor is sent to all ranks.")] = 0
     iters: common.Iters = 20
     warmup: common.Warmup = 5
     rounds: Annotated[
-        int, typer.Option(help="Contenders take turns so often, so that a slow minute meets all.", min=1)
+        int, typer.Option(help="Number of rounds; in each, every contender runs once.", min=1)
     ] = 1
     shares: common.Shares = None
     switch: common.SwitchTarget = "embedded"
-    each_alone: Annotated[bool, typer.Option("--each-alone", help="Measure every rail alone as well.")] = (
-        False
-    )
+    each_alone: Annotated[bool, typer.Option("--each-alone", help="Also measure every rail alone.")] = False
     baseline: common.Baseline = ""
     control: Annotated[
-        bool, typer.Option("--control", help="Also run at half the rate: did links limit it, or processors?")
+        bool,
+        typer.Option(
+            "--control", help="Also run at half the link rate, to tell whether links or processors limit."
+        ),
     ] = False
     out: common.Out = Path("out/bench")
     json_file: common.JsonFile = None
 
 
 def _command(collective: str, about: str, *without: str, **others: object) -> Callable[..., None]:
-    """Return the command of a collective: the options of a sweep, but some, and some of another type."""
+    """Return the command of a collective: a sweep's options except `without`, with the types `others`."""
 
     def command(**given: object) -> None:
         _sweep(collective, Sweep(**given))  # type: ignore[arg-type]
@@ -76,16 +79,17 @@ def _command(collective: str, about: str, *without: str, **others: object) -> Ca
 
 
 def _examples(name: str, *others: str) -> str:
-    return "Examples: " + " · ".join(f"railweave bench {name} {options}" for options in others)
+    return examples(*(f"bench {name} {options}" for options in others))
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "all-reduce": (
         _command(
             "all_reduce",
-            """Sweep sizes of an allreduce: time, bandwidth, share per rail, percent of the physical limit.
+            """Measure allreduces of several sizes.
 
-            Columns are those of nccl-tests. With --rate 0 the links are unshaped.
+            The table shows time, bandwidth (algbw and busbw as in nccl-tests), the percentage of the physical
+            limit, and the share of each rail.
             """,
             "root",
         ),
@@ -99,9 +103,9 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "reduce-scatter": (
         _command(
             "reduce_scatter",
-            """Sweep sizes of a reduce-scatter, as all-reduce does for an allreduce.
+            """Measure reduce-scatters of several sizes.
 
-            Columns are those of nccl-tests: size is a rank's input (all shards), count its output (one).
+            The table is that of `bench all-reduce`. A size is the input of a rank, which is all shards.
             """,
             "root",
             sizes=Shards,
@@ -111,9 +115,9 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "all-gather": (
         _command(
             "all_gather",
-            """Sweep sizes of an allgather, as all-reduce does for an allreduce.
+            """Measure allgathers of several sizes.
 
-            Columns are those of nccl-tests: size is a rank's output (all shards), count its input (one).
+            The table is that of `bench all-reduce`. A size is the output of a rank, which is all shards.
             """,
             "op",
             "root",
@@ -124,20 +128,21 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "broadcast": (
         _command(
             "broadcast",
-            """Sweep sizes of a broadcast, as all-reduce does for an allreduce.
+            """Measure broadcasts of several sizes.
 
-            Columns are those of nccl-tests. A run lasts from when all ranks are ready until the last one is
-            done.
+            The table is that of `bench all-reduce`. A call's time lasts from the instant when all ranks are
+            ready until the last rank is done.
             """,
             "op",
         ),
         _examples("broadcast", "--sizes 64K:16M", "--root 3 --rails ina,tcp --each-alone --json r.json"),
     ),
-}  # by name: the function, and the epilogue of its help
+}  # by name: the function and the examples of its help
 
 
 def _sweep(collective: str, given: Sweep) -> None:
     with common.one_line_errors(), common.run_folder(given.out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
@@ -171,8 +176,8 @@ def _sweep(collective: str, given: Sweep) -> None:
             ),
             folder,
         )
-        for text in (*report.comparisons(sweep), *report.bottlenecks(sweep)):
-            tell(f"# {text}")
+        if texts := (*report.comparisons(sweep), *report.bottlenecks(sweep)):
+            tell(tables.notes(*texts))
         common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
         if not sweep.ok:
             raise OptionError(common.WRONG)

@@ -10,28 +10,37 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 if TYPE_CHECKING:
     from railweave.experiments.control_plane.run import ControlPlane
 
-EPILOG = "Examples: railweave bench controller · railweave bench controller --k 16 --jobs 64 --ranks 16"
-NETWORK = ("k", "hosts", "switches", "ready", "MiB, idle", "MiB, all jobs")
-ADMIT = ("k", "a job is admitted in", "p99", "processor time", "updates")
-MOVE = ("k", "trees over the switch that dies", "first pause", "last is moved", "updates")
+EPILOG = examples(
+    "bench controller",
+    "bench controller --k 16 --jobs 64 --ranks 16",
+)
+NETWORK = ("k", "hosts", "switches", "configured in", "MiB without jobs", "MiB with all jobs")
+ADMIT = ("k", "job admitted in", "p99", "processor time", "updates")
+MOVE = ("k", "trees of the dead switch", "first pause after", "all moved after", "updates")
 
 
 def controller(
-    k: Annotated[str, typer.Option(help="Fat trees of k-port switches: 4,8,16.")] = "4,8",
-    jobs: Annotated[int, typer.Option(help="Jobs that run at the same time.", min=1)] = 64,
-    ranks: Annotated[int, typer.Option(help="Ranks of each, far apart.", min=2)] = 16,
+    k: Annotated[
+        str, typer.Option(help="Ports per switch of each fat tree, one number or a list: 4,8,16.")
+    ] = "4,8",
+    jobs: Annotated[int, typer.Option(help="Number of jobs that run at the same time.", min=1)] = 64,
+    ranks: Annotated[int, typer.Option(help="Number of ranks per job, placed far apart.", min=2)] = 16,
     out: common.Out = Path("out/bench-controller"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure the controller on fat trees of switches that answer over P4Runtime and move no packets.
+    """Measure the controller on fat trees of stub switches.
 
-    Time until all switches are configured; time, processor time and P4Runtime updates to admit a job; the
-    controller's memory; and, when a switch between leaves and cores dies, the time until the first rank
-    pauses and until every tree that went over it is placed anew, for which it waits a minute. Needs no root.
+    The stubs answer over P4Runtime but move no packets, so this needs no root.
+
+    The tables show the time until all switches are configured, the controller's memory, and the time,
+    processor time and P4Runtime updates that one job's admission takes. Then a switch between leaves and
+    cores dies. The last table shows the time until the first rank pauses, and the time until every tree that
+    used the switch is placed on other switches. The command waits up to a minute for the latter.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import tables  # noqa: PLC0415
@@ -49,7 +58,7 @@ def controller(
         for titles, row in ((NETWORK, _network), (ADMIT, _admit), (MOVE, _move)):
             console.print(tables.table(titles, [(str(one.k), *row(one)) for one in found], box=None))
             console.print()
-        console.print(f"{jobs} jobs of {ranks} ranks and one tree, which join one after the other")
+        console.print(f"{jobs} jobs, each with {ranks} ranks and one tree, joined one after the other.")
         common.write_result({"ok": True, "rows": [one.as_json() for one in found]}, json_file)
 
 

@@ -12,12 +12,14 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench failover · railweave bench failover --trials 20 --json r.json --plot r.png · "
-    "railweave bench failover --rails ina,tcp --hit ina --collective all_gather · "
-    "railweave bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping' · "
-    "railweave bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --trials 20"
+EPILOG = examples(
+    "bench failover",
+    "bench failover --trials 20 --json r.json --plot r.png",
+    "bench failover --rails ina,tcp --hit ina --collective all_gather",
+    "bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping'",
+    "bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --trials 20",
 )
 DTYPES = ("int32", "float32")
 
@@ -27,35 +29,46 @@ def failover(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
-    hit: Annotated[str, typer.Option(help="Rails to fail, by name; default: every rail in turn.")] = "",
+    hit: Annotated[
+        str, typer.Option(help="Names of the rails to fail, a list. Default: every rail.", show_default=False)
+    ] = "",
     trials: common.Trials = 3,
     seed: common.Seed = 1,
     only: Annotated[
         str,
         typer.Option(
             "--faults",
-            help="host link down, switch port down, loss one way, loss both ways, queue pair ended "
-            "(of RDMA), switch killed, switch frozen, rate cut, flapping; leaf killed, uplink cut, spine "
-            "killed, controller restarts (of in-network trees); rank computes, rank killed; default: all, of "
-            "trees where there are trunks.",
+            help="Names of the faults to inject, a list. Default: all faults, those of trees only where the "
+            "topology has links between switches.",
+            show_default=False,
         ),
     ] = "",
-    restarts: Annotated[int, typer.Option(help="Restarts of the controller in one trial.")] = 10,
-    collective: Annotated[str, typer.Option(help="all_reduce or all_gather.")] = "all_reduce",
+    restarts: Annotated[int, typer.Option(help="Number of restarts of the controller in one trial.")] = 10,
+    collective: Annotated[
+        str, typer.Option(help="Collective to call: all_reduce or all_gather.")
+    ] = "all_reduce",
     size: common.Size = "256K",
     dtype: common.DType = "int32",
     deadline: Annotated[
-        float, typer.Option(help="Seconds to wait for an error, or for a rail to be readmitted.")
+        float, typer.Option(help="Longest wait in seconds for an error, or until a rail is readmitted.")
     ] = 20.0,
     switch: common.SwitchTarget = "embedded",
     plot: common.Plot = None,
     out: common.Out = Path("out/failover"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Inject faults into rails under running collectives: measure pauses, rerouting, readmission, wrong sums.
+    """Inject faults into rails and measure the recovery.
 
-    Every rank reduces, or gathers, continuously and checks every element. A fault hits one rail at a random
-    instant and is repaired after a while; the next fault follows when the rail is in use again.
+    Every rank calls the collective continuously and checks every element. A fault hits one rail at a random
+    instant and is repaired after a while. The next fault follows when the rail is in use again. The table
+    shows pauses, the times until calls use other rails and until the rail is readmitted, and wrong elements.
+
+    Faults of rails: host link down, switch port down, loss one way, loss both ways, queue pair ended (of
+    RDMA), switch killed, switch frozen, rate cut, flapping.
+
+    Faults of trees: leaf killed, uplink cut, spine killed, controller restarts.
+
+    Faults of ranks: rank computes, rank killed.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.failover import report, run  # noqa: PLC0415
@@ -91,7 +104,7 @@ def failover(
             run.run(
                 options,
                 on_phase=common.phase,
-                on_trial=lambda trial: typer.echo(f"  {report.line(trial)}", err=True),
+                on_trial=lambda trial: common.phase(report.line(trial)),
             ),
             folder,
         )

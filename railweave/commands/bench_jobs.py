@@ -11,16 +11,18 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench jobs · railweave bench jobs --jobs 3 --rails ina,tcp --slots 4096 · "
-    "railweave bench jobs --json r.json"
+EPILOG = examples(
+    "bench jobs",
+    "bench jobs --jobs 3 --rails ina,tcp --slots 4096",
+    "bench jobs --json r.json",
 )
 
 
 def jobs(
     count: Annotated[
-        int, typer.Option("--jobs", help="Number of concurrent jobs; each has a rank on every host.")
+        int, typer.Option("--jobs", help="Number of concurrent jobs, each with a rank on every host.")
     ] = 2,
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
@@ -28,16 +30,22 @@ def jobs(
     rate: common.Rates = None,
     loss: common.Loss = "0",
     size: common.Size = "1M",
-    seconds: Annotated[float, typer.Option(help="How long all jobs run at once.")] = 10.0,
+    seconds: Annotated[
+        float, typer.Option(help="Measured time in seconds, during which all jobs run.")
+    ] = 10.0,
     slots: Annotated[
         int | None,
-        typer.Option(help="Chunks in flight per group, a power of two; default: the controller's."),
+        typer.Option(help="Slots (chunks in flight) per group, a power of two. Default: the controller's."),
     ] = None,
     switch: common.SwitchTarget = "embedded",
     out: common.Out = Path("out/jobs"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Run several jobs at once on the same links: throughput and share of each job, and refused rails."""
+    """Run several jobs at once and measure their throughput.
+
+    The jobs use the same links. The table shows each job's throughput and share on each rail, and the reasons
+    why rails were not used.
+    """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.jobs import report, run  # noqa: PLC0415
 

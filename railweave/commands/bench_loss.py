@@ -11,39 +11,53 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 if TYPE_CHECKING:
     from railweave.experiments.loss.run import Point
 
-EPILOG = (
-    "Examples: railweave bench loss --chunks 20000 · railweave bench loss --topology planes --losses 0,0.01 "
-    "--plot loss.png"
+EPILOG = examples(
+    "bench loss --chunks 20000",
+    "bench loss --topology planes --losses 0,0.01 --plot loss.png",
 )
 TOPOLOGIES = ["planes", "leaf-spine:racks=2,hosts=4,spines=1"]
-HEADER = f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}  #wrong"
+HEADER = f"{'topology':<24}{'loss':>8}{'time (s)':>10}{'%limit':>9}{'resent':>10}{'#wrong':>9}"
+NOTES = (
+    "loss: of packets, on every link in each direction; time: of all sums, one after the other",
+    "%limit: throughput in percent of the physical limit of the links",
+    "resent: contributions that were sent again",
+)
 
 
 def loss(
     topology: Annotated[
-        list[str] | None, typer.Option(help=f"As for bench all-reduce; may repeat. Default: {TOPOLOGIES}.")
+        list[str] | None,
+        typer.Option(
+            help="Topology as for bench all-reduce; the option may repeat. "
+            f"Default: {' and '.join(TOPOLOGIES)}."
+        ),
     ] = None,
     hosts: common.Hosts = 8,
     rate: common.Rates = None,
     losses: Annotated[
         str,
-        typer.Option("--losses", help="Probabilities that a link loses a packet, in each direction: 0,0.01."),
+        typer.Option("--losses", help="Probabilities that a link loses a packet in each direction, a list."),
     ] = "0,0.001,0.01,0.05",
     duplicate: Annotated[float, typer.Option(help="Probability that a link duplicates a packet.")] = 0.01,
-    reorder: Annotated[float, typer.Option(help="Probability that a packet is reordered.")] = 0.01,
-    chunks: Annotated[int, typer.Option(help="Least number of chunks per measurement.")] = 100_000,
+    reorder: Annotated[float, typer.Option(help="Probability that a link reorders a packet.")] = 0.01,
+    chunks: Annotated[int, typer.Option(help="Smallest number of chunks per measurement.")] = 100_000,
     size: common.Size = "4M",
     seed: common.Seed = 1,
     plot: common.Plot = None,
     out: common.Out = Path("out/loss"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure exact in-network int32 sums against loss on every link, with duplication and reordering."""
+    """Measure in-network sums on links that lose packets.
+
+    Every link also duplicates and reorders packets. The sums are of int32, so each element must be exact.
+    """
     with common.one_line_errors(), common.run_folder(out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
@@ -57,7 +71,7 @@ def loss(
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
         tell = common.teller(json_file)
-        tell(HEADER)
+        tell(f"{tables.notes(*NOTES)}\n{HEADER}")
         points = common.run(
             curve.run(
                 scenarios,
@@ -90,5 +104,5 @@ def _line(point: Point) -> str:
     use = "-" if point.utilisation is None else f"{point.utilisation:.1%}"
     return (
         f"{point.topology:<24}{point.loss:>8.1%}{point.time_s:>10.2f}{use:>9}{point.retransmissions:>10}"
-        f"  {point.wrong}"
+        f"{point.wrong:>9}"
     )

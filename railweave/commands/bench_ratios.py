@@ -11,19 +11,25 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench ratios · railweave bench ratios --update (writes experiments/baseline.toml)"
+EPILOG = examples(
+    "bench ratios",
+    "bench ratios --update     # writes experiments/baseline.toml",
 )
 
 
 def ratios(
-    update: Annotated[bool, typer.Option("--update", help="Make these the baseline.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write the measured ratios as the new baseline.")
+    ] = False,
     out: common.Out = Path("out/ratios"),
 ) -> None:
-    """Hold a short fixed set of ratios against the committed baseline: to the limit, Gloo, BMv2.
+    """Compare a fixed set of ratios with the baseline.
 
-    Ratios, since times depend on the machine. Ends with an error if one has become worse than its tolerance.
+    Absolute times depend on the machine, so the baseline (experiments/baseline.toml) has ratios: to the
+    physical limit, to Gloo and to BMv2. Exits with 1 if a ratio is worse than the baseline by more than its
+    tolerance.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import ratios as work  # noqa: PLC0415
@@ -40,7 +46,7 @@ def ratios(
             baseline = f"{each.ratio.value:.3g} ± {each.ratio.tolerance:.0%}"
             rows.append((each.ratio.text, baseline, *numbers, each.verdict + change))
         console = common.console(None)
-        console.print(tables.table(("ratio", "baseline", "now", "interval", "moved"), rows))
+        console.print(tables.table(("ratio", "baseline", "now", "interval", "change"), rows))
         for missing in dict.fromkeys(each.missing for each in found if each.missing):
             console.print(f"not measured: {missing}", soft_wrap=True)
         for line in failed:

@@ -9,6 +9,7 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,24 +17,28 @@ if TYPE_CHECKING:
 
     from railweave.experiments.receive.run import ReceiveSpeed
 
-EXAMPLES = (
-    "Examples: railweave bench receive · railweave bench receive --mtu 9000 --json - · "
-    "chrt -f 10 railweave bench receive (where others keep the cores busy)"
+EXAMPLES = examples(
+    "bench receive",
+    "bench receive --mtu 9000 --json -",
 )
 
 
 def receive(
-    mtu: Annotated[str, typer.Option(help="Bytes of an IP packet, one or a list.")] = "1500,4096,9000",
-    seconds: Annotated[float, typer.Option(help="Seconds for each figure.", min=0.05)] = 1.0,
+    mtu: Annotated[str, typer.Option(help="MTU in bytes, one number or a list.")] = "1500,4096,9000",
+    seconds: Annotated[float, typer.Option(help="Duration of each measurement in seconds.", min=0.05)] = 1.0,
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure how many packets per second one core receives on an in-network rail, and places.
+    """Measure how fast one core receives in-network packets.
 
-    SPREAD packets (multicast data) and RESULT packets (sums of float32), as large as the MTU allows: from
-    memory, so without a kernel; through sockets as super-packets, which the kernel handles as one; and packet
-    by packet. Another core sends. States how many such cores links of 100, 400 and 1,600 Gbit/s need, and
-    what two workers bring that have a tree each.
-    Every byte received is compared; exits with 1 if one is wrong. The kernel's part needs root.
+    The packets are SPREAD (multicast data) and RESULT (sums of float32), as large as the MTU allows. They
+    come from memory without the kernel, through sockets as super-packets that the kernel handles as one, and
+    through sockets packet by packet. Another core sends.
+
+    The first table shows how many such cores links of 100, 400 and 1,600 Gbit/s need. The second compares two
+    workers, each with one tree, with one worker. The kernel's part needs root.
+
+    Every received byte is checked. Exits with 1 if one is wrong. On a busy machine, start the command with
+    `chrt -f 10`, so that other processes do not delay it.
     """
     with common.one_line_errors():
         from railweave.experiments.receive import run  # noqa: PLC0415
@@ -47,6 +52,8 @@ def receive(
             result = run.run(mtus, seconds, common.phase)
         except run.WrongBytes as wrong:
             raise OptionError(str(wrong)) from None
+        finally:
+            common.progress.clear()
         _show(console, result)
         common.write_result(run.as_json(result), json_file)
 
@@ -73,8 +80,10 @@ def _show(console: Console, result: ReceiveSpeed) -> None:
     ]
     columns = (*titles, *(f"{link}G" for link in LINKS_GBPS))
     console.print(tables.table(columns, rows, left=2, box=None))
+    console.print()
     if result.pairs:
         console.print(_pairs(result))
+        console.print()
     for note in result.notes():
         console.print(note)
 

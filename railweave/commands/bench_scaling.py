@@ -11,15 +11,16 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench scaling --baseline gloo --plot scaling.png · railweave bench scaling "
-    "--hosts 2,4,8,16,32 --rate 20M --sizes 16K,1M --iters 20"
+EPILOG = examples(
+    "bench scaling --baseline gloo --plot scaling.png",
+    "bench scaling --hosts 2,4,8,16,32 --rate 20M --sizes 16K,1M --iters 20",
 )
 
 
 def scaling(
-    hosts: Annotated[str, typer.Option(help="Numbers of hosts: 2,4,8.")] = "2,4,8",
+    hosts: Annotated[str, typer.Option(help="Numbers of hosts, a list.")] = "2,4,8",
     rails: common.Rails = "ina",
     rate: common.Rates = None,
     sizes: common.Sizes = "16K",
@@ -32,10 +33,10 @@ def scaling(
     out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure how allreduces grow with the number of hosts, each number in a network of its own.
+    """Measure allreduces with a growing number of hosts.
 
-    Time, and a rank's processor time and memory; a small allreduce unless --sizes says otherwise. Hosts that
-    are too many for one switch are in racks of equal size below a spine.
+    Each number of hosts gets a new network. If one switch has too few ports, the hosts are in racks of equal
+    size below a spine. The table shows time, and the processor time and memory of a rank.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.allreduce import report, run  # noqa: PLC0415
@@ -52,7 +53,7 @@ def scaling(
             for count in common.counts("--hosts", hosts)
         ]
         tell = common.teller(json_file)
-        tell(report.header(scenarios[0]).partition("\n")[2])
+        tell(curve.header(scenarios[0]))
         sweeps = common.run(
             curve.run(
                 scenarios,

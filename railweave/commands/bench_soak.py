@@ -10,10 +10,11 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench soak --minutes 60 --seed 7 · "
-    "nice -n 19 railweave bench soak --hosts 3 --rate 20M & tail -F out/soak/latest/soak.jsonl"
+EPILOG = examples(
+    "bench soak --minutes 60 --seed 7",
+    "bench soak --hosts 3 --rate 20M & tail -F out/soak/latest/soak.jsonl",
 )
 
 
@@ -21,23 +22,27 @@ def soak(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 3,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = "50M",
-    minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
+    rate: Annotated[str, typer.Option(help=common.RATES)] = "50M",
+    minutes: Annotated[float, typer.Option(help="Duration in minutes.")] = 60.0,
     seed: common.Seed = 1,
-    largest: Annotated[int, typer.Option(help="Number of elements of the largest tensor.")] = 4 << 20,
+    largest: Annotated[int, typer.Option(help="Size of the largest tensor in elements.")] = 4 << 20,
     deadline: Annotated[float, typer.Option(help="Time limit of a call, in seconds.")] = 60.0,
     faults: Annotated[bool, typer.Option(help="Inject faults into the rails.")] = True,
     switch: common.SwitchTarget = "embedded",
     out: Annotated[
-        Path, typer.Option(help="Each run makes a folder in it, for logs and the record soak.jsonl.")
+        Path,
+        typer.Option(
+            help="Folder in which each run makes a subfolder for its logs and the record soak.jsonl."
+        ),
     ] = Path("out/soak"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Run random collectives for a long time while rails fail and recover.
+    """Run random collectives for a long time while rails fail.
 
-    Sizes, types and operations are random, and every element of every result is checked. No call may take
-    more than 3 times its time on the rails that are up, plus 200 ms for each fault, plus the time that its
-    ranks waited for a processor. The record has one line per event. Ctrl-C ends the run with a summary.
+    Sizes, element types and operations are random, and every element of every result is checked. A call must
+    end within 3 times its time on the rails that are up, plus 200 ms for each fault, plus the time that its
+    ranks waited for a processor. The record soak.jsonl has one line per event. Ctrl-C ends the run and prints
+    the summary.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.soak import report  # noqa: PLC0415

@@ -12,37 +12,47 @@ from railweave import outputs
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
-EPILOG = (
-    "Examples: railweave bench striping --parts sizes --plot striping.png · "
-    "railweave bench striping --parts convergence,overhead --json -"
+EPILOG = examples(
+    "bench striping --parts sizes --plot striping.png",
+    "bench striping --parts convergence,overhead --json -",
 )
 
 
 def striping(
     parts: Annotated[
-        str, typer.Option(help="What to measure: sizes, thresholds, convergence, overhead, regret.")
+        str, typer.Option(help="Parts to measure, a list: sizes, thresholds, convergence, overhead, regret.")
     ] = "sizes,thresholds,convergence,overhead",
     hosts: common.Hosts = 4,
     threshold_hosts: Annotated[
-        str, typer.Option(help="Numbers of hosts for the part `thresholds`.")
+        str, typer.Option(help="Numbers of hosts in the part thresholds, a list.")
     ] = "2,4,6",
-    rate: Annotated[str, typer.Option(help="Rate of every link.")] = "100M",
+    rate: Annotated[str, typer.Option(help="Rate of every link in bit/s.")] = "100M",
     sizes: common.Sizes = "4K:8M",
     iters: common.Iters = 20,
     plot: common.Plot = None,
     out: common.Out = Path("out/striping"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure striping: time and split by size, calls until the split converges, overhead.
+    """Measure how calls are split over the rails.
 
-    sizes: two rails, two of unequal rates, and three, against each alone. thresholds: pairs of rails of all
-    kinds, by number of hosts, at sizes that take a link up to 0.1 s. convergence: the split call by call,
-    from a cold start and after a rail's rate has changed. overhead: 1 KiB on two rails against the best
-    one. regret: what learning costs, in virtual time, without a network. --plot writes one file per part,
-    but for regret.
+    Each part ends with its claims and whether the measurement supports them.
+
+    \b
+    sizes        two equal rails, two unequal ones and three rails, compared
+                 with each rail alone
+    thresholds   pairs of rails of all kinds, by number of hosts, up to 0.1 s
+                 per call
+    convergence  the split of each call: from a cold start, and after a rail's
+                 rate has changed
+    overhead     calls of 1 KiB on two rails, compared with the best rail
+    regret       the cost of learning, in virtual time and without a network
+
+    --plot writes one file per part, except for regret.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
         from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
         from railweave.experiments.striping import regret, report, run  # noqa: PLC0415
 
@@ -67,12 +77,15 @@ def striping(
         for each in regret.run() if "regret" in chosen else ():
             regrets.append(each)
             tell(str(each))
-        for claim in [*report.claims(found), *report.regret_claims(regrets)]:
-            verdict = "yes" if claim.ok else "NO"
-            tell(f"{verdict:<4}{claim.claim} ({claim.case}): {claim.value:.3g}, wanted {claim.wanted}")
+        claims = [
+            (claim.claim, claim.case, f"{claim.value:.3g}", claim.wanted, tables.mark(claim.ok))
+            for claim in (*report.claims(found), *report.regret_claims(regrets))
+        ]
+        titles = ("claim", "case", "measured", "expected", "holds")
+        common.console(json_file).print(tables.table(titles, claims, left=2, show_lines=True))
         if plot is not None:
             for path in drawing.draw(found, plot):
-                tell(f"drawn: {path}")
+                tell(f"drawing: {path}")
         result = report.as_json(found, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:

@@ -10,6 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 from railweave.p4src.artifacts import AGGREGATION, PROFILES
 
 if TYPE_CHECKING:
@@ -18,33 +19,44 @@ if TYPE_CHECKING:
     from railweave.experiments.switch_speed.run import SwitchSpeed
 
 BUILT = ", ".join(map(str, PROFILES[AGGREGATION]))
-EXAMPLES = (
-    "Examples: railweave bench switch --vs bmv2 · railweave bench switch --lanes 64 --workers 4 · "
-    "railweave bench switch --engine-only --json -"
+EXAMPLES = examples(
+    "bench switch --vs bmv2",
+    "bench switch --lanes 64 --workers 4",
+    "bench switch --engine-only --json -",
 )
 
 
 def switch(
-    lanes: Annotated[int, typer.Option(help=f"Lanes (int32) per packet: {BUILT}.")] = 256,
-    workers: Annotated[int, typer.Option(help="Hosts that contribute to every sum.", min=1)] = 2,
-    seconds: Annotated[float, typer.Option(help="Seconds for which each target is loaded.", min=0.1)] = 3.0,
+    lanes: Annotated[int, typer.Option(help=f"Number of lanes (int32) per packet: {BUILT}.")] = 256,
+    workers: Annotated[int, typer.Option(help="Number of hosts that contribute to every sum.", min=1)] = 2,
+    seconds: Annotated[
+        float, typer.Option(help="Duration of the load on each target in seconds.", min=0.1)
+    ] = 3.0,
     versus: Annotated[
-        str, typer.Option("--vs", help="What to compare with: echo, bmv2, or both with a comma.")
+        str,
+        typer.Option(
+            "--vs",
+            help="Targets to compare with, a list of echo and bmv2. Default: none.",
+            show_default=False,
+        ),
     ] = "",
     engine_only: Annotated[
-        bool, typer.Option("--engine-only", help="Measure the engine only, with packets in memory.")
+        bool, typer.Option("--engine-only", help="Measure only the engine, with packets in memory.")
     ] = False,
     out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,
 ) -> None:
-    """Measure packets per second of the embedded switch on the aggregation program, and of others with --vs.
+    """Measure the packets per second of the P4 switch.
 
-    Engine alone: packets in memory, nanoseconds of CPU time per packet, with hot and with cold caches.
-    End to end: the switch as a process on veth links, under a closed loop of contributions from a native
-    generator that checks every result; several windows (chunks in flight per worker) are tried, and the best
-    one is reported. With
-    `--vs echo` packets return as they are through the same ports, without an engine: the limit of packet I/O.
-    Exits with 1 if any sum is wrong. End to end needs root.
+    The switch runs the aggregation program. For the engine alone, the packets are in memory, and the table
+    shows nanoseconds of processor time per packet, with hot and with cold caches.
+
+    End to end, the switch is a process on veth links. A native generator sends contributions in a closed loop
+    and checks every result. It tries several windows (chunks in flight per worker) and reports the best. With
+    --vs echo, packets return unchanged through the same ports without an engine, which is the limit of packet
+    I/O. This part needs root.
+
+    Exits with 1 if a sum is wrong.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.switch_speed import run  # noqa: PLC0415
@@ -63,26 +75,14 @@ def switch(
 def _show(console: Console, result: SwitchSpeed) -> None:
     from railweave.experiments import tables  # noqa: PLC0415
 
-    titles = (
-        "target",
-        "lanes",
-        "workers",
-        "ns hot",
-        "ns cold",
-        "packets/s",
-        "Mbit/s in",
-        "window",
-        "per frame",
-    )
-    shape = (str(result.options.lanes), str(result.options.workers))
+    titles = ("target", "ns hot", "ns cold", "packets/s", "Mbit/s in", "window", "per frame", "sent again")
     rows = [
-        (f"engine {speed.way}", *shape, f"{speed.hot_ns:.0f}", f"{speed.cold_ns:.0f}", *["-"] * 5)
+        (f"engine {speed.way}", f"{speed.hot_ns:.0f}", f"{speed.cold_ns:.0f}", *["-"] * 5)
         for speed in result.engine
     ]
     rows += [
         (
             speed.target,
-            *shape,
             *["-"] * 2,
             f"{speed.pps:,.0f}",
             f"{result.bits_per_packet * speed.pps / 1e6:,.0f}",
@@ -92,6 +92,7 @@ def _show(console: Console, result: SwitchSpeed) -> None:
         )
         for speed in result.speeds
     ]
-    console.print(tables.table((*titles, "sent again"), rows, box=None))
+    title = f"{result.options.lanes} lanes per packet, {result.options.workers} workers"
+    console.print(tables.table(titles, rows, box=None, title=title))
     for note in result.notes():
         console.print(note)

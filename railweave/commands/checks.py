@@ -42,7 +42,7 @@ def run_checks() -> list[Finding]:
     return sorted(findings, key=lambda finding: not finding.needed)
 
 
-# Program, whether it is required, the command for its version, what to do if it is missing.
+# Name of the program, whether it is needed, the command that prints its version, and the remedy.
 TOOLS = (
     ("ip", True, ("ip", "-Version"), "apt-get install iproute2"),
     ("tc", True, ("tc", "-Version"), "apt-get install iproute2"),

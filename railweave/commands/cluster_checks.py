@@ -74,7 +74,7 @@ def run_checks(cluster: Cluster) -> list[Finding]:
 
 
 def check_host(cluster: Cluster) -> Finding:
-    """Say which host this machine is; one that is none may only have the controller or a switch."""
+    """Return which host this machine is; a machine without ranks may have the controller or a switch."""
     try:
         return _fine("host", f"{this_host(cluster)} of {', '.join(cluster.hosts)}")
     except InvalidOption as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands share: options, one-line errors, handling of Ctrl-C and SIGTERM, JSON files."""
+"""The common part of all commands: options, progress, one-line errors, signals, JSON files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import dataclasses
 import errno
 import json
 import logging
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -42,51 +44,65 @@ DEFAULT_MTU = model.DEFAULT_MTU
 Topology = Annotated[
     str,
     typer.Option(
-        help="planes, leaf-spine:racks=2,hosts=4,spines=2, racks:racks=4,hosts=4,ina=2,spine=plain, "
-        "fat-tree:k=4 (or pods=, edges=, aggs=, cores=, hosts=), or a topology file."
+        help="Topology by name and parameters: planes; leaf-spine:racks=2,hosts=4,spines=2; "
+        "racks:racks=4,hosts=4,ina=2,spine=plain; fat-tree:k=4 (or pods=, edges=, aggs=, cores=, hosts=); "
+        "or the path of a topology file."
     ),
 ]
-Hosts = Annotated[int, typer.Option(help="Number of hosts of the topology planes.")]
+Hosts = Annotated[int, typer.Option(help="Number of hosts in the topology planes.")]
 Rails = Annotated[
-    str, typer.Option(help="Rails, one plane each: ina, tcp, rdma, netreduce; a kind may repeat.")
+    str,
+    typer.Option(help="Rails, each on its own plane: ina, tcp, rdma or netreduce; a kind may repeat."),
 ]
+RATES = "Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped."
 Rates = Annotated[
     str | None,
-    typer.Option(
-        "--rate",
-        help="Rate of every link, or one per plane: 100M, 1G,100M,0. 0: unshaped. Default: 100M, and 8M for "
-        "ina planes on BMv2, which is not built for speed.",
-    ),
+    typer.Option("--rate", help=f"{RATES} Default: 100M, but 8M for ina planes on BMv2, which is slow."),
 ]
 Loss = Annotated[
     str,
-    typer.Option(help="Probability that a switch drops a datagram, on ina and rdma planes: 0.01, ina=0.02."),
+    typer.Option(
+        help="Probability that a switch drops a datagram, on all ina and rdma planes (0.01) or on one plane "
+        "(ina=0.02)."
+    ),
 ]
 Mtu = Annotated[
     int,
     typer.Option(
-        help=f"MTU of every link. From {JUMBO_MTU} on, ina rails have {JUMBO_LANES} lanes a packet, else 256."
+        help=f"MTU of every link in bytes; from {JUMBO_MTU} bytes, a packet of an ina rail has "
+        f"{JUMBO_LANES} lanes instead of 256."
     ),
 ]
 Shares = Annotated[
     str | None,
     typer.Option(
-        help="Share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: by the rails' measured cost."
+        help="Fixed share of each rail: 0.5,0.3,0.2 or ina=1,tcp=1. Default: railweave splits each call by "
+        "measured cost."
     ),
 ]
-Size = Annotated[str, typer.Option(help="Bytes of each tensor: 64K, 4M (binary).")]
-Sizes = Annotated[str, typer.Option(help="4M is one size, 1K,4M a list, 1K:16M powers of two (binary).")]
-DType = Annotated[str, typer.Option(help="float32 or int32.")]
-Iters = Annotated[int, typer.Option(help="Timed calls of each size.")]
-Warmup = Annotated[int, typer.Option(help="Untimed calls before them, at least.")]
-Trials = Annotated[int, typer.Option(help="Trials per fault, each at a random instant.")]
+Size = Annotated[str, typer.Option(help="Size of each tensor in bytes, with binary suffixes: 64K or 4M.")]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        help="Tensor sizes in bytes, with binary suffixes: one (4M), a list (1K,4M) or powers of two "
+        "(1K:16M)."
+    ),
+]
+DType = Annotated[str, typer.Option(help="Element type: float32 or int32.")]
+Iters = Annotated[int, typer.Option(help="Number of timed calls per size.")]
+Warmup = Annotated[int, typer.Option(help="Least number of untimed calls before the timed ones, per size.")]
+Trials = Annotated[int, typer.Option(help="Number of trials per fault, each at a random instant.")]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Baseline = Annotated[
-    str, typer.Option(help="Others to measure on the same hosts: gloo, ring, mptcp, openmpi.")
+    str,
+    typer.Option(
+        help="Other systems to measure on the same hosts: gloo, ring, mptcp, openmpi. Default: none.",
+        show_default=False,
+    ),
 ]
-Out = Annotated[Path, typer.Option(help="Each run makes a folder in it, for logs.")]
+Out = Annotated[Path, typer.Option(help="Folder in which each run makes a subfolder for its logs.")]
 SwitchTarget = Annotated[
-    str, typer.Option("--switch", help="The switch that runs the P4 program: embedded or bmv2.")
+    str, typer.Option("--switch", help="Switch that runs the P4 program: embedded or bmv2.")
 ]
 
 
@@ -99,7 +115,7 @@ def _port(text: str) -> int:
 Live = Annotated[
     int | None,
     typer.Option(
-        help="Show the run on a page of this machine, on a free port or this one.",
+        help="Serve a live page of the run on this TCP port; without PORT, on a free one. Default: no page.",
         metavar="[PORT]",
         parser=_port,
         show_default=False,
@@ -107,7 +123,12 @@ Live = Annotated[
 ]
 ClusterFile = Annotated[
     Path | None,
-    typer.Option("--cluster", envvar="RAILWEAVE_CLUSTER", help="Cluster file (YAML; docs/howto/cluster.md)."),
+    typer.Option(
+        "--cluster",
+        envvar="RAILWEAVE_CLUSTER",
+        help="Path of the cluster file (YAML). Default: no cluster file.",
+        show_default=False,
+    ),
 ]
 
 
@@ -131,22 +152,33 @@ def _new_plot(context: typer.Context, path: Path | None) -> Path | None:
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json", help="Write the result as JSON, to a new file.", dir_okay=False, callback=_new_json
+        "--json",
+        help="Write the result as JSON to a new file, or to stdout if FILE is -. Default: no JSON.",
+        metavar="FILE",
+        dir_okay=False,
+        callback=_new_json,
     ),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option(help="Draw the curve to a new file: PNG, SVG or PDF.", dir_okay=False, callback=_new_plot),
+    typer.Option(
+        help="Draw the result to a new PNG, SVG or PDF file. Default: no drawing.",
+        metavar="FILE",
+        dir_okay=False,
+        callback=_new_plot,
+    ),
 ]
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
-# Measured: the demo with 4 hosts on one ina rail of 256 lanes, 2 processors, load average 21. Of 31,000
-# contributions, sent again: 66 at 4 Mbit/s, 73 at 8, 126 at 12: the goodput fell from 5.4 to 3.4 Mbit/s
+# Above this rate BMv2 loses packets. On two busy cores, with 4 hosts and one ina rail, goodput fell from 5.4
+# to 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
 BMV2_RATE_BPS = 8_000_000
-PLAIN_WIDTH = 110  # of tables in files and pipes
+PLAIN_WIDTH = 100  # columns of tables in files and pipes
 WRONG = "wrong elements: see the column #wrong"
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
-INTERRUPTED, TERMINATED = 130, 143  # what shells report
+INTERRUPTED, TERMINATED = 130, 143  # 128 + the number of the signal, as in shells
+ERASE_LINE = "\r\x1b[2K"
+OFTEN_S = 5.0  # between frequent progress texts, where stderr is no terminal
 
 
 class LiveCommand(typer.core.TyperCommand):
@@ -186,9 +218,50 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def phase(text: str) -> None:
-    """Report on stderr what a run is doing."""
-    typer.echo(f"# {text}", err=True)
+class Progress:
+    """The line on stderr that says what a run is doing; on a terminal, each text replaces the one before."""
+
+    def __init__(self) -> None:
+        """Show nothing."""
+        self._shown = ""
+        self._shown_s = -OFTEN_S
+
+    def show(self, text: str, *, often: bool = False) -> None:
+        """Show a text; elsewhere than on a terminal, one that comes `often` at most every OFTEN_S seconds."""
+        if sys.stderr.isatty():
+            self._shown = text[: shutil.get_terminal_size().columns - 1]
+            sys.stderr.write(f"{ERASE_LINE}{self._shown}")
+            sys.stderr.flush()
+        elif not often or time.monotonic() - self._shown_s >= OFTEN_S:
+            self._shown_s = time.monotonic()
+            typer.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            sys.stderr.write(ERASE_LINE)
+            sys.stderr.flush()
+            self._shown = ""
+
+    def echo(self, text: str, *, err: bool) -> None:
+        """Print a line that stays, above the progress."""
+        shown = self._shown
+        self.clear()
+        typer.echo(text, err=err)
+        if shown:
+            self.show(shown)
+
+
+progress = Progress()
+phase = progress.show
+note = partial(progress.echo, err=True)
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings of the packages that do the work."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(self.format(record))
 
 
 def names(text: str) -> list[str]:
@@ -206,16 +279,16 @@ def counts(option: str, text: str) -> list[int]:
 
 @contextlib.contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """Make the folder of this run in `out`; at the end say where it is, or remove it if it is empty.
+    """Make the folder of this run in `out`; at the end name it on stderr, or remove it if it is empty.
 
-    OutputError if it cannot be made.
+    Raises OutputError if the folder cannot be made.
     """
     with outputs.run_folder(out) as folder:
         try:
             yield folder
         finally:
             if any(folder.iterdir()):
-                phase(f"folder of this run: {folder}")
+                note(f"folder of this run: {folder}")
 
 
 def run(work: Coroutine[Any, Any, T], out: Path) -> T:
@@ -223,10 +296,10 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
 
     OptionError names what a full disk has no room for: the file, or else the folder `out`.
     """
-    if problem := native_module.problem():  # else the ranks would be the first to miss it
+    if problem := native_module.problem():  # otherwise the ranks would be the first to miss it
         work.close()
         raise OptionError(f"{problem}; {native_module.REMEDY}")
-    logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING)
+    logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING, handlers=[_Warnings()])
     terminated = False
 
     async def cancellable() -> T:
@@ -239,7 +312,10 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
             task.cancel()
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-        return await work
+        try:
+            return await work
+        finally:
+            progress.clear()
 
     try:
         return asyncio.run(cancellable())
@@ -357,8 +433,8 @@ def console(json_file: Path | None) -> Console:
 
 
 def teller(json_file: Path | None) -> Callable[[str], None]:
-    """Return what prints lines as they come: to stdout, or to stderr if JSON goes to stdout."""
-    return partial(typer.echo, err=str(json_file) == "-")
+    """Return a function that prints a line: to stdout, or to stderr if JSON goes to stdout."""
+    return partial(progress.echo, err=str(json_file) == "-")
 
 
 def write_result(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave doctor`: which parts that railweave can use are present, and how to get the others."""
+"""`railweave doctor`: the parts that are present on this machine, and how to install the others."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ import typer
 
 from railweave.commands import common
 from railweave.commands.checks import Finding, run_checks
+from railweave.help_texts import examples
 
 app = typer.Typer()
 
 
 @app.command(
     "doctor",
-    epilog="Examples: railweave doctor --json machine.json · "
-    "railweave doctor --cluster /etc/railweave/cluster.yaml",
+    epilog=examples("doctor --json machine.json", "doctor --cluster /etc/railweave/cluster.yaml"),
 )
 def doctor(
     json_file: common.JsonFile = None,
     cluster: common.ClusterFile = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on missing optional parts as well.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 also if an optional part is missing.")
+    ] = False,
 ) -> None:
-    """Check this machine: privileges, tools, kernel features, Python packages, optional parts.
+    """Check this machine: tools, kernel features, packages.
 
-    With --cluster, check its place in a cluster instead: controller, clock, switches, and each plane from its
-    NIC to the other hosts and a sum in the network. Exits with 1 if something that is needed is missing.
+    With --cluster, check the machine's place in a cluster instead: the controller, clocks, switches, and each
+    plane from the machine's NIC to the other hosts and to an in-network sum.
+
+    Exits with 1 if a needed part is missing.
     """
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -37,16 +41,20 @@ def doctor(
         findings = _of_cluster(cluster) if cluster else run_checks()
     console = common.console(json_file)
     table = Table(box=None, pad_edge=False)
-    for column in ("", "what", "found", "what to do"):
+    for column in ("", "part", "found"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         absent = Text("absent", "red") if finding.needed else Text("no", "yellow")
-        mark = Text("ok", "green") if finding.present else absent
-        table.add_row(mark, finding.name, finding.detail, "" if finding.present else finding.remedy)
+        table.add_row(Text("ok", "green") if finding.present else absent, finding.name, finding.detail)
     console.print(table)
+    missing = [finding for finding in findings if not finding.present]
+    if missing:
+        console.print("\nremedies:")
+    for finding in missing:
+        console.print(f"  {finding.name}: {finding.remedy}", soft_wrap=True)
     able = all(finding.present for finding in findings if finding.needed)
-    verdict = f"can {purpose}" if able else f"cannot {purpose}: see what to do"
-    console.print(f"this machine {verdict}", style="bold")
+    verdict = f"can {purpose}" if able else f"cannot {purpose}: see the remedies"
+    console.print(f"\nthis machine {verdict}", style="bold")
     values: list[dict[str, Any]] = [vars(finding) for finding in findings]
     with common.one_line_errors():
         common.write_json({"ok": able, "checks": values}, json_file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave plan`: how a collective would be split over the rails, or which switches to upgrade first."""
+"""`railweave plan`: predict the split of a collective, or the best order of switch upgrades."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-EPILOG = (
-    "Examples: railweave plan 1K:64M --costs costs.json · railweave plan 4M --rails ina,tcp --hosts 6 "
-    "· railweave plan 4M --costs costs.json --collective all_gather --json - "
-    "· railweave plan racks:racks=4,hosts=4,ina=0 --jobs 16x4M,4x1M@h5"
+EPILOG = examples(
+    "plan 1K:64M --costs costs.json",
+    "plan 4M --rails ina,tcp --hosts 6",
+    "plan 4M --costs costs.json --collective all_gather --json -",
+    "plan racks:racks=4,hosts=4,ina=0 --jobs 16x4M,4x1M@h5",
 )
 
 
@@ -33,43 +35,55 @@ def plan(
     what: Annotated[
         str,
         typer.Argument(
-            help="Bytes of the tensor: 4M, 1K,4M, or 1K:16M; with --jobs, a fabric as --topology names it.",
+            help="Tensor sizes in bytes (4M, 1K,4M or 1K:16M); with --jobs, a topology as for bench "
+            "all-reduce.",
             metavar="SIZES|FABRIC",
         ),
     ],
     costs: Annotated[
-        Path | None, typer.Option(help="A file of learnt costs, as Communicator.save_costs writes it.")
+        Path | None,
+        typer.Option(
+            help="File of learnt costs that Communicator.save_costs has written. Default: costs from link "
+            "rates."
+        ),
     ] = None,
-    hosts: Annotated[int | None, typer.Option(help="Number of hosts; default: 4, or the file's.")] = None,
+    hosts: Annotated[
+        int | None, typer.Option(help="Number of hosts. Default: 4, or that of the file.")
+    ] = None,
     rails: Annotated[
-        str | None, typer.Option(help="Rails without a file, by kind: ina,tcp. Default: ina,tcp,rdma.")
+        str | None, typer.Option(help="Kinds of the rails, if no file is given. Default: ina,tcp,rdma.")
     ] = None,
     rate: Annotated[
-        str, typer.Option(help="Rate of their links: 100M, or one per rail: 100M,30M; 0: unknown.")
+        str,
+        typer.Option(
+            help="Link rate in bit/s, one for all rails or one per rail: 100M or 100M,30M; 0 means unknown."
+        ),
     ] = "100M",
     collective: Annotated[
-        str, typer.Option(help="all_reduce, reduce_scatter, all_gather or broadcast.")
+        str, typer.Option(help="Collective: all_reduce, reduce_scatter, all_gather or broadcast.")
     ] = "all_reduce",
     dtype: Annotated[
-        str, typer.Option(help="Element type, as in numpy: float32, bfloat16, int64.")
+        str, typer.Option(help="Element type by its numpy name: float32, bfloat16, int64.")
     ] = "float32",
-    op: Annotated[str, typer.Option(help="sum, prod, max, min or avg.")] = "sum",
+    op: Annotated[str, typer.Option(help="Reduction: sum, prod, max, min or avg.")] = "sum",
     jobs: Annotated[
         str | None,
         typer.Option(
-            help="Ranks, bytes and first host of each job, h1 by default: 16x4M,4x1M@h5. "
-            "Shows which switches of the fabric to upgrade first."
+            help="Jobs by number of ranks, bytes and first host (default: h1): 16x4M,4x1M@h5. Default: plan"
+            " a collective, not upgrades."
         ),
     ] = None,
     json_file: common.JsonFile = None,
 ) -> None:
-    """Predict how a collective would be split: times per rail and split, the chosen split, and why.
+    """Predict how a collective would be split over the rails.
 
-    With --costs, from the costs that a job has learnt; otherwise from the link rates. In a program,
+    The output shows the time of each rail and of each split, the chosen split, and the reason. With --costs,
+    the times follow from the costs that a job has learnt, otherwise from the link rates. In a program,
     comm.plan(bytes) returns the same for a running job.
 
-    With --jobs: in which order to replace a fabric's bridges by switches that aggregate, by the time that the
-    jobs gain; each makes one call, and a job that calls twice as often is given twice.
+    With --jobs, the command predicts in which order to replace the bridges of a fabric by switches that
+    aggregate. The order follows from the time that the jobs gain. Each job makes one call. Name a job twice
+    if it calls twice as often.
     """
     with common.one_line_errors():
         if jobs is not None:
@@ -131,34 +145,29 @@ def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
 
 def _print_sweep(predictions: list[Prediction], console: Console) -> None:
     """Print one line per size: the chosen split, its time, and the time on each rail alone."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from railweave.hosts.prediction import shares_text  # noqa: PLC0415
+    from railweave.experiments import tables  # noqa: PLC0415
 
     first = predictions[0]
     rails = [rail.rail for rail in first.rails]
-    table = Table(
-        "bytes", "state", "split", "time (us)", "gain", *(f"{rail} (us)" for rail in rails), box=None
-    )
+    rows = []
     for each in predictions:
         chosen = next((split for split in each.splits if split.chosen), None)
         alone = ["-" if rail.alone_us is None else f"{rail.alone_us:.1f}" for rail in each.rails]
-        row = ["-", "-", "-"]
+        split = ["-", "-", "-"]
         if chosen is not None:
-            row = [shares_text(chosen.shares), f"{chosen.time_us:.1f}", f"{100 * chosen.gain:.1f} %"]
-        table.add_row(str(each.size_bytes), each.state, *row, *alone)
+            split = [tables.shares(chosen.shares), f"{chosen.time_us:.1f}", f"{chosen.gain:.1%}"]
+        rows.append((str(each.size_bytes), each.state, *split, *alone))
+    titles = ("bytes", "state", "split (%)", "time (us)", "gain", *(f"{rail} (us)" for rail in rails))
     what = " ".join(filter(None, (first.collective, first.op, first.dtype)))
-    console.print(f"{what}, {first.hosts} hosts; gain is over the best rail alone")
-    console.print(table)
+    console.print(f"{what}, {first.hosts} hosts; gain: relative to the best rail alone")
+    console.print(tables.table(titles, rows, left=3, box=None))
     if first.note:
         console.print(first.note)
 
 
 def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None:
     """Print the fabric as it is and after each upgrade: the time of one call of each job, and its gain."""
-    from rich.table import Table  # noqa: PLC0415
-
-    from railweave.experiments import deployment  # noqa: PLC0415
+    from railweave.experiments import deployment, tables  # noqa: PLC0415
     from railweave.topologies.named import named  # noqa: PLC0415
 
     topology = named(fabric, rails=["ina"], rates=units.parse_rates(rate))
@@ -167,14 +176,15 @@ def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None
         raise OptionError(f"{fabric}: no plane of kind ina, whose switches could aggregate")
     mix = deployment.parse_jobs(jobs, plane)
     stages = deployment.plan(plane, mix)
-    table = Table("upgraded", *(f"{job.name}: members" for job in mix), "time (ms)", "gain", box=None)
+    rows = []
     for number, stage in enumerate(stages):
-        name = f"{number}. {stage.switch}" if number else "as it is"
+        name = f"{number}. {stage.switch}" if number else "none"
         gain = stages[0].total_s / stage.total_s
-        table.add_row(name, *map(str, stage.members), f"{1e3 * stage.total_s:.4g}", f"{gain:.2f}")
+        rows.append((name, *map(str, stage.members), f"{1e3 * stage.total_s:.1f}", f"{gain:.2f}"))
+    titles = ("upgraded", *(f"{job.name}: members" for job in mix), "time (ms)", "gain")
     console = common.console(json_file)
-    console.print("one call of each job by itself, predicted from links; gain is over the fabric as it is")
-    console.print(table)
+    console.print("predicted time of one call of each job, alone on the links; gain: relative to no upgrade")
+    console.print(tables.table(titles, rows, box=None))
     common.write_json({"jobs": [job.name for job in mix], "stages": [asdict(s) for s in stages]}, json_file)
 
 

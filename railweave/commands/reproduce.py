@@ -10,41 +10,53 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 
 app = typer.Typer()
 
-DEFAULT = ("N",)  # all papers' figures together would take longer than anybody waits
+DEFAULT = ("N",)  # the figures of all papers together take too long
 
 
 @app.command(
     "reproduce",
-    epilog="Examples: railweave reproduce --quick · railweave reproduce A --quick · "
-    "railweave reproduce N1 N4 --runs 10 · railweave reproduce my/figure · railweave reproduce --list",
+    epilog=examples(
+        "reproduce --quick",
+        "reproduce A --quick",
+        "reproduce N1 N4 --runs 10",
+        "reproduce my/figure",
+        "reproduce --list",
+    ),
 )
 def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[N1 … T4]",
-            help="Figures, or your own folders; N: all of Nezha (default), A: multicast allgather, R: Rina, "
-            "S: at scale, T: NetReduce.",
+            help="Names of figures, or folders of your own; a letter means all figures of a paper: N Nezha "
+            "(default), A multicast allgather, R Rina, S scale, T NetReduce.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, rounds and networks.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure fewer sizes, rounds and networks.")] = False,
     runs: Annotated[
-        int | None, typer.Option(help="Rounds of each network; N6, N7, A1, A2, R3 and T3 keep theirs.")
+        int | None,
+        typer.Option(
+            help="Number of rounds per network, except in N6, N7, A1, A2, R3 and T3. Default: that of the "
+            "figure."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"
     ),
     only_list: Annotated[
-        bool, typer.Option("--list", help="Say what there is, and how long it takes.")
+        bool, typer.Option("--list", help="List the figures and how long each takes, then exit.")
     ] = False,
 ) -> None:
-    """Measure the papers' figures again: plots, and each claim with its verdict, in one report.html.
+    """Measure the papers' figures again and judge their claims.
 
-    Runs that have succeeded are not run again: the same command goes on where it was interrupted, and tries
-    failed runs again. Exits with 1 if runs failed. The folder must be new, empty, or of this command.
+    The result is report.html, with a plot of each figure and a verdict on each claim. An interrupted command
+    continues when you start it again: runs that have succeeded are kept, and failed runs are repeated.
+
+    The output folder must be new, empty, or one that this command has made. Exits with 1 if a run failed.
     """
     with common.one_line_errors():
         from railweave.experiments import reproduce as work  # noqa: PLC0415
@@ -54,7 +66,7 @@ def reproduce(
         if only_list:
             for figure in options.figures:
                 minutes = sum(work.seconds(step) for step in options.plan(figure)) / 60
-                typer.echo(f"{figure.name}  {figure.claims.title}, about {minutes:.0f} min")
+                typer.echo(f"{figure.name}  {figure.claims.title}, about {max(minutes, 1):.0f} min")
             return
         work.check(options)
         failed = common.run(work.reproduce(options, common.phase), out)

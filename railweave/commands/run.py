@@ -11,23 +11,27 @@ import typer
 from railweave.commands import common
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.help_texts import examples
 from railweave.topologies.errors import WorkerFailed
 
 app = typer.Typer()
 
-SIGNALLED = 128  # what shells add to a signal's number
+SIGNALLED = 128  # shells add the signal's number
 
 
 @app.command(
     "run",
     cls=common.LiveCommand,
-    epilog="Examples: railweave run -- python my.py · "
-    "railweave run --rails ina,tcp --fault '2s: host link down h1 ina; 4s: repair' -- python my.py · "
-    "railweave run --shell",
+    epilog=examples(
+        "run -- python my.py",
+        "run --rails ina,tcp --fault '2s: host link down h1 ina; 4s: repair' \\\n      -- python my.py",
+        "run --shell",
+    ),
 )
 def run(
     command: Annotated[
-        list[str] | None, typer.Argument(help="What every host runs, behind --.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Program and its arguments after --, to run on every host.", show_default=False),
     ] = None,
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
@@ -36,35 +40,59 @@ def run(
     mtu: common.Mtu = common.DEFAULT_MTU,
     loss: common.Loss = "0",
     impair: Annotated[
-        str, typer.Option(help="Impairment of P4 planes' links: as for railweave switch.")
+        str,
+        typer.Option(
+            help="Impairment of the links of P4 planes, as for railweave switch. Default: none.",
+            show_default=False,
+        ),
     ] = "",
     shares: common.Shares = None,
     fault: Annotated[
-        str, typer.Option(help="Faults and repairs, in time after all ranks have met: see above.")
+        str,
+        typer.Option(
+            help="Faults and repairs, with times since all ranks have joined (see above). Default: none.",
+            show_default=False,
+        ),
     ] = "",
     join: Annotated[
         float,
-        typer.Option(help="Seconds until all ranks have called railweave.init; 0: they need not.", min=0),
+        typer.Option(
+            help="Longest time in seconds until all ranks have called railweave.init; 0 means that they "
+            "need not.",
+            min=0,
+        ),
     ] = 60.0,
-    shell: Annotated[bool, typer.Option(help="Open Mininet's prompt; leaving it ends the run.")] = False,
+    shell: Annotated[
+        bool, typer.Option(help="Open Mininet's prompt; leaving the prompt ends the run.")
+    ] = False,
     switch: common.SwitchTarget = "embedded",
     seed: common.Seed = 1,
     out: Annotated[
-        Path, typer.Option(help="Each run makes a folder in it, for logs, reports, timeline and trace.")
+        Path,
+        typer.Option(
+            help="Folder in which each run makes a subfolder for its logs, reports, timeline and trace."
+        ),
     ] = Path("out/run"),
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
-    """Run a program on Mininet hosts, one process per host, over one plane per rail.
+    """Run your program on Mininet hosts over several rails.
 
-    Every process has RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and what railweave.init() wants
-    in its environment. The first that fails ends all, and its exit status is the command's. At the end the
-    byte counts of the agents are compared with those of the kernel.
+    Every host runs one process and is on one plane per rail. A process finds in its environment RANK,
+    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and everything that railweave.init() needs. The first
+    process that fails ends the others, and its exit status is that of the command. At the end the command
+    compares the agents' byte counts with those of the kernel.
 
-    A fault has its time and place: `--fault '2s: host link down h1 ina; 4s: repair'`. There are host link
-    down, switch port down, flapping, loss both ways, loss to the switch, loss to the host, queue pair ended
-    (each HOST PLANE), switch killed, switch frozen (SWITCH), link cut (NODE NODE), rate (RATE PLANE [HOST])
-    and controller killed.
+    --fault takes a script of times, faults and places: '2s: host link down h1 ina; 4s: repair'. The places
+    and their faults are:
+
+    \b
+    HOST PLANE         host link down, switch port down, flapping, loss both ways,
+                       loss to the switch, loss to the host, queue pair ended
+    SWITCH             switch killed, switch frozen
+    NODE NODE          link cut
+    RATE PLANE [HOST]  rate
+    (no place)         controller killed
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.program import report  # noqa: PLC0415
@@ -85,10 +113,11 @@ def run(
             shell=shell,
             live=live,
         )
-        console = common.console(json_file)
+        console, tell = common.console(json_file), common.teller(json_file)
         try:
+            on_phase = common.note if shell else common.phase  # the prompt has the terminal
             result = common.run(
-                run_program(options, common.phase, lambda rank, line: typer.echo(f"[rank {rank}] {line}")),
+                run_program(options, on_phase, lambda rank, line: tell(f"[rank {rank}] {line}"), common.note),
                 folder,
             )
         except WorkerFailed as error:

@@ -10,39 +10,53 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from railweave.help_texts import examples
+
 app = typer.Typer()
 
 
 @app.command(
     "shell",
-    epilog="Example: railweave shell --grpc 127.0.0.1:9559 --election-id 0,1 --config x.p4info.txtpb,x.json",
+    epilog=examples("shell --grpc 127.0.0.1:9559 --election-id 0,1 --config x.p4info.txtpb,x.json"),
 )
 def shell(
     *,
-    grpc: Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
+    grpc: Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
     election_id: Annotated[
         str,
         typer.Option(
             metavar="HIGH,LOW",
-            help="With an id above the controller's the shell becomes primary. By default it never does: "
-            "while a controller is connected, the shell can only read.",
+            help="Election id; above the controller's, the shell becomes primary, otherwise it can only "
+            "read while a controller is connected.",
         ),
     ] = "0,0",
-    role: Annotated[str | None, typer.Option(help="Name of the role to take.")] = None,
+    role: Annotated[
+        str | None, typer.Option(help="Name of the P4Runtime role to take. Default: the default role.")
+    ] = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="P4INFO,JSON", help="Program to push first: P4Info (text) and BMv2 JSON."),
+        typer.Option(
+            metavar="P4INFO,JSON",
+            help="Files of a program to push first: P4Info (text) and BMv2 JSON. Default: none.",
+        ),
     ] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")
+        Path | None,
+        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")
+    ] = None,
 ) -> None:
-    """Open p4runtime-shell (IPython) on a switch. Its virtual environment is created on first use.
+    """Open p4runtime-shell on a switch.
 
-    Try `tables`, `te = table_entry["NAME"](action="ACTION")`, `te?`; commands may also be piped in.
+    It is an IPython prompt. The first use creates its virtual environment.
+
+    Try `tables`, `te = table_entry["NAME"](action="ACTION")` and `te?`. Commands can also come from a pipe.
     """
     from railweave.shell_environment import EnvironmentFailed, ensure  # noqa: PLC0415
 

@@ -11,6 +11,7 @@ import typer
 from railweave import outputs
 from railweave.commands import common
 from railweave.experiments import units
+from railweave.help_texts import examples
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.serialize import to_yaml
@@ -21,18 +22,24 @@ YAML = (".yaml", ".yml")
 
 Out = Annotated[
     Path | None,
-    typer.Option(help="Draw to a new FILE.png, .svg or .pdf, or write the topology to a new FILE.yaml."),
+    typer.Option(
+        help="New file for the topology: a drawing (.png, .svg, .pdf) or YAML (.yaml). Default: no file.",
+        metavar="FILE",
+    ),
 ]
 
 
 @app.callback()
 def topo() -> None:
-    """Print or draw a topology, or write it to a file that `railweave controller` reads."""
+    """Print or draw a topology, or write it to a file.
+
+    `railweave controller` reads the file.
+    """
 
 
 @app.command(
     "planes",
-    epilog="Example: railweave topo planes --hosts 4 --rails ina,tcp,tcp --rate 1G,100M,100M --out net.png",
+    epilog=examples("topo planes --hosts 4 --rails ina,tcp,tcp --rate 1G,100M,100M --out net.png"),
 )
 def planes_command(
     hosts: common.Hosts = 4,
@@ -40,7 +47,10 @@ def planes_command(
     rate: common.Rates = None,
     out: Out = None,
 ) -> None:
-    """N hosts, each with one NIC per plane; one plane per rail."""
+    """Show hosts with one plane per rail.
+
+    Each host has one NIC per plane.
+    """
     with common.one_line_errors():
         from railweave.topologies.planes import planes  # noqa: PLC0415
 
@@ -48,24 +58,28 @@ def planes_command(
         _show(planes(hosts, kinds, common.rates_of(rate, kinds, "embedded")), out)
 
 
-Racks = Annotated[int, typer.Option(help="Leaf switches.")]
-PerRack = Annotated[int, typer.Option("--hosts", help="Hosts per rack.")]
+Racks = Annotated[int, typer.Option(help="Number of racks, each with one leaf switch.")]
+PerRack = Annotated[int, typer.Option("--hosts", help="Number of hosts per rack.")]
 Uplink = Annotated[
-    str | None, typer.Option(help="Rate of links between switches; default: as the hosts' links.")
+    str | None,
+    typer.Option(help="Rate of links between switches in bit/s. Default: that of the hosts' links."),
 ]
 
 
-@app.command("leaf-spine", epilog="Example: railweave topo leaf-spine --racks 2 --spines 2 --out net.png")
+@app.command("leaf-spine", epilog=examples("topo leaf-spine --racks 2 --spines 2 --out net.png"))
 def leaf_spine_command(
     racks: Racks = 2,
     hosts: PerRack = 4,
-    spines: Annotated[int, typer.Option(help="Spine switches, each connected to every leaf.")] = 2,
+    spines: Annotated[int, typer.Option(help="Number of spine switches, each connected to every leaf.")] = 2,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     uplink: Uplink = None,
     out: Out = None,
 ) -> None:
-    """Racks of hosts; on ina planes every leaf connects to every spine. Other planes are one bridge each."""
+    """Show racks of hosts below spine switches.
+
+    On ina planes every leaf is connected to every spine. Every other plane is one bridge.
+    """
     with common.one_line_errors():
         from railweave.topologies.clos import leaf_spine  # noqa: PLC0415
 
@@ -74,18 +88,25 @@ def leaf_spine_command(
         _show(leaf_spine(racks, hosts, spines, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
 
 
-@app.command("racks", epilog="Example: railweave topo racks --racks 4 --ina 2 --spine ina --out net.png")
+@app.command("racks", epilog=examples("topo racks --racks 4 --ina 2 --spine ina --out net.png"))
 def racks_command(
     racks: Racks = 4,
     hosts: PerRack = 4,
-    ina: Annotated[int, typer.Option(help="Racks behind a P4 switch; the others have a bridge.")] = 2,
-    spine: Annotated[str, typer.Option(help="plain: a bridge; ina: a P4 switch.")] = "plain",
+    ina: Annotated[
+        int, typer.Option(help="Number of racks with a P4 switch; the other racks have a bridge.")
+    ] = 2,
+    spine: Annotated[
+        str, typer.Option(help="Kind of the spine: plain (a bridge) or ina (a P4 switch).")
+    ] = "plain",
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     uplink: Uplink = None,
     out: Out = None,
 ) -> None:
-    """Racks below one spine; on ina planes only some of the switches aggregate."""
+    """Show racks of which only some have a switch that aggregates.
+
+    The racks are below one spine. On ina planes only the P4 switches aggregate.
+    """
     with common.one_line_errors():
         from railweave.topologies.clos import mixed_racks  # noqa: PLC0415
 
@@ -97,24 +118,32 @@ def racks_command(
 
 @app.command(
     "fat-tree",
-    epilog="Examples: railweave topo fat-tree --k 4 · "
-    "railweave topo fat-tree --pods 2 --edges 2 --aggs 2 --cores 2 --hosts 2 --rails ina",
+    epilog=examples(
+        "topo fat-tree --k 4",
+        "topo fat-tree --pods 2 --edges 2 --aggs 2 --cores 2 --hosts 2 --rails ina",
+    ),
 )
 def fat_tree_command(
     k: Annotated[
-        int, typer.Option(help="Ports per switch; the other counts default to values derived from it.")
+        int,
+        typer.Option(help="Number of ports per switch, from which the defaults of the other counts follow."),
     ] = 4,
-    pods: Annotated[int, typer.Option(help="Pods; 0: k.", min=0)] = 0,
-    edges: Annotated[int, typer.Option(help="Edge switches per pod; 0: k/2.", min=0)] = 0,
-    aggs: Annotated[int, typer.Option(help="Aggregation switches per pod; 0: k/2.", min=0)] = 0,
-    cores: Annotated[int, typer.Option(help="Cores; 0: (k/2)^2.", min=0)] = 0,
-    hosts: Annotated[int, typer.Option(help="Hosts per edge switch; 0: k/2.", min=0)] = 0,
+    pods: Annotated[int, typer.Option(help="Number of pods; 0 means k.", min=0)] = 0,
+    edges: Annotated[int, typer.Option(help="Number of edge switches per pod; 0 means k/2.", min=0)] = 0,
+    aggs: Annotated[
+        int, typer.Option(help="Number of aggregation switches per pod; 0 means k/2.", min=0)
+    ] = 0,
+    cores: Annotated[int, typer.Option(help="Number of core switches; 0 means (k/2)^2.", min=0)] = 0,
+    hosts: Annotated[int, typer.Option(help="Number of hosts per edge switch; 0 means k/2.", min=0)] = 0,
     rails: common.Rails = "ina,tcp,rdma",
     rate: common.Rates = None,
     uplink: Uplink = None,
     out: Out = None,
 ) -> None:
-    """Three levels of switches on ina planes: a k-ary fat tree, or one with the given counts."""
+    """Show a fat tree: three levels of switches on ina planes.
+
+    It is a k-ary fat tree, unless other options change its counts.
+    """
     with common.one_line_errors():
         from railweave.topologies.clos import fat_tree  # noqa: PLC0415
 
@@ -128,11 +157,11 @@ def _uplink(text: str | None) -> int | None:
     return None if text is None else units.parse_rate(text)
 
 
-@app.command("file", epilog="Example: railweave topo file net.yaml --out net.svg")
+@app.command("file", epilog=examples("topo file net.yaml --out net.svg"))
 def file_command(
-    path: Annotated[Path, typer.Argument(help="Topology file (YAML).")], out: Out = None
+    path: Annotated[Path, typer.Argument(help="Path of the topology file (YAML).")], out: Out = None
 ) -> None:
-    """A topology from a file, which is checked."""
+    """Check a topology file and show the topology."""
     with common.one_line_errors():
         from railweave.topologies.serialize import load  # noqa: PLC0415
 

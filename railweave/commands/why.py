@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave why`: the trees of each job, which rails carry which calls, and why others do not."""
+"""`railweave why`: the trees of each job, the rails that carry its calls, and why other rails do not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railweave.commands import common
+from railweave.help_texts import examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,22 +25,27 @@ ANSWER_S = 10.0
 
 @app.command(
     "why",
-    epilog="Examples: railweave why · railweave why train-7 --controller 10.255.0.250:9600 --json -",
+    epilog=examples("why", "why train-7 --controller 10.255.0.250:9600 --json -"),
 )
 def why(
-    job: Annotated[str, typer.Argument(help="Name of the job; default: all running jobs.")] = "",
+    job: Annotated[
+        str, typer.Argument(help="Name of the job. Default: all running jobs.", show_default=False)
+    ] = "",
     controller: Annotated[
         str,
         typer.Option(
-            help="HOST:PORT of the controller; default: RAILWEAVE_CONTROLLER, or the cluster file's."
+            help="HOST:PORT of the controller. Default: RAILWEAVE_CONTROLLER, else that of the cluster file, "
+            "else 127.0.0.1:9600.",
+            show_default=False,
         ),
     ] = "",
     cluster: common.ClusterFile = None,
     json_file: common.JsonFile = None,
 ) -> None:
-    """Show for each job its aggregation trees, or why it has none, and which rail carries which calls.
+    """Show the trees of each job and the rails of its calls.
 
-    The agents report on their calls four times per lease, so this may lag by a quarter of a lease.
+    For a job without a tree, and for a rail that carries no calls, the output shows the reason. The agents
+    report on their calls four times per lease, so the output may be a quarter of a lease old.
     """
     with common.one_line_errors():
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415

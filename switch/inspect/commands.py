@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave switch stats|tables|registers|…`: what a running switch holds, as text and as JSON."""
+"""`railweave switch stats|tables|registers|…`: show the state of a running switch, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from railweave import outputs
+from railweave.help_texts import examples
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import Tls
 
@@ -23,28 +24,41 @@ if TYPE_CHECKING:
 
     from railweave.switch.inspect.client import SwitchClient
 
-_PLAIN_WIDTH = 160  # of tables in files and pipes
+_PLAIN_WIDTH = 160  # columns of tables in files and pipes, which may have many match fields
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Write JSON to this file; - is stdout.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--json",
+        help="Write the result as JSON to a new file, or to stdout if FILE is -. Default: no JSON.",
+        metavar="FILE",
+        dir_okay=False,
+    ),
 ]
-Indexes = Annotated[str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells; default: all.")]
+Indexes = Annotated[
+    str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells to show. Default: all.")
+]
 
-COMMANDS: list[tuple[Callable[..., None], str]] = []  # with their epilogs
+COMMANDS: list[tuple[Callable[..., None], str]] = []  # with the examples of their help
 
 
 @contextlib.contextmanager
 def _switch(
     *,
-    grpc: Annotated[str, typer.Option(help="Address of the switch's P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="The switch's id in P4Runtime.")] = 1,
+    grpc: Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")] = "127.0.0.1:9559",
+    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="CA that signed the switch's certificate (PEM).")
+        Path | None,
+        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The client's own certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The client's own key (PEM).")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")
+    ] = None,
 ) -> Iterator[SwitchClient]:
-    """A client; an error ends the command with one line on stderr."""
+    """Connect to a switch; an error ends the command with one line on stderr."""
     # Imported only now: gRPC is slow to import, and --help needs none.
     from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
 
@@ -67,7 +81,7 @@ def _parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def _command(example: str, without: str = "") -> Callable[[Callable[..., None]], None]:
-    """A command with the options of `_switch` (but `without`) in place of its first parameter, a client."""
+    """Add a command with the options of `_switch`, except `without`, in place of its client parameter."""
 
     def add(command: Callable[..., None]) -> None:
         connection = [parameter for parameter in _parameters(_switch) if parameter.name != without]
@@ -83,7 +97,7 @@ def _command(example: str, without: str = "") -> Callable[[Callable[..., None]],
 
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        COMMANDS.append((run, f"Example: railweave switch {example}"))
+        COMMANDS.append((run, examples(f"switch {example}")))
 
     return add
 
@@ -93,11 +107,17 @@ def stats(
     client: SwitchClient,
     *,
     interval: Annotated[
-        float, typer.Option(min=0, max=3600, help="Seconds over which rates are measured; 0 for none.")
+        float,
+        typer.Option(
+            min=0, max=3600, help="Time in seconds over which rates are measured; 0 means no rates."
+        ),
     ] = 1.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Show counters and rates of ports, and packets per table and action."""
+    """Show counters of ports, tables and actions.
+
+    The ports also have rates, and the tables and actions packets per second.
+    """
     from railweave.switch.inspect import text  # noqa: PLC0415
     from railweave.switch.inspect.stats import stats as read  # noqa: PLC0415
 
@@ -109,11 +129,16 @@ def stats(
 def tables(
     client: SwitchClient,
     *,
-    table: Annotated[str | None, typer.Argument(help="A table's name; default: a summary of all.")] = None,
+    table: Annotated[
+        str | None, typer.Argument(help="Name of the table. Default: a summary of all tables.")
+    ] = None,
     entries: Annotated[bool, typer.Option("--entries", help="Show the entries of all tables.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Show tables: entries by name with match fields, actions, counters, meters and idle times."""
+    """Show tables and their entries.
+
+    An entry has match fields, an action, and counters, a meter and an idle time where the program has them.
+    """
     from railweave.switch.inspect import tables as reader  # noqa: PLC0415
     from railweave.switch.inspect import text  # noqa: PLC0415
 
@@ -127,12 +152,12 @@ def registers(
     client: SwitchClient,
     *,
     register: Annotated[
-        str | None, typer.Argument(help="A register's name; default: list all registers.")
+        str | None, typer.Argument(help="Name of the register. Default: a list of all registers.")
     ] = None,
     indexes: Indexes = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show values of a register by name and index."""
+    """Show the values of a register."""
     _array(client, "register", register, indexes, json_file)
 
 
@@ -141,7 +166,7 @@ def counters(
     client: SwitchClient,
     *,
     counter: Annotated[
-        str | None, typer.Argument(help="A counter's name; default: list all counters.")
+        str | None, typer.Argument(help="Name of the counter. Default: a list of all counters.")
     ] = None,
     indexes: Indexes = None,
     json_file: JsonFile = None,
@@ -154,11 +179,16 @@ def counters(
 def meters(
     client: SwitchClient,
     *,
-    meter: Annotated[str | None, typer.Argument(help="A meter's name; default: list all meters.")] = None,
+    meter: Annotated[
+        str | None, typer.Argument(help="Name of the meter. Default: a list of all meters.")
+    ] = None,
     indexes: Indexes = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show the configured cells of an indirect meter; `tables` shows direct meters."""
+    """Show the configured cells of an indirect meter.
+
+    `railweave switch tables` shows direct meters.
+    """
     _array(client, "meter", meter, indexes, json_file)
 
 
@@ -168,7 +198,7 @@ def groups(
     *,
     json_file: JsonFile = None,
 ) -> None:
-    """Show multicast groups, clone sessions, and members and groups of action profiles."""
+    """Show multicast groups, clone sessions and action profiles."""
     from railweave.switch.inspect import text  # noqa: PLC0415
     from railweave.switch.inspect.groups import groups as read  # noqa: PLC0415
 
@@ -183,16 +213,24 @@ def impair(
     links: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PORT[/in|/out|/both]:loss=…,duplicate=…,reorder=…,corrupt=…,delay=2ms,rate=100M,seed=7]…",
-            help="Links to impair; * for all ports. Default direction: out (what the switch sends).",
+            metavar="[PORT[/in|/out|/both]:KEY=VALUE,…]…",
+            help="Impairments of the link at a port, or at all ports (*); the keys are loss, duplicate, "
+            "reorder, corrupt, delay, rate and seed. Default direction: out, for packets that the "
+            "switch sends.",
         ),
     ] = None,
     clear: Annotated[
         list[str] | None,
-        typer.Option(metavar="PORT[/in|/out|/both]", help="A link whose impairment to remove."),
+        typer.Option(
+            metavar="PORT[/in|/out|/both]",
+            help="Link of which the impairment is removed; the option may repeat.",
+        ),
     ] = None,
 ) -> None:
-    """Impair links of a running switch, or remove impairments; `stats` counts the affected packets."""
+    """Impair links of a running switch, or remove impairments.
+
+    `railweave switch stats` counts the affected packets.
+    """
     from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
 
     if not links and not clear:
@@ -207,12 +245,14 @@ def impair(
 def trace(
     client: SwitchClient,
     *,
-    port: Annotated[int | None, typer.Option(min=0, help="Only packets that arrive on this port.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, help="Port on which the packets arrive. Default: any port.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of packets to trace.")] = 1,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for them.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest wait in seconds for the packets.")] = 10.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Follow the next packets through parser, tables and actions."""
+    """Trace the next packets through parser, tables and actions."""
     from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
     from railweave.switch.trace import render  # noqa: PLC0415
 
@@ -252,7 +292,7 @@ def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[
 
 
 def _console(json_file: Path | None) -> Console:
-    """The console for text, which it prints as it is: stdout, or stderr if JSON goes to stdout."""
+    """Return the console for text without markup: stdout, or stderr if JSON goes to stdout."""
     from rich.console import Console  # noqa: PLC0415
 
     chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from railweave.topologies.lab.record import RUN_FOLDER, Identity
 
@@ -40,8 +40,15 @@ class Command:
 
     def until(self, word: str) -> str:
         """Return the first line of output with `word`; the test's own timeout is the deadline."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        return self._until(word, self.process.stdout)
+
+    def until_progress(self, word: str) -> str:
+        """Return the first line on stderr with `word`."""
+        return self._until(word, self.process.stderr)
+
+    def _until(self, word: str, lines: IO[str] | None) -> str:
+        assert lines is not None
+        for line in lines:
             if word in line:
                 return line
         raise AssertionError(f"ended without a line with {word!r}: {self.process.communicate()[1]}")

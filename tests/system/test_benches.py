@@ -142,10 +142,7 @@ def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Start, tmp_path: P
 
 def test_ctrl_c_tells_what_has_come_so_far(start: Start, tmp_path: Path) -> None:
     command = start(*SOAK, "--minutes", "60", "--no-faults")
-    assert command.process.stderr is not None
-    for line in command.process.stderr:
-        if "all ranks call" in line:
-            break
+    command.until_progress("all ranks call")
     command.process.send_signal(signal.SIGINT)
     assert "calls of each rank" in command.until("calls of each rank")
     assert command.end()[0] == 130

@@ -35,7 +35,7 @@ def test_a_signal_takes_all_down_within_five_seconds(
     start: Callable[..., Command], number: signal.Signals, status: int, word: str
 ) -> None:
     command = start(*LONG)
-    command.until("step")
+    command.until_progress("step")
     processes = command.processes()
     assert len([one for one in processes.values() if one.alive()]) == NODES + 1 + 3  # controller, workers
     nodes = [one.pid for name, one in processes.items() if name.startswith("namespace")]
@@ -55,7 +55,7 @@ def test_a_signal_takes_all_down_within_five_seconds(
 
 def test_a_signal_while_the_network_is_made(start: Callable[..., Command]) -> None:
     command = start(*LONG)
-    command.until("making a network")
+    command.until_progress("making a network")
     command.process.send_signal(signal.SIGINT)
     code, complaint = command.end()
     assert code == 130
@@ -94,7 +94,7 @@ def test_a_signal_ends_the_wait_for_a_shell(
 
 def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) -> None:
     command = start("demo", "--hosts", "2", "--rails", "tcp", "--rate", "0", "--steps", "40")
-    command.until("checking")
+    command.until_progress("checking")
     begin = time.monotonic()
     command.process.send_signal(signal.SIGINT)
     code, complaint = command.end()
@@ -106,7 +106,7 @@ def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) 
 @pytest.mark.parametrize("name", ["h2 (rank 1)", "controller"])
 def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Command], name: str) -> None:
     command = start(*LONG)
-    command.until("step")
+    command.until_progress("step")
     processes = command.processes()
     os.kill(processes[name].pid, signal.SIGKILL)
     code, complaint = command.end()
@@ -121,7 +121,7 @@ def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Comm
 
 def test_what_a_killed_run_leaves_is_found_by_the_next(start: Callable[..., Command]) -> None:
     killed = start(*LONG, alone=True)
-    killed.until("step")
+    killed.until_progress("step")
     processes = killed.processes()
     killed.process.kill()
     killed.process.communicate()

@@ -63,5 +63,7 @@ def test_utilisation_is_of_what_the_links_allow() -> None:
     fraction = measured.utilisation("ina")
     assert fraction is not None
     assert 0.96 < fraction < 1.1  # 96 Mbit/s of at most 100, headers included
-    assert utilisations(measured) == [f"ina: all jobs together {fraction:.1%} of the physical limit"]
+    assert utilisations(measured) == [
+        f"ina: all jobs together reach {fraction:.1%} of the physical limit of the links."
+    ]
     assert as_json(measured)["utilisation"]["ina"] == fraction

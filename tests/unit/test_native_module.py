@@ -80,7 +80,7 @@ def test_doctor_knows_that_the_demo_cannot_run(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     checks = {check["name"]: check for check in found["checks"]}
     assert (done.returncode, found["ok"]) == (1, False)
-    assert "this machine cannot run the demo: see what to do" in done.stderr
+    assert "this machine cannot run the demo: see the remedies" in done.stderr
     assert "is not built for this Python" in checks["native module"]["detail"]
     assert "./bootstrap run" in checks["native module"]["remedy"]
     assert not checks["the demo's modules"]["present"]

@@ -136,7 +136,7 @@ def test_a_second_sweep_leaves_the_records_of_the_first(
     monkeypatch.chdir(tmp_path)
     for name in ("all-reduce", "all-gather", "all-reduce"):
         code, lines = invoke(f"bench {name}", "--rails", "tcp", "--hosts", "2")
-        assert (code, lines[-1]) == (0, f"# folder of this run: {max(Path('out/bench').glob('[0-9]'))}")
+        assert (code, lines[-1]) == (0, f"folder of this run: {max(Path('out/bench').glob('[0-9]'))}")
     files = sorted(Path("out/bench").glob("[0-9]/records.jsonl"))
     assert [file.read_text() for file in files] == [f"out/bench/{n}/records.jsonl" for n in (1, 2, 3)]
 

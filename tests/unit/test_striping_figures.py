@@ -112,7 +112,7 @@ def test_a_sweep_says_what_two_rails_bring() -> None:
     assert stated["speedup from 4 MiB on"].value == pytest.approx(1.95)
     assert stated["never slower than the best rail alone"].value == pytest.approx(0.98)
     assert all(claim.ok for claim in stated.values())
-    assert len(report.lines(found)) == 4
+    assert len(report.lines(found)) == 5
 
 
 def test_what_falls_short_is_no_claim_kept() -> None:

@@ -16,7 +16,6 @@ from railweave.commands import common, doctor, why
 from railweave.commands.checks import Finding
 from railweave.experiments import timeline
 from railweave.experiments.timeline import Span
-from railweave.experiments.training.progress import TrainingProgress
 from railweave.switch.inspect import commands as inspect
 from railweave.topologies import draw
 from railweave.topologies.planes import planes
@@ -72,11 +71,3 @@ def test_topologies_are_printed_and_drawn_with_their_names(tmp_path: Path) -> No
     timeline.draw(
         [Span(0, "tcp", 0, 0.0, 1.0, 4)], ["tcp"], tmp_path / "t.svg", "echo $^$", events=[(0.5, "cut $^$")]
     )
-
-
-def test_the_progress_of_a_training_names_its_phase() -> None:
-    options = {"width": 200, "force_terminal": True, "markup": False, "emoji": False}
-    console = Console(file=io.StringIO(), **options)  # type: ignore[arg-type]
-    with TrainingProgress(console, 2, ["tcp"]) as progress:
-        progress.phase(NAME)
-    assert NAME in console.file.getvalue()  # type: ignore[attr-defined]
