@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of programs, requests and options of the switch."""
 
+from railweave.errors import UserError
 
-class SwitchError(Exception):
+
+class SwitchError(UserError):
     """The switch cannot start or continue; the message names the cause and what to do."""
 
 
