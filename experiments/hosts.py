@@ -62,9 +62,10 @@ def explained(error: WorkerFailed, command: Sequence[str]) -> WorkerFailed:
     if NO_RAILWEAVE not in str(error):
         return error
     return WorkerFailed(
-        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave; expected "
-        f"{sys.executable}: write `python` for it, or install railweave into the other one",
         error.code,
+        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave",
+        sys.executable,
+        "write `python` for it, or install railweave into the other one",
     )
 
 

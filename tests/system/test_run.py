@@ -144,7 +144,7 @@ with railweave.init() as comm:
 def test_what_all_ranks_complain_of_is_said_once(start: Start, tmp_path: Path) -> None:
     code, complaint = start(*RUN, *program(tmp_path, "raise SystemExit('no such file')")).end()
     assert (code, complaint.count("no such file")) == (1, 1)
-    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; likewise "))
+    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; so did "))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 137)])

@@ -119,7 +119,11 @@ class Child:
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), deadline_s)
         except TimeoutError:
-            raise LabError(f"{self.name} was not ready within {deadline_s:g} s; see {self.log}") from None
+            raise LabError(
+                f"{self.name} was not ready within {deadline_s:g} s",
+                "`ready` on its output",
+                f"read {self.log}",
+            ) from None
 
     @property
     def running(self) -> bool:
