@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 
 def explain(given: str, expected: str = "", do: str = "") -> str:
     """Return one message of three parts.
@@ -23,3 +25,15 @@ class UserError(Exception):
     def __init__(self, given: str, expected: str = "", do: str = "") -> None:
         """Join the three parts."""
         super().__init__(explain(given, expected, do))
+
+
+E = TypeVar("E", bound=UserError)
+
+
+def of_file(kind: type[E], path: object, error: Exception, expected: str) -> E:
+    """Return the error of a file: what is wrong in it, or why it cannot be read."""
+    if isinstance(error, UserError):
+        return kind(f"{path}: {error}")
+    return kind(
+        f"{path}: {getattr(error, 'strerror', None) or error}", expected, "correct the file or its name"
+    )

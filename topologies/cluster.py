@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import of_file
 from railweave.topologies import serialize
-from railweave.topologies.errors import TopologyError, of_file
+from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import DEFAULT_MTU, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
 from railweave.topologies.values import build
 
@@ -131,7 +132,7 @@ def load(path: Path | str) -> Cluster:
             token=str(folder / cluster.token) if cluster.token else "",
         )
     except (OSError, UnicodeDecodeError, TopologyError) as error:
-        raise of_file("cluster file", path, error) from error
+        raise of_file(TopologyError, path, error, "a cluster file in UTF-8") from error
 
 
 def _with_programs(plane: ClusterPlane, folder: Path) -> ClusterPlane:

@@ -10,16 +10,6 @@ class TopologyError(UserError, ValueError):
     """An invalid topology; the message names what was given and what was expected."""
 
 
-def of_file(what: str, path: object, error: Exception) -> TopologyError:
-    """Return the error of a file: what is wrong in it, or why it cannot be read."""
-    if isinstance(error, TopologyError):
-        return TopologyError(f"{path}: {error}")
-    why = getattr(error, "strerror", "") or error
-    return TopologyError(
-        f"{path}: {why}", f"a {what} in UTF-8 that can be read", "correct its name or its mode"
-    )
-
-
 class LabError(UserError, RuntimeError):
     """The lab cannot be built or has broken; the message names the part and what to do."""
 

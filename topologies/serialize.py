@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from railweave.topologies.errors import TopologyError, of_file
+from railweave.errors import of_file
+from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
 
@@ -64,7 +65,7 @@ def load(path: Path | str) -> Topology:
     try:
         return from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TopologyError) as error:
-        raise of_file("topology file", path, error) from error
+        raise of_file(TopologyError, path, error, "a topology file in UTF-8") from error
 
 
 def validate(topology: Topology) -> None:
