@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.errors import explain
 from railweave.topologies.cluster import Cluster, TlsFiles
 from railweave.topologies.errors import TopologyError
 
@@ -201,7 +202,10 @@ def _token_required(token: str) -> grpc.aio.ServerInterceptor:
 
     async def refuse(_request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await context.abort(
-            grpc.StatusCode.UNAUTHENTICATED, "no token, or another one than the controller's: see `token`"
+            grpc.StatusCode.UNAUTHENTICATED,
+            explain(
+                "no token, or another one than the controller's", "the token of the cluster file", "copy it"
+            ),
         )
 
     refused: Any = grpc.stream_stream_rpc_method_handler(refuse)
