@@ -156,7 +156,7 @@ def check_protocol(request: JoinRequest) -> None:
     """Refuse a rank whose build says other things to its peers than this one."""
     if request.protocol != PROTOCOL:
         raise InvalidRequest(
-            f"job {request.job!r}: rank {request.rank} speaks version {request.protocol} of the ranks' protocol",
+            f"job {request.job!r}: rank {request.rank} has version {request.protocol} of the ranks' protocol",
             f"version {PROTOCOL}",
             SAME_RELEASE,
         )
