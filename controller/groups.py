@@ -137,7 +137,8 @@ class Groups:
     def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
         """A rank stops waiting; others may still join, unless the group is being placed."""
         if not forming.missing:
-            self._fail(forming, Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
+            gone = f"job {forming.job!r}: rank {request.rank} {reason}"
+            self._fail(forming, Overdue(gone, "all ranks until the group is placed", "start the job again"))
         forming.requests.pop(request.rank, None)
         if not forming.requests and self._forming.get(forming.job) is forming:
             del self._forming[forming.job]
@@ -168,7 +169,8 @@ class Groups:
             self._fail(forming, error)
         except Exception as error:
             LOG.exception("forming job %s", forming.job)
-            self._fail(forming, Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
+            failed = f"job {forming.job!r}: the controller failed: {error}"
+            self._fail(forming, Exhausted(failed, "a group", "read the controller's log"))
         self._close_group(group)
 
     def _fail(self, forming: Forming, error: RequestError) -> None:

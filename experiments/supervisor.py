@@ -47,7 +47,7 @@ class Supervisor:
         TimeoutError if nothing comes for `silence_s`.
         """
         loop = asyncio.get_running_loop()
-        ended = LabError("all ranks have ended")
+        ended = LabError("all ranks have ended", "ranks that run", "start a job first")
         try:
             async with asyncio.timeout(silence_s) as limit:
                 async for line in self._lab.events():

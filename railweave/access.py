@@ -139,7 +139,9 @@ def refusal(tls: TlsFiles | None, address: str) -> str:
                 pass
     except OSError:
         return ""
-    return f"TLS with {address}: {reason}; expected certificates of {tls.ca} for this address, at both ends"
+    return explain(
+        f"TLS with {address}: {reason}", f"certificates of {tls.ca} for this address, at both ends"
+    )
 
 
 def _context(tls: TlsFiles) -> ssl.SSLContext:

@@ -89,7 +89,9 @@ class Child:
             self.signal(signal.SIGKILL)
         code = await self._process.wait()
         if not self._ready.done():
-            self._ready.set_exception(LabError(self.failure_notice(code)))
+            self._ready.set_exception(
+                LabError(self.failure_notice(code), "`ready` on its output", "read its log")
+            )
             self._ready.exception()  # somebody else may not be waiting
         events.put_nowait(Exit(self, code))
 
