@@ -145,7 +145,7 @@ def _check(job: Job, at: str) -> None:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(explain(text, "a number that JSON knows", REMOVE))
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def save(planner: Planner, path: Path) -> None:

@@ -361,7 +361,7 @@ class Planner:
         same_options, same_costs = surveys.agreed(result)
         if not same_options:
             raise InvalidOption(
-                f"the ranks do not plan alike; this one has {self._options()}",
+                f"the ranks plan differently; this one has {self._options()}",
                 "the same rails, rates, shares and costs on all ranks",
                 "correct the rank that differs",
             )

@@ -26,7 +26,7 @@ def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
         )
     names = [one.preamble.alias or one.preamble.name for one in objects]
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
-    there = " or ".join(near) if near else f"one of {', '.join(sorted(names))}"
+    there = f"one of {', '.join(near or sorted(names))}"
     raise SwitchError(f"{kind} {wanted!r}", there, "correct the name")
 
 

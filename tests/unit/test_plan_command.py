@@ -65,7 +65,7 @@ def test_a_sweep_from_a_file(costs: Path) -> None:
         (("5",), "size '5': expected a multiple of 4"),
         (("4M", "--rails", "tcp,ib"), "unknown rail 'ib'"),
         (("4M", "--hosts", "1"), "--hosts 1: expected at least 2"),
-        (("4M", "--rate", "1M,2M"), "2 rates given for 3 planes"),
+        (("4M", "--rate", "1M,2M"), "2 rates for 3 planes"),
         (("4M", "--op", "xor"), "unknown op 'xor'"),
         (("4M", "--collective", "gather"), "unknown collective 'gather'"),
         (("4M", "--costs", "/none/costs.json"), "/none/costs.json: No such file"),

@@ -252,7 +252,7 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
             "a certificate and its key", "--cluster",
             cluster("e.yaml", tls.replace("host.key", "elsewhere.key")),
         ),
-        fails("empty: expected a line of", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
+        fails("0 characters: expected a line", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
         fails("either --topology or --cluster"),
     )  # fmt: skip
     monkeypatch.setenv("RAILWEAVE_TOKEN", TOKEN)

@@ -75,7 +75,7 @@ async def test_a_controller_that_gives_no_secret_is_refused(monkeypatch: pytest.
     async with new_world(hosts=1) as world:
         monkeypatch.setattr("railweave.controller.groups.secrets.token_bytes", lambda size: b"")
         with pytest.raises(
-            errors.RailweaveError, match="a secret of 0 bytes, expected 32; install the same railweave"
+            errors.RailweaveError, match="a secret of 0 bytes: expected 32 bytes; install the same railweave"
         ):
             await join_all(world, 1, queue.Queue())
 

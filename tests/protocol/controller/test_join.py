@@ -72,7 +72,7 @@ async def test_a_rank_of_another_build_is_refused_and_those_who_wait_for_it_lear
 ) -> None:
     waiting = asyncio.ensure_future(world.stub.JoinGroup(world.request(0, 2)))
     await world.waits("job", 0)
-    expected = f"rank 1 speaks version {protocol} of the ranks' protocol, this controller expects {PROTOCOL}"
+    expected = f"rank 1 has version {protocol} of the ranks' protocol: expected version {PROTOCOL}"
     for call in (world.stub.JoinGroup(world.request(1, 2, protocol=protocol)), waiting):
         await refused(call, grpc.StatusCode.INVALID_ARGUMENT, expected)
 
