@@ -40,7 +40,7 @@ def _beside_tofinos(plane: Plane) -> Artifact | None:
         found = ", ".join(f"{count} on {name}" for name, count in lanes.items())
         raise ValueError(
             explain(
-                f"plane {plane.name!r}: its Tofinos' programs have {found} lanes",
+                f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}",
                 "the same number of lanes",
                 "compile the programs with the same number",
             )

@@ -121,9 +121,7 @@ class Communicator(Collectives):
         try:
             self._agent.progress_on(cpus)
         except ValueError as error:
-            raise InvalidOption(
-                f"progress_cpus: {error}", "CPUs that this process may use", "correct progress_cpus"
-            ) from None
+            raise InvalidOption(f"progress_cpus: {error}") from None
 
     def _connect(self, join: Join) -> None:
         options = self.options

@@ -149,6 +149,7 @@ FORWARDED = {
     ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
     ("experiments/switch_speed/run.py", "f'--lanes {options.lanes}: {error}'"): "of artifact(), as above",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
+    ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",
     (
         "hosts/communicator.py",
         "f'{late} (this rank expects {options.world_size} ranks, because {options.size_from} is "
@@ -157,7 +158,6 @@ FORWARDED = {
     ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
     ("hosts/options.py", "str(error)"): "a TopologyError",
     ("railweave/commands/bench_controller.py", "f'--k: {error}'"): "a TopologyError",
-    ("railweave/errors.py", "f'{path}: {error}'"): "a UserError",
     ("switch/daemon.py", "str(error)"): "a PortError",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
     ("switch/inspect/client.py", "details"): "the switch's answer",

@@ -124,9 +124,7 @@ def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
 def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
-    with pytest.raises(
-        OptionError, match=r"unknown figure .*mine.*: there are A1, .*, or a folder with scen"
-    ):
+    with pytest.raises(OptionError, match=r"figure .*mine.*: expected one of A1, .*, or a folder with scen"):
         figures([str(folder)])
     for file in FILES:
         (folder / file).write_text((FOLDER / "N1" / file).read_text())
@@ -301,5 +299,5 @@ def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     options = reproduce.Options(figures(["N6"]), tmp_path, quick=True)
     recorded(options)
     (tmp_path / "report.html").mkdir()
-    with pytest.raises(OptionError, match="Is a directory; what was run is recorded"):
+    with pytest.raises(OptionError, match="Is a directory; finished runs are recorded"):
         asyncio.run(reproduce.reproduce(options))

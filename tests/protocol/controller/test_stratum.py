@@ -175,7 +175,7 @@ async def test_counters_and_no_loss_injector(program: Path) -> None:
         assert not counters.problem
         assert "members" in counters.packets
         assert "injected_drops_ingress" not in counters.packets
-        with pytest.raises(grpc.aio.AioRpcError, match="switch tor has no loss injector in its program"):
+        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
             await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
 
 
