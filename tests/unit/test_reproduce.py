@@ -196,7 +196,7 @@ def test_failed_runs_are_named_and_the_same_command_tries_them_again(tmp_path: P
     first, second, third = (CliRunner().invoke(build("reproduce"), command) for _ in range(3))
     assert (first.exit_code, second.exit_code, third.exit_code) == (1, 0, 0)
     assert "railweave: once: x, round 2 failed: a switch was slow" in first.output.splitlines()
-    assert first.output.splitlines()[-1].endswith("the same command tries them again")
+    assert first.output.splitlines()[-1].endswith("run the same command again, which repeats them")
     assert "a switch was slow" not in second.output
     assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 4  # the third ran nothing
     assert "a switch was slow" not in (tmp_path / "out" / "report.html").read_text()
@@ -245,7 +245,7 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["N9"], "unknown figure 'N9'"),
+        (["N9"], "figure 'N9': expected one of A1"),
         (["N1", "--runs", "0"], "--runs 0: expected at least 1"),
         (["N1", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
     ],
