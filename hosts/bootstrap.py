@@ -153,6 +153,8 @@ def _translated(error: grpc.RpcError, controller: str) -> RailweaveError:
             return JoinTimeout(text)
         case grpc.StatusCode.ALREADY_EXISTS | grpc.StatusCode.RESOURCE_EXHAUSTED:
             return GroupRefused(text)
+        case grpc.StatusCode.UNAUTHENTICATED:
+            return RailweaveError(f"controller at {controller}: {text}")
         case _:
             return RailweaveError(
                 f"controller at {controller}: {error.code().name}: {text}",

@@ -95,6 +95,8 @@ def read(path: Path) -> Sequence[Job]:
                 f"costs file {path}: {path.stat().st_size} bytes", f"{LARGEST_FILE} bytes at most", REMOVE
             )
         value = json.loads(path.read_text("utf-8"), parse_constant=_no_constant)
+    except InvalidOption:
+        raise
     except OSError as error:
         raise InvalidOption(
             f"costs file {path}: {error.strerror}", "a file that can be read", "correct its mode or its name"

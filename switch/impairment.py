@@ -122,7 +122,9 @@ def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[
                 f"{text!r}", "PORT[/in|/out|/both]:loss=…,delay=…, such as 1/in:loss=0.01", CORRECT
             )
         if found[1] != "*" and int(found[1]) not in known:
-            raise SwitchError(f"{text!r}: port {found[1]}", f"one of {', '.join(map(str, known))}", "correct the port")
+            raise SwitchError(
+                f"{text!r}: port {found[1]}", f"one of {', '.join(map(str, known))}", "correct the port"
+            )
         impairment = Impairment.parse(settings)
         side = found[2] or "out"
         for port in known if found[1] == "*" else [int(found[1])]:

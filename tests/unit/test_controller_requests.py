@@ -100,7 +100,7 @@ def test_netreduce_rails_alone_lend_three_queue_pairs(kind: str, numbers: list[i
     else:
         with pytest.raises(
             InvalidRequest,
-            match="rail 'ina': 0 queue pairs for sums: expected 3 of a netreduce rail, each up",
+            match="queue pairs for sums: expected 3 of a netreduce rail",
         ):
             requests.join_request(asked, TOPOLOGY)
 
@@ -166,8 +166,8 @@ def test_claims_must_fit_the_offers() -> None:
     )
     for bad, message in (
         ([pb.InaGroup(rail="tcp", group=3)], "a tree of rail 'tcp': expected an ina rail that this rank"),
-        ([pb.InaGroup(rail="ina", group=3, slots=64, virtual_address="x")], "'x' is no IPv4 address"),
-        ([pb.InaGroup(rail="ina", group=3, slots=8)], "group 3 of 8 slots: no controller gives such a one"),
+        ([pb.InaGroup(rail="ina", group=3, slots=64, virtual_address="x")], "'x': expected an IPv4 address"),
+        ([pb.InaGroup(rail="ina", group=3, slots=8)], "group 3 of 8 slots: expected 1 to 2046"),
         ([pb.InaGroup(rail="ina", group=0, slots=64)], "group 0 of 64 slots"),
         ([ina, ina], "claimed twice"),
     ):

@@ -195,7 +195,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         save(start(tmp_path / "none"), Path("/proc/none/costs.json"))
     monkeypatch.setattr(costs_file, "LARGEST_FILE", 10)
     (tmp_path / "costs.json").write_text(json.dumps(file_of()))
-    with pytest.raises(InvalidOption, match="larger than 10 bytes"):
+    with pytest.raises(InvalidOption, match="199 bytes: expected 10 bytes at most"):
         start(tmp_path / "costs.json")
 
 

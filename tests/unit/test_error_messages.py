@@ -149,6 +149,7 @@ FORWARDED = {
     ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
     ("experiments/switch_speed/run.py", "f'--lanes {options.lanes}: {error}'"): "of artifact(), as above",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
+    ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
     ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",
     (
         "hosts/communicator.py",

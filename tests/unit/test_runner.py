@@ -106,7 +106,7 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
     too_many = replace(SCENARIO, hosts=199, rails=("tcp",), workload=Workload((1 << 30,)))
     with pytest.raises(
         OptionError,
-        match="scenario 'small': 199 hosts with tensors of 1024 MiB: expected about .* are free",
+        match=r"scenario 'small': 199 hosts with tensors of 1024 MiB: expected about .* are free",
     ):
         require_room(too_many)
 

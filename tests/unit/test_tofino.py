@@ -89,7 +89,7 @@ def test_a_folder_without_a_chips_image_or_with_two_is_refused(tmp_path: Path) -
         load(folder)
     for name in ("pipe/tofino.bin", "pipe/tofino2.bin"):
         (folder / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=r"pipe/tofino\.bin and pipe/tofino2\.bin; expected one"):
+    with pytest.raises(ValueError, match=r"pipe/tofino\.bin and pipe/tofino2\.bin: expected one"):
         load(folder)
 
 

@@ -115,7 +115,9 @@ async def test_ranks_that_disagree_are_all_told_what_each_said() -> None:
         await world.waits("job", 0, 1)
         odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
         for call in (*waiting, odd):
-            await refused(call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5; start all ranks")
+            await refused(
+                call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5: expected the same on all ranks"
+            )
         assert len(await world.join(4)) == 4
 
 

@@ -227,7 +227,7 @@ async def test_what_is_wrong_is_said_by_the_controller_and_by_doctor(
 async def test_without_its_program_the_controller_does_not_start(program: Path) -> None:
     async with running() as tofino:
         switch = switch_of(tofino, program, tofino="/nowhere")
-        message = "/nowhere: no p4info.txtpb; `python -m railweave.p4src.tofino FOLDER` makes the program"
+        message = "/nowhere: no p4info.txtpb: expected a compiled program"
         with pytest.raises(ControllerError, match=message):
             async with served(alone(switch)):
                 pass
