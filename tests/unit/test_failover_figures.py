@@ -126,7 +126,9 @@ def test_what_cannot_be_is_refused() -> None:
         run.check(_options(topology=planes(2, ["tcp"])))
     with pytest.raises(OptionError, match="at least 2"):
         run.check(_options(topology=planes(1, ["tcp", "tcp"])))
-    with pytest.raises(OptionError, match="'leaf killed' needs an in-network rail"):
+    with pytest.raises(
+        OptionError, match="'leaf killed' fits none of the rails: expected an in-network rail"
+    ):
         run.check(_options(faults=["leaf killed"], topology=planes(2, ["tcp", "tcp"])))
     with pytest.raises(OptionError, match="'uplink cut' needs an in-network rail and two spines"):
         run.check(_options(faults=["uplink cut"]))

@@ -243,7 +243,7 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
     await asyncio.gather(
         fails("token: is given without tls", "--cluster", cluster("a.yaml", "token: token\n")),
         fails(
-            "open.key: mode 0644, owner 0: others could read", "--cluster",
+            "open.key: mode 0644, owner 0, so others could read", "--cluster",
             cluster("b.yaml", tls.replace(f"{folder}/host.key", "open.key")),
         ),
         fails("token: mode 0644", "--cluster", cluster("c.yaml", f"{tls}token: token\n")),
