@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 
 from railweave.controller.errors import Refused
 from railweave.controller.tables import Endpoint, ip_number, virtual_mac
+from railweave.errors import explain
 from railweave.topologies.model import Plane
 
 
@@ -22,7 +23,13 @@ class AddressPlan:
         nics = {ip_number(nic.address) for nic in plane.nics}
         free = [address for address in range(bottom, top + 1) if address not in nics]
         if len(free) <= len(plane.switches):
-            raise ValueError(f"plane {plane.name!r}: {network} has no addresses left for groups")
+            raise ValueError(
+                explain(
+                    f"plane {plane.name!r}: {network} has no addresses left for groups",
+                    "free addresses at its end",
+                    "give the plane a larger network",
+                )
+            )
         names = sorted(switch.name for switch in plane.switches)
         self.switches = {name: endpoint(free.pop()) for name in names}
         self.plane = plane.name

@@ -163,7 +163,9 @@ def controller(
 def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, ControllerOptions]:
     """Return the topology, and the options that come with a cluster file."""
     if (topology is None) == (cluster is None):
-        raise ControllerError("expected either --topology or --cluster, a file")
+        raise ControllerError(
+            "both or none of --topology and --cluster", "one of them, with a file", "give one of them"
+        )
     if topology is not None:
         access_of(None)  # a token would be of no use
         return load(topology), DEFAULTS
@@ -187,8 +189,9 @@ def _reachable(listen: str, hosts: int) -> str:
         return listen  # gRPC says what is wrong with it
     if hosts > 1 and name not in found and all(ipaddress.ip_address(each).is_loopback for each in found):
         raise ControllerError(
-            f"the cluster file's controller {name!r} is {', '.join(sorted(found))} on this machine, which no "
-            "other machine can reach: give this machine's address there, or --listen ADDRESS:PORT here"
+            f"the cluster file's controller {name!r} is {', '.join(sorted(found))} on this machine",
+            "an address that other machines can reach",
+            "give this machine's address there, or --listen ADDRESS:PORT here",
         )
     return listen
 
@@ -220,9 +223,16 @@ async def _serve_until(stop: asyncio.Event, topology: Topology, options: Control
 def _check(options: ControllerOptions) -> None:
     slots = options.quotas.default.slots
     if slots and (slots < MIN_SLOTS or slots & (slots - 1)):
-        raise ControllerError(f"--slots {slots}: expected a power of two from {MIN_SLOTS}, or 0 for none")
+        raise ControllerError(
+            f"--slots {slots}", f"a power of two from {MIN_SLOTS}, or 0 for none", "correct --slots"
+        )
     if min(options.lease_s, options.switch_deadline_s, options.suspect_s) <= 0:
-        raise ControllerError("--lease, --switch-deadline and --suspect: expected more than 0 seconds")
+        raise ControllerError(
+            f"--lease {options.lease_s:g}, --switch-deadline {options.switch_deadline_s:g}, "
+            f"--suspect {options.suspect_s:g}",
+            "more than 0 seconds",
+            "correct these options",
+        )
 
 
 def _parse_loss(text: str) -> PlaneLoss:
@@ -231,7 +241,9 @@ def _parse_loss(text: str) -> PlaneLoss:
     try:
         return PlaneLoss(plane, float(probability), direction or "both")
     except ValueError:
-        raise ControllerError(f"--loss {text!r}: expected PLANE=PROBABILITY[:ingress|egress]") from None
+        raise ControllerError(
+            f"--loss {text!r}", "PLANE=PROBABILITY[:ingress|egress]", "correct --loss"
+        ) from None
 
 
 def _with_device_id(topology: Topology, device_id: int) -> Topology:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from railweave.errors import UserError
 
-class ControllerError(Exception):
+
+class ControllerError(UserError):
     """Base of the errors that end the controller itself: bad options, files, ports, switches."""
 
 
@@ -16,7 +18,7 @@ class SwitchUnavailable(Refused):
     """The switch cannot be reached, or does not carry out a request."""
 
 
-class RequestError(Exception):
+class RequestError(UserError):
     """A caller's request that cannot be granted."""
 
 

@@ -103,7 +103,11 @@ class Fabric:
 
     def _add_ring_switches(self, plane: Plane) -> None:
         if not all(switch.p4runtime for switch in plane.switches):
-            raise ControllerError(f"plane {plane.name!r} of kind netreduce: expected P4 switches only")
+            raise ControllerError(
+                f"plane {plane.name!r} of kind netreduce has a switch without P4",
+                "P4 switches only",
+                "correct its switches",
+            )
         program = artifact(ROCE_LANES, program=NETREDUCE)
         told = self._ring_switch_changed
         members = {s.name: RingSwitch(plane, s, program, told, self._tls) for s in plane.switches}
@@ -167,7 +171,11 @@ class Fabric:
         missing = [switch for switch in self._all() if not switch.ready.is_set()]
         problems = [f"{s.name} at {s.link.address} ({s.link.problem})" for s in missing]
         if missing and len(missing) == len(self._all()):
-            raise ControllerError(f"not configured within {deadline_s:g} s: {'; '.join(problems)}")
+            raise ControllerError(
+                f"no switch is configured within {deadline_s:g} s: {'; '.join(problems)}",
+                "one at least",
+                "start the switches, or correct their addresses",
+            )
         for switch, problem in zip(missing, problems, strict=True):
             LOG.warning(
                 "switch %s is not configured within %g s: jobs are placed without it until it answers",
@@ -330,19 +338,28 @@ class Fabric:
         switches = [switch for switch in self._all(plane) if name in ("", switch.name)]
         if not switches:
             raise InvalidRequest(
-                f"plane {plane!r} has no P4 switch{f' {name!r}' if name else ''}; "
-                f"P4 switches are {sorted(switch.name for switch in self._all())}"
+                f"plane {plane!r}: no P4 switch{f' {name!r}' if name else ''}",
+                f"one of {', '.join(sorted(switch.name for switch in self._all()))}",
+                "correct the plane or the switch",
             )
         if direction not in DIRECTIONS or not 0 <= probability <= 1:
             raise InvalidRequest(
-                f"loss {probability:g} {direction!r}: expected 0 to 1, {' or '.join(DIRECTIONS)}"
+                f"loss {probability:g} {direction!r}",
+                f"0 to 1, {' or '.join(DIRECTIONS)}",
+                "correct the probability or direction",
             )
         for switch in switches:
             if not switch.link.has(tables.DROPS[0]):
-                raise InvalidRequest(f"switch {switch.name} has no loss injector in its program")
+                raise InvalidRequest(
+                    f"switch {switch.name} runs a program without loss",
+                    "the program ina or netreduce",
+                    "name another switch",
+                )
             if port and port not in switch.ports:
                 raise InvalidRequest(
-                    f"switch {switch.name} has no port {port}; it has {sorted(switch.ports)}"
+                    f"switch {switch.name}: port {port}",
+                    f"one of {', '.join(map(str, sorted(switch.ports)))}",
+                    "correct the port",
                 )
             for one in [port] if port else switch.ports:
                 for way in DIRECTIONS[direction]:

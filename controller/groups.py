@@ -74,8 +74,13 @@ class Groups:
             missing = forming.missing
             self._withdraw(forming, request, "gave up after its deadline")
             waited = f"after {request.deadline_s:g} s" if missing else "the switches are too slow"
+            do = "start the missing ranks" if missing else "read the controller's log"
             names = f"missing ranks {missing}" if missing else "all ranks are in"
-            raise Overdue(f"job {request.job!r}, {waited}: {names} of {request.size}") from None
+            raise Overdue(
+                f"job {request.job!r}, {waited}: {names} of {request.size}",
+                f"all {request.size} ranks in time",
+                do,
+            ) from None
         except asyncio.CancelledError:
             self._withdraw(forming, request, "went away while the group was forming")
             raise
@@ -100,15 +105,25 @@ class Groups:
         running = self._running.get(request.job)
         if running and not running.closing:
             raise AlreadyJoined(
-                f"job {request.job!r} runs already with {running.size} ranks; end it or use another job name"
+                f"job {request.job!r} runs already with {running.size} ranks",
+                "a job name that no running job has",
+                "end that job, or use another name",
             )
         forming = self._forming.get(request.job)
         if forming is None:
             if len(self._forming) + len(self._running) >= MAX_JOBS:
-                raise Exhausted(f"{MAX_JOBS} jobs are forming or running; this controller takes no more")
+                raise Exhausted(
+                    f"{MAX_JOBS} jobs are forming or running",
+                    f"fewer than {MAX_JOBS}",
+                    "end a job (`railweave why` lists them)",
+                )
             forming = self._forming[request.job] = Forming(request)
         if request.rank in forming.requests:
-            raise AlreadyJoined(f"rank {request.rank} of job {request.job!r} has joined before")
+            raise AlreadyJoined(
+                f"rank {request.rank} of job {request.job!r} has joined before",
+                "each rank once",
+                "give each process its own rank, or use another job name",
+            )
         try:
             requests.check_protocol(request)
             for other in forming.requests.values():
@@ -122,7 +137,8 @@ class Groups:
     def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
         """A rank stops waiting; others may still join, unless the group is being placed."""
         if not forming.missing:
-            self._fail(forming, Overdue(f"job {forming.job!r}: rank {request.rank} {reason}"))
+            gone = f"job {forming.job!r}: rank {request.rank} {reason}"
+            self._fail(forming, Overdue(gone, "all ranks until the group is placed", "start the job again"))
         forming.requests.pop(request.rank, None)
         if not forming.requests and self._forming.get(forming.job) is forming:
             del self._forming[forming.job]
@@ -139,7 +155,11 @@ class Groups:
                     await self._summing.place(group, rail, self._placement.hosts(group, rail.name))
             if len(group.refusals) == len(members[0].rails):
                 reasons = "; ".join(f"{rail}: {reason}" for rail, reason in group.refusals.items())
-                raise Exhausted(f"job {group.job!r} has no rail left: {reasons}")
+                raise Exhausted(
+                    f"job {group.job!r} has no rail left: {reasons}",
+                    "one rail at least",
+                    "correct the causes, or add a tcp rail",
+                )
             if not forming.done.done():
                 self._start(group)
                 forming.done.set_result(group)
@@ -149,7 +169,8 @@ class Groups:
             self._fail(forming, error)
         except Exception as error:
             LOG.exception("forming job %s", forming.job)
-            self._fail(forming, Exhausted(f"job {forming.job!r}: the controller failed: {error}"))
+            failed = f"job {forming.job!r}: the controller failed: {error}"
+            self._fail(forming, Exhausted(failed, "a group", "read the controller's log"))
         self._close_group(group)
 
     def _fail(self, forming: Forming, error: RequestError) -> None:
@@ -175,14 +196,22 @@ class Groups:
     def resume(self, number: int, message: pb.Resume, stream: object, acknowledged: int) -> Lease:
         """Resume a rank of an earlier controller's job, under its old lease, after its last event."""
         if not self._resumable or number in self._leases or not 0 < number < 2**63:
-            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+            raise _unknown(number)
         if acknowledged >= 2**63:
-            raise InvalidRequest(f"event {acknowledged}: expected the last one that the rank has had")
+            raise InvalidRequest(
+                f"event {acknowledged}",
+                "the last event that the rank has had",
+                "use the same release at both ends",
+            )
         request, claims, rings = resuming.read(message, self.fabric.topology)
         if request.job in self._forming or (
             request.job in self._running and request.job not in self._resuming
         ):
-            raise AlreadyJoined(f"job {request.job!r} has been formed anew")
+            raise AlreadyJoined(
+                f"job {request.job!r} has been formed again",
+                "a lease of the new group",
+                "start this rank again",
+            )
         group, ranks = self._resuming.get(request.job) or self._begin_to_resume(request)
         ranks.present(request, claims, rings)
         group.rings = ranks.rings
@@ -245,7 +274,7 @@ class Groups:
         """A rank's lease; UnknownLease if there is none."""
         lease = self._leases.get(number)
         if lease is None:
-            raise UnknownLease(f"no lease {number}: its group has ended, or was never formed here")
+            raise _unknown(number)
         return lease
 
     def attach(self, number: int, stream: object, acknowledged: int) -> Lease:
@@ -319,3 +348,11 @@ class Groups:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _unknown(lease: int) -> UnknownLease:
+    return UnknownLease(
+        f"no lease {lease}: its group has ended, or was never formed here",
+        "the lease of a running group",
+        "start the job again",
+    )

@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from railweave.errors import explain
+
 LOG = logging.getLogger(__name__)
 PAUSE_S = 10.0  # between lines in the log
 
@@ -47,8 +49,11 @@ class RefuseMalformed(grpc.aio.ServerInterceptor):
             if request is None:
                 await context.abort(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"{details.method}: the request cannot be parsed; expected a message of "
-                    "proto/railweave/v1/controller.proto: use the same release at both ends",
+                    explain(
+                        f"{details.method}: the request cannot be parsed",
+                        "a message of proto/railweave/v1/controller.proto",
+                        "use the same release at both ends",
+                    ),
                 )
             return await answer(request, context)
 

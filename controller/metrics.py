@@ -105,7 +105,9 @@ async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> As
     try:
         server = MetricsServer(f"{host or '127.0.0.1'}:{port}", from_server, access)
     except (OSError, ValueError, OverflowError) as error:
-        raise ControllerError(f"--metrics {address}: {error}; expected HOST:PORT that is free") from error
+        raise ControllerError(
+            f"--metrics {address}: {error}", "HOST:PORT that is free", "name another port, or port 0"
+        ) from error
     try:
         yield server.address
     finally:

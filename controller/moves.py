@@ -106,7 +106,11 @@ class Moves:
     def _find(self, lease: Lease, number: int) -> tuple[Group, RailTree]:
         tree = lease.group.tree(lease.rank, number)
         if tree is None:
-            raise UnknownLease(f"rank {lease.rank} of job {lease.group.job!r} is in no group {number}")
+            raise UnknownLease(
+                f"rank {lease.rank} of job {lease.group.job!r} is in no group {number}",
+                "the number of one of its groups",
+                "use the same release at both ends",
+            )
         return lease.group, tree
 
     # ------------------------------------------------------------ one move

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railweave.controller.errors import ControllerError
+from railweave.errors import explain
 from railweave.p4src import tofino_program
 from railweave.p4src.artifacts import Artifact, artifact, lanes_for, mtu_for
 from railweave.p4src.tofino_program import TofinoProgram
@@ -27,8 +28,9 @@ def check_links(plane: Plane, lanes: int) -> None:
     link, mtu = plane.narrowest()
     if mtu < mtu_for(lanes):
         raise ControllerError(
-            f"plane {plane.name!r}: link {link} has an MTU of {mtu}, but packets of {lanes} lanes need "
-            f"{mtu_for(lanes)}: raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)"
+            f"plane {plane.name!r}: link {link} has an MTU of {mtu}",
+            f"{mtu_for(lanes)} or more, for packets of {lanes} lanes",
+            "raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)",
         )
 
 
@@ -36,5 +38,11 @@ def _beside_tofinos(plane: Plane) -> Artifact | None:
     lanes = {s.name: tofino_program.load(Path(s.tofino)).lanes for s in plane.switches if s.tofino}
     if len(set(lanes.values())) > 1:
         found = ", ".join(f"{count} on {name}" for name, count in lanes.items())
-        raise ValueError(f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}")
+        raise ValueError(
+            explain(
+                f"plane {plane.name!r}: its Tofinos' programs differ in lanes: {found}",
+                "the same number of lanes",
+                "compile the programs with the same number",
+            )
+        )
     return artifact(min(lanes.values())) if lanes else None

@@ -13,8 +13,9 @@ import yaml
 
 from railweave.controller.errors import ControllerError, Refused
 from railweave.controller.slots import MIN_SLOTS
+from railweave.errors import of_file
 
-EXPECTED = "expected [JOB:]slots=NUMBER,trees=NUMBER, where JOB may contain * and ?"
+EXPECTED = "[JOB:]slots=NUMBER,trees=NUMBER, where JOB may contain * and ?"
 _QUOTA = re.compile(r"(?:(?P<jobs>[^=]+):)?(?P<limits>\w+=\d+(?:,\w+=\d+)*)")
 
 
@@ -66,16 +67,20 @@ def read(texts: Iterable[str], file: Path | None, default: Quota) -> Quotas:
             jobs = data.pop("jobs", {})
             quotas = Quotas(usual, tuple((str(job), _with(usual, jobs[job])) for job in jobs))
         except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError) as error:
-            raise ControllerError(f"--quotas {file}: {error}; expected the keys default and jobs") from error
+            raise of_file(
+                ControllerError, f"--quotas {file}", error, "YAML with the keys default and jobs"
+            ) from error
         if data:
             raise ControllerError(
-                f"--quotas {file}: unknown key {next(iter(data))!r}; expected default, jobs"
+                f"--quotas {file}: unknown key {next(iter(data))!r}",
+                "default or jobs",
+                "correct or remove it",
             )
     named = []
     for text in texts:
         match = _QUOTA.fullmatch(text)
         if match is None:
-            raise ControllerError(f"--quota {text!r}: {EXPECTED}")
+            raise ControllerError(f"--quota {text!r}", EXPECTED, "correct --quota")
         limits = {key: int(value) for key, value in (part.split("=") for part in match["limits"].split(","))}
         if match["jobs"]:
             named.append((match["jobs"], _with(quotas.default, limits)))
@@ -89,5 +94,7 @@ def _with(quota: Quota, limits: object) -> Quota:
     if not isinstance(limits, dict) or any(
         key not in known or type(value) is not int or value < 0 for key, value in limits.items()
     ):
-        raise ControllerError(f"quota {limits!r}: expected {' and '.join(known)}, each a number from 0")
+        raise ControllerError(
+            f"quota {limits!r}", f"{' and '.join(known)}, each a number from 0", "correct the quota"
+        )
     return replace(quota, **limits)

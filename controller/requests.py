@@ -14,6 +14,8 @@ from railweave.protocol import PROTOCOL
 from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Topology
 from railweave.v1 import controller_pb2 as pb
 
+SAME_RELEASE = "install the same railweave on the controller and all hosts"
+CORRECT_FILE = "correct the address or MAC of this NIC in the cluster file"
 MAX_SIZE = 1024  # ranks of a job
 MAX_RAILS = 16
 MAX_DEADLINE_S = 3600.0
@@ -40,7 +42,9 @@ def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinReques
     identity(message.job, message.rank, message.size)
     wait_s = message.deadline_s
     if not (math.isfinite(wait_s) and 0 < wait_s <= MAX_DEADLINE_S):
-        raise InvalidRequest(f"deadline_s is {wait_s}; expected more than 0, up to {MAX_DEADLINE_S:g}")
+        raise InvalidRequest(
+            f"deadline_s is {wait_s}", f"more than 0, up to {MAX_DEADLINE_S:g}", "correct timeout_s"
+        )
     rails = rail_offers(message.rails, message.size, topology)
     return JoinRequest(message.job, message.rank, message.size, rails, wait_s, message.protocol)
 
@@ -48,24 +52,32 @@ def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinReques
 def identity(job: str, rank: int, size: int) -> None:
     """Check the sender: job, rank and world size."""
     if not JOB_NAME.fullmatch(job):
-        raise InvalidRequest(f"job name {job[:64]!r}: expected 1 to 128 letters, digits or any of ._:/@-")
+        raise InvalidRequest(
+            f"job name {job[:64]!r}", "1 to 128 letters, digits or any of ._:/@-", "choose another name"
+        )
     if not 1 <= size <= MAX_SIZE:
-        raise InvalidRequest(f"world size {size}: expected 1 to {MAX_SIZE}")
+        raise InvalidRequest(f"world size {size}", f"1 to {MAX_SIZE}", "correct the world size")
     if rank >= size:
-        raise InvalidRequest(f"rank {rank}: expected 0 to {size - 1}, because the world size is {size}")
+        raise InvalidRequest(
+            f"rank {rank}",
+            f"0 to {size - 1}, because the world size is {size}",
+            "correct the rank or the world size",
+        )
 
 
 def rail_offers(offers: Iterable[pb.RailOffer], size: int, topology: Topology) -> tuple[pb.RailOffer, ...]:
     """Check a rank's rails."""
     rails = tuple(offers)
     if not 1 <= len(rails) <= MAX_RAILS:
-        raise InvalidRequest(f"{len(rails)} rails: expected 1 to {MAX_RAILS}")
+        raise InvalidRequest(f"{len(rails)} rails", f"1 to {MAX_RAILS}", "name other rails")
     names = [rail.name for rail in rails]
     for name in names:
         if not RAIL_NAME.fullmatch(name):
-            raise InvalidRequest(f"rail name {name[:64]!r}: expected 1 to 32 letters, digits or any of ._-")
+            raise InvalidRequest(
+                f"rail name {name[:64]!r}", "1 to 32 letters, digits or any of ._-", "choose another name"
+            )
         if names.count(name) > 1:
-            raise InvalidRequest(f"rail name {name!r} is used twice; names are unique in a communicator")
+            raise InvalidRequest(f"rail name {name!r} is used twice", "different names", "rename one rail")
     for rail in rails:
         _check_rail(rail, size, topology)
     return rails
@@ -74,38 +86,52 @@ def rail_offers(offers: Iterable[pb.RailOffer], size: int, topology: Topology) -
 def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
     where = f"rail {rail.name!r}"
     if rail.kind not in RAIL_KINDS:
-        raise InvalidRequest(f"{where}: unknown kind {rail.kind[:32]!r}; kinds are {', '.join(RAIL_KINDS)}")
+        raise InvalidRequest(
+            f"{where}: kind {rail.kind[:32]!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind"
+        )
     try:
         plane = topology.plane(rail.plane)
     except KeyError:
         planes = ", ".join(plane.name for plane in topology.planes)
-        raise InvalidRequest(f"{where}: unknown plane {rail.plane[:64]!r}; planes are {planes}") from None
+        raise InvalidRequest(
+            f"{where}: plane {rail.plane[:64]!r}", f"one of {planes}", "name the rail after its plane"
+        ) from None
     _check_addresses(where, rail, plane)
     if not 1 <= rail.port <= 65535:
-        raise InvalidRequest(f"{where}: port {rail.port}: expected 1 to 65535")
+        raise InvalidRequest(f"{where}: port {rail.port}", "1 to 65535", SAME_RELEASE)
     if rail.control_port > 65535:
         expected = "1 to 65535, or 0 for no recovery"
-        raise InvalidRequest(f"{where}: control port {rail.control_port}: expected {expected}")
+        raise InvalidRequest(
+            f"{where}: control port {rail.control_port}", "1 to 65535, or 0 for no recovery", SAME_RELEASE
+        )
     pairs = rail.queue_pairs
     if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
         expected = f"none or {size}, each up to {MAX_QUEUE_PAIR}"
-        raise InvalidRequest(f"{where}: {len(pairs)} queue pairs; expected {expected}")
+        raise InvalidRequest(f"{where}: {len(pairs)} queue pairs", expected, SAME_RELEASE)
     sums = rail.sum_queue_pairs
     if len(sums) != (3 if rail.kind == "netreduce" else 0) or max(sums, default=0) > MAX_QUEUE_PAIR:
         expected = f"3 of a netreduce rail, each up to {MAX_QUEUE_PAIR}, else none"
-        raise InvalidRequest(f"{where}: {len(sums)} queue pairs for sums; expected {expected}")
+        raise InvalidRequest(f"{where}: {len(sums)} queue pairs for sums", expected, SAME_RELEASE)
 
 
 def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
     network, mac = IPv4Network(plane.network), rail.mac.lower()
     if IPv4Address(ip_number(rail.address, where)) not in network:
-        raise InvalidRequest(f"{where}: address {rail.address} is not on plane {plane.name!r} ({network})")
+        raise InvalidRequest(
+            f"{where}: address {rail.address}",
+            f"an address of plane {plane.name!r} ({network})",
+            CORRECT_FILE,
+        )
     if mac and not MAC.fullmatch(mac):
-        expected = "the form 02:00:00:01:00:0a"
-        raise InvalidRequest(f"{where}: {rail.mac[:64]!r} is no MAC address; expected {expected}")
+        raise InvalidRequest(
+            f"{where}: MAC {rail.mac[:64]!r}", "the form 02:00:00:01:00:0a", "correct the MAC"
+        )
     if rail.kind in P4_KINDS and mac != (known := nic(rail, plane).mac).lower():
-        given = rail.mac or "missing"
-        raise InvalidRequest(f"{where}: MAC {given}; {rail.address} has {known} in the topology")
+        raise InvalidRequest(
+            f"{where}: MAC {rail.mac or 'missing'}",
+            f"{known}, which {rail.address} has in the topology",
+            CORRECT_FILE,
+        )
 
 
 def ip_number(text: str, where: str) -> int:
@@ -113,7 +139,7 @@ def ip_number(text: str, where: str) -> int:
     try:
         return int(IPv4Address(text))
     except AddressValueError:
-        raise InvalidRequest(f"{where}: {text[:64]!r} is no IPv4 address") from None
+        raise InvalidRequest(f"{where}: {text[:64]!r}", "an IPv4 address", "correct the address") from None
 
 
 def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
@@ -121,16 +147,18 @@ def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
     for known in plane.nics:
         if known.address == rail.address:
             return known
-    raise InvalidRequest(f"rail {rail.name!r}: no NIC of plane {plane.name!r} has the address {rail.address}")
+    raise InvalidRequest(
+        f"rail {rail.name!r}: address {rail.address}", f"one of a NIC of plane {plane.name!r}", CORRECT_FILE
+    )
 
 
 def check_protocol(request: JoinRequest) -> None:
     """Refuse a rank whose build says other things to its peers than this one."""
     if request.protocol != PROTOCOL:
         raise InvalidRequest(
-            f"job {request.job!r}: rank {request.rank} speaks version {request.protocol} of the ranks' "
-            f"protocol, this controller expects {PROTOCOL}; install the same railweave on the controller "
-            "and all hosts"
+            f"job {request.job!r}: rank {request.rank} has version {request.protocol} of the ranks' protocol",
+            f"version {PROTOCOL}",
+            SAME_RELEASE,
         )
 
 
@@ -143,13 +171,17 @@ def agree(one: JoinRequest, other: JoinRequest) -> None:
         if of_one != of_other:
             raise InvalidRequest(
                 f"job {one.job!r}: {what} differs: rank {one.rank} has {of_one}, "
-                f"rank {other.rank} has {of_other}; start all ranks with the same"
+                f"rank {other.rank} has {of_other}",
+                "the same on all ranks",
+                "correct one of them",
             )
     for mine, yours in zip(one.rails, other.rails, strict=True):
         if (mine.address, mine.port) == (yours.address, yours.port):
             raise InvalidRequest(
-                f"job {one.job!r}: ranks {one.rank} and {other.rank} both report their rail {mine.name!r} "
-                f"at {mine.address}, port {mine.port}"
+                f"job {one.job!r}: ranks {one.rank} and {other.rank} report the same address of rail "
+                f"{mine.name!r}: {mine.address}, port {mine.port}",
+                "different addresses or ports",
+                "give each host its own address",
             )
 
 

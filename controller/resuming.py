@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from railweave.controller import requests
 from railweave.controller.composition import Member
 from railweave.controller.errors import AlreadyJoined, InvalidRequest
-from railweave.controller.requests import JoinRequest
+from railweave.controller.requests import SAME_RELEASE, JoinRequest
 from railweave.controller.slots import MIN_SLOTS
 from railweave.controller.tables import MAX_GROUP
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
 
+RESTART = "start the job again"
 MAX_REASON = 1024  # characters of why a rank is alone
 
 
@@ -59,18 +60,26 @@ class Resuming:
     ) -> None:
         """Take a rank in; InvalidRequest, naming both sides, if it contradicts another."""
         if request.rank in self.requests:
-            raise AlreadyJoined(f"rank {request.rank} of job {request.job!r} has presented its lease before")
+            raise AlreadyJoined(
+                f"rank {request.rank} of job {request.job!r} has presented its lease before",
+                "each rank once",
+                SAME_RELEASE,
+            )
         for other in self.requests.values():
             requests.agree(other, request)
         here = f"job {request.job!r}: rank {request.rank}"
         if self.requests and rings != self.rings:
-            raise InvalidRequest(f"{here} reports other rings than the other ranks")
+            raise InvalidRequest(
+                f"{here} reports other rings than the other ranks", "the same rings", RESTART
+            )
         for rank, others in self.claims.items():
             shared = [c.what for c in claims if _joins(rings, c, rank)]
             if shared != [c.what for c in others if _joins(rings, c, request.rank)]:
-                raise InvalidRequest(f"{here} reports other trees than the other ranks")
+                raise InvalidRequest(
+                    f"{here} reports other trees than the other ranks", "the same trees", RESTART
+                )
         if not all(_joins(rings, claim, request.rank) for claim in claims):
-            raise InvalidRequest(f"{here} reports a tree of another rack")
+            raise InvalidRequest(f"{here} reports a tree of another rack", "trees of its own rack", RESTART)
         self.rings = rings
         self.claims[request.rank] = claims
         self.requests[request.rank] = request
@@ -100,7 +109,7 @@ def read(
     paused = frozenset(message.paused)
     claims = tuple(sorted((_claim(group, kinds.get, paused) for group in message.ina), key=lambda c: c.what))
     if len({(claim.rail, claim.tree) for claim in claims}) != len(claims):
-        raise InvalidRequest("a tree is claimed twice")
+        raise InvalidRequest("a tree is claimed twice", "each tree once", SAME_RELEASE)
     rings = {ring.rail: _ring(ring, kinds.get, message.size) for ring in message.rings}
     request = JoinRequest(message.job, message.rank, message.size, rails, requests.MAX_DEADLINE_S)
     return request, claims, rings
@@ -110,14 +119,22 @@ def _ring(ring: pb.Ring, kind: Callable[[str], str | None], size: int) -> list[M
     members = [Member(tuple(member.ranks), member.reason[:MAX_REASON]) for member in ring.members]
     ranks = sorted(rank for member in members for rank in member.ranks)
     if kind(ring.rail) != "ina" or ranks != list(range(size)):
-        raise InvalidRequest(f"ring of rail {ring.rail[:64]!r}: expected all ranks of an ina rail, once each")
+        raise InvalidRequest(
+            f"ring of rail {ring.rail[:64]!r}", "all ranks of an ina rail, once each", SAME_RELEASE
+        )
     return members
 
 
 def _claim(group: pb.InaGroup, kind: Callable[[str], str | None], paused: frozenset[int]) -> Claim:
     if kind(group.rail) != "ina":
-        raise InvalidRequest(f"{group.rail[:64]!r} is claimed to be an ina rail, but not offered as one")
+        raise InvalidRequest(
+            f"a tree of rail {group.rail[:64]!r}", "an ina rail that this rank offers", SAME_RELEASE
+        )
     if group.slots < MIN_SLOTS or group.slots & (group.slots - 1) or not 0 < group.group <= MAX_GROUP:
-        raise InvalidRequest(f"group {group.group} of {group.slots} slots: no controller gives such a one")
+        raise InvalidRequest(
+            f"group {group.group} of {group.slots} slots",
+            f"1 to {MAX_GROUP}, with a power of two as slots",
+            SAME_RELEASE,
+        )
     address = requests.ip_number(group.virtual_address, f"rail {group.rail!r}")
     return Claim(group.rail, group.tree, group.slots, group.group, address, group.group in paused)

@@ -100,4 +100,8 @@ def _listen(server: grpc.aio.Server, options: ControllerOptions) -> int:
     with suppress(RuntimeError):
         if port := options.access.add_port(server, options.listen):
             return port
-    raise ControllerError(f"cannot listen on {options.listen}: in use, or no address of this host")
+    raise ControllerError(
+        f"cannot listen on {options.listen}",
+        "a free port on an address of this host",
+        "end the process that has it, or name another by --listen",
+    )

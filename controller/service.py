@@ -24,6 +24,7 @@ from railweave.controller.groups import Groups
 from railweave.controller.jobs import Lease
 from railweave.controller.report import report
 from railweave.controller.requests import join_request
+from railweave.errors import explain
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
@@ -173,4 +174,5 @@ async def _errors(context: Context) -> AsyncIterator[None]:
     except RequestError as error:
         await context.abort(STATUS[type(error)], str(error))
     except Refused as refused:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))
+        text = explain(str(refused), "a switch that answers", "read the controller's log")
+        await context.abort(grpc.StatusCode.UNAVAILABLE, text)

@@ -29,7 +29,9 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
     ]
     if not asked:
         raise InvalidRequest(
-            f"plane {plane!r} has no P4 switch; planes are {[p.name for p in fabric.topology.planes]}"
+            f"plane {plane!r} has no P4 switch",
+            f"one of {', '.join(p.name for p in fabric.topology.planes)}",
+            "name another",
         )
     return pb.SwitchCountersResponse(switches=await asyncio.gather(*asked))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import of_file
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
 from railweave.topologies.errors import TopologyError
@@ -66,13 +67,23 @@ class Claim:
         ranges = [self.expected, *([self.paper.range] if self.paper and self.paper.range else [])]
         for low_high in ranges:
             if len(low_high) != 2 or not 0 <= low_high[0] <= low_high[1]:
-                raise OptionError(f"claim {self.id!r}: range {low_high}; expected two numbers from 0 on")
+                raise OptionError(
+                    f"claim {self.id!r}: range {low_high}",
+                    "two numbers from 0 on, in ascending order",
+                    "correct the claim",
+                )
         if self.kind not in (SHAPE, ABSOLUTE):
-            raise OptionError(f"claim {self.id!r}: kind {self.kind!r}; expected {SHAPE} or {ABSOLUTE}")
+            raise OptionError(
+                f"claim {self.id!r}: kind {self.kind!r}", f"{SHAPE} or {ABSOLUTE}", "correct the claim"
+            )
         if self.paper and self.paper.mark not in (READ, DERIVED):
-            raise OptionError(f"claim {self.id!r}: mark {self.paper.mark!r}; only {READ} and {DERIVED} count")
+            raise OptionError(
+                f"claim {self.id!r}: mark {self.paper.mark!r}", f"{READ} or {DERIVED}", "correct the claim"
+            )
         if self.measure.get("what") not in MEASURES:
-            raise OptionError(f"claim {self.id!r}: no measure; there are {', '.join(MEASURES)}")
+            raise OptionError(
+                f"claim {self.id!r}: no known measure", f"one of {', '.join(MEASURES)}", "correct the claim"
+            )
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ class Claims:
             if made.main and made.main not in [claim.id for claim in made.claims]:
                 raise OptionError(f"main {made.main!r}: no such claim; expected the id of one of the claims")
         except (OSError, ValueError, TopologyError, OptionError) as error:
-            raise OptionError(f"{path}: {error}") from None
+            raise of_file(OptionError, path, error, "claims in TOML") from None
         return made
 
 

@@ -54,13 +54,17 @@ def parse_jobs(text: str, plane: Plane) -> list[Job]:
     for part in text.split(","):
         match = _JOB.fullmatch(part.strip())
         if match is None:
-            raise OptionError(f"job {part!r}: expected RANKSxBYTES or RANKSxBYTES@HOST, such as 16x4M@h1")
+            raise OptionError(
+                f"job {part!r}", "RANKSxBYTES or RANKSxBYTES@HOST, such as 16x4M@h1", "correct --jobs"
+            )
         count, first = int(match[1]), int(match[3] or 1)
         if count < 2:
-            raise OptionError(f"job {part!r}: {count} ranks; expected at least 2")
+            raise OptionError(f"job {part!r}: {count} ranks", "at least 2", "correct --jobs")
         if first < 1 or first + count - 1 > len(hosts):
             raise OptionError(
-                f"job {part!r}: hosts h{first} to h{first + count - 1}; the fabric has h1 to h{len(hosts)}"
+                f"job {part!r}: hosts h{first} to h{first + count - 1}",
+                f"hosts of h1 to h{len(hosts)}",
+                "correct --jobs",
             )
         ranks = dict(enumerate(plane.nics[first - 1 :][:count]))
         jobs.append(Job(part.strip(), units.parse_size(match[2]), ranks))
@@ -123,7 +127,9 @@ def plan(plane: Plane, jobs: Sequence[Job]) -> list[Stage]:
     a job's last rack may bring more than its first ones together. What saves nothing comes last, by name.
     """
     if not plane.rate_bps:
-        raise OptionError("the links of the fabric have no rate, so that no time can be predicted")
+        raise OptionError(
+            "the links of the fabric have no rate", "rates, from which times are predicted", "give --rate"
+        )
     done: list[str] = []
     left = [switch.name for switch in plane.switches if not switch.p4runtime]
     stages = [_stage(plane, jobs, "")]

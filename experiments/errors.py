@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from railweave.errors import UserError
 
-class OptionError(ValueError):
+
+class OptionError(UserError, ValueError):
     """An invalid option; the message names what was given and what was expected."""

@@ -52,8 +52,9 @@ def require_program(command: Sequence[str]) -> None:
     """Raise OptionError if a command's program is not there, or cannot be executed."""
     if command and shutil.which(command[0], path=search_path()) is None:
         raise OptionError(
-            f"program {command[0]!r}: there is no such executable file on PATH; expected one, as in "
-            f"`python my.py`: correct the name. railweave's own Python is {sys.executable}"
+            f"program {command[0]!r} is no executable file on PATH",
+            "one, as in `python my.py`",
+            f"correct the name (railweave's own Python is {sys.executable})",
         )
 
 
@@ -62,16 +63,19 @@ def explained(error: WorkerFailed, command: Sequence[str]) -> WorkerFailed:
     if NO_RAILWEAVE not in str(error):
         return error
     return WorkerFailed(
-        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave; expected "
-        f"{sys.executable}: write `python` for it, or install railweave into the other one",
         error.code,
+        f"{error}\n{shutil.which(command[0], path=search_path())} runs a Python without railweave",
+        sys.executable,
+        "write `python` for it, or install railweave into the other one",
     )
 
 
 def require_peers(topology: Topology) -> None:
     """Raise OptionError for fewer than two hosts."""
     if len(topology.hosts) < 2:
-        raise OptionError(f"{len(topology.hosts)} hosts given; a collective needs at least 2")
+        raise OptionError(
+            f"{len(topology.hosts)} hosts", "at least 2, which a collective needs", "ask for more hosts"
+        )
 
 
 def planes_of(topology: Topology, names: str | Sequence[str] | None) -> list[Plane]:
@@ -87,7 +91,7 @@ def planes_of(topology: Topology, names: str | Sequence[str] | None) -> list[Pla
     if unknown or not listed:
         what = f"no plane is called {unknown[0]!r}" if unknown else "no plane is named"
         raise InvalidOption(
-            f"rails={names!r}: {what}; expected one or more of {', '.join(known)}: correct the name"
+            f"rails={names!r}: {what}", f"one or more of {', '.join(known)}", "correct the name"
         )
     return [plane for name, plane in known.items() if name in listed]
 

@@ -40,10 +40,16 @@ def joined(record: Record, outcome: Outcome) -> Record:
     results = outcome.results
     sizes = {tuple((s.size_bytes, len(s.times_us)) for s in result.samples) for result in results}
     if len(sizes) != 1:
-        raise OptionError(f"ranks have measured different calls: {sorted(sizes)}")
+        raise OptionError(
+            f"ranks have measured different calls: {sorted(sizes)}",
+            "the same calls on all ranks",
+            "correct the contender's worker",
+        )
     if any(len(s.starts_s) != len(s.times_us) for result in results for s in result.samples):
         raise OptionError(
-            "a rank's result has no starts_s: expected when each call began, by CLOCK_MONOTONIC"
+            "a rank's result has no starts_s",
+            "the start of each call, by CLOCK_MONOTONIC",
+            "correct the contender's worker",
         )
     began_s = min(result.began_s for result in results)
     of_sizes = zip(*(result.samples for result in results), strict=True)

@@ -302,7 +302,11 @@ def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
         chosen = MEASURES[ask["what"]]
         return chosen(runs, ask)
     except KeyError as error:
-        raise OptionError(f"measure {dict(ask)}: {error} is missing or unknown") from error
+        raise OptionError(
+            f"measure {dict(ask)}: {error} is missing or unknown",
+            f"one of {', '.join(MEASURES)}",
+            "correct the claim",
+        ) from error
 
 
 def _over_sizes(

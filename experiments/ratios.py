@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import of_file
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import run_by
@@ -78,7 +79,7 @@ def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
     try:
         return build(_Baseline, tomllib.loads(path.read_text()), "baseline").ratios
     except (OSError, ValueError, TopologyError) as error:
-        raise OptionError(f"{path}: {error}") from None
+        raise of_file(OptionError, path, error, "ratios in TOML") from None
 
 
 async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Found], list[str]]:

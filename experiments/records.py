@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from railweave.errors import of_file
 from railweave.experiments import statistics
 from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
@@ -177,7 +178,9 @@ class Records:
             except OSError as error:
                 file.truncate(whole)
                 raise OptionError(
-                    f"{self.path}: {error.strerror}; earlier runs are kept, and the same command goes on"
+                    f"{self.path}: {error.strerror}; earlier runs are kept",
+                    "room for a record",
+                    "make room, and run the command again",
                 ) from error
 
 
@@ -223,11 +226,16 @@ def _record(line: str, where: str) -> Record:
     try:
         version = json.loads(line)["version"]
     except (ValueError, KeyError, TypeError):
-        raise OptionError(f"{where}: is no record") from None
+        raise OptionError(
+            f"{where} is no record",
+            "lines that railweave has written",
+            "name another folder, or remove this line",
+        ) from None
     if version != VERSION:
         raise OptionError(
-            f"{where}: a record of version {version}; this railweave reads version {VERSION}: choose another "
-            "folder, or remove the file"
+            f"{where}: a record of version {version}",
+            f"version {VERSION}",
+            "name another folder, or remove the file",
         )
     return _build(Record, line, where)
 
@@ -236,4 +244,4 @@ def _build(cls: type[T], text: str, where: str) -> T:
     try:
         return build(cls, json.loads(text), where)
     except (ValueError, TopologyError) as error:
-        raise OptionError(f"{where}: {error}") from None
+        raise of_file(OptionError, where, error, "a line that railweave has written") from None

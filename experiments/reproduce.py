@@ -59,7 +59,7 @@ class Options:
 def check(options: Options) -> None:
     """Raise OptionError for wrong names, claims or networks, or for a folder that cannot be used."""
     if options.runs is not None and options.runs < 1:
-        raise OptionError(f"--runs {options.runs}: expected at least 1")
+        raise OptionError(f"--runs {options.runs}", "at least 1", "correct --runs")
     for figure in options.figures:
         _ = figure.claims
         for step in options.plan(figure):
@@ -75,13 +75,14 @@ def _claim(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not records.ours():
             raise OptionError(
-                f"--out {out}: the folder has files that this command did not write; expected a new folder, "
-                "or one with the records.jsonl of earlier figures: name another one"
+                f"--out {out}: the folder has files that this command did not write",
+                "a new folder, or one with the records.jsonl of earlier figures",
+                "name another one",
             )
         records.path.open("ab").close()
     except OSError as error:
         raise OptionError(
-            f"--out {out}: {error.strerror}; expected a folder that can be written to: name another one"
+            f"--out {out}: {error.strerror}", "a folder that can be written to", "name another one"
         ) from None
     records.read()
 
@@ -132,7 +133,11 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
         try:
             write(options, records)
         except OSError as error:
-            raise OptionError(f"--out {options.out}: {error.strerror}; what was run is recorded") from error
+            raise OptionError(
+                f"--out {options.out}: {error.strerror}; finished runs are recorded",
+                "room for the report",
+                "make room, and run the command again",
+            ) from error
     return failed + failures([record for record in records.read() if record.scenario in todo])
 
 

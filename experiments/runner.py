@@ -239,7 +239,7 @@ class Runner:
         try:
             await alongside(supervisor.read(self._silence_s), faults())
         except TimeoutError:
-            raise _HungError(f"nothing was heard of it for {self._silence_s:.0f} s") from None
+            raise _HungError(f"no message for {self._silence_s:.0f} s") from None
         return happened
 
     def _progress(self, run: Run) -> str:
@@ -284,8 +284,9 @@ def require_room(scenario: Scenario) -> None:
     free = int(lines["MemAvailable"].split()[0]) << 10
     if needed > free:
         raise OptionError(
-            f"scenario {scenario.name!r}: {hosts} hosts with tensors of {tensors >> 20} MiB need about "
-            f"{needed >> 20} MiB of memory, and {free >> 20} are free; fewer hosts or smaller sizes fit"
+            f"scenario {scenario.name!r}: {hosts} hosts with tensors of {tensors >> 20} MiB",
+            f"about {needed >> 20} MiB of free memory; {free >> 20} MiB are free",
+            "take fewer hosts or smaller sizes",
         )
 
 

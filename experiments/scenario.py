@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import of_file
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS, SHARDED
@@ -106,7 +107,7 @@ class Scenario:
         try:
             return cls.from_json(json.loads(path.read_text()))
         except (OSError, ValueError) as error:  # OptionError, JSONDecodeError, UnicodeDecodeError
-            raise OptionError(f"{path}: {error}") from None
+            raise of_file(OptionError, path, error, "a scenario in JSON") from None
 
     def check(self) -> None:
         """Raise OptionError where values make no sense or do not go together."""
@@ -159,9 +160,9 @@ class Scenario:
     @staticmethod
     def _among(what: str, value: str, known: tuple[str, ...] | list[str]) -> None:
         if value not in known:
-            raise OptionError(f"unknown {what} {value!r}; expected {', '.join(known)}")
+            raise OptionError(f"{what} {value!r}", f"one of {', '.join(known)}", f"correct the {what}")
 
     @staticmethod
     def _require(holds: bool, what: str, value: Any, expected: str) -> None:
         if not holds:
-            raise OptionError(f"{what} is {value!r}; expected {expected}")
+            raise OptionError(f"{what} is {value!r}", expected, f"correct the {what}")

@@ -47,7 +47,7 @@ class Supervisor:
         TimeoutError if nothing comes for `silence_s`.
         """
         loop = asyncio.get_running_loop()
-        ended = LabError("all ranks have ended")
+        ended = LabError("all ranks have ended", "ranks that run", "start a job first")
         try:
             async with asyncio.timeout(silence_s) as limit:
                 async for line in self._lab.events():
@@ -81,7 +81,11 @@ class Supervisor:
     async def begun(self, holds: Callable[[], bool]) -> None:
         """Wait until all ranks have begun, by this condition; LabError if they do not within START_S."""
         if not await self.until(holds, START_S):
-            raise LabError(f"not all ranks made progress within {START_S:g} s; see {self._lab.out}")
+            raise LabError(
+                f"no progress of all ranks within {START_S:g} s",
+                "calls of all ranks",
+                f"read the logs in {self._lab.out}",
+            )
 
     async def stop(self, *leaders: Child, deadline_s: float) -> None:
         """Have endless jobs end after a common last call; `leaders` are their ranks 0, and `read` is running.
@@ -91,7 +95,11 @@ class Supervisor:
         for leader in leaders:
             leader.signal(signal.SIGUSR1)
         if not await self.until(lambda: self._ended is not None, deadline_s):
-            raise LabError(f"the ranks have not ended within {deadline_s:g} s; see {self._lab.out}")
+            raise LabError(
+                f"the ranks have not ended within {deadline_s:g} s",
+                "their end by then",
+                f"read the logs in {self._lab.out}",
+            )
 
 
 def messages(take: Callable[[int, dict[str, Any]], None]) -> OnLine:

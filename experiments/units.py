@@ -27,11 +27,15 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise OptionError(f"size {text!r}: expected a whole number of bytes with K, M or G, such as 4M")
+        raise OptionError(
+            f"size {text!r}", "a whole number of bytes with K, M or G, such as 4M", "correct the size"
+        )
     size = int(match[1]) * _BINARY[match[2].upper()]
     if not 4 <= size <= MAX_SIZE or size % 4:
         raise OptionError(
-            f"size {text!r}: expected a multiple of 4 bytes from 4 to 1G, since elements have 4 bytes"
+            f"size {text!r}",
+            "a multiple of 4 bytes from 4 to 1G, since elements have 4 bytes",
+            "correct the size",
         )
     return size
 
@@ -47,7 +51,9 @@ def parse_sizes(text: str) -> list[int]:
         first, colon, last = part.partition(":")
         size, end = parse_size(first), parse_size(last if colon else first)
         if size > end:
-            raise OptionError(f"sizes {part!r}: the first is larger than the last; swap them")
+            raise OptionError(
+                f"sizes {part!r}: the first is larger than the last", "SMALLEST:LARGEST", "swap them"
+            )
         while size <= end:
             sizes.append(size)
             size *= 2
@@ -63,11 +69,13 @@ def parse_rate(text: str) -> int:
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise OptionError(
-            f"rate {text!r}: expected a number with K, M, G or T, such as 100M, or 0 for unshaped"
+            f"rate {text!r}",
+            "a number with K, M, G or T, such as 100M, or 0 for unshaped",
+            "correct the rate",
         )
     rate = round(float(match[1]) * _DECIMAL[match[2].upper()])
     if rate and not MIN_RATE_BPS <= rate <= MAX_RATE_BPS:
-        raise OptionError(f"rate {text!r}: expected 100K to 400G bit/s, or 0 for unshaped")
+        raise OptionError(f"rate {text!r}", "100K to 400G bit/s, or 0 for unshaped", "correct the rate")
     return rate
 
 
@@ -80,7 +88,7 @@ def parse_rails(text: str) -> list[str]:
     """Return the rails' kinds: `ina,tcp,rdma`. The topology checks whether they exist."""
     rails = [part.strip() for part in text.split(",") if part.strip()]
     if not rails:
-        raise OptionError("no rails given; expected a list such as ina,tcp,rdma")
+        raise OptionError("no rails are given", "a list such as ina,tcp,rdma", "name one rail at least")
     return rails
 
 
@@ -97,9 +105,15 @@ def parse_loss(text: str, planes: Sequence[tuple[str, str]]) -> dict[str, float]
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name.strip() not in known:
-            raise OptionError(f"loss {part!r}: no plane {name.strip()!r}; planes are {', '.join(known)}")
+            raise OptionError(
+                f"loss {part!r}: plane {name.strip()!r}", f"one of {', '.join(known)}", "correct the name"
+            )
         if known[name.strip()] == "tcp":
-            raise OptionError(f"loss {part!r}: loss is for datagrams, that is for ina and rdma planes")
+            raise OptionError(
+                f"loss {part!r} on a tcp plane",
+                "an ina or rdma plane, which carry datagrams",
+                "name another plane",
+            )
         losses[name.strip()] = _probability(value)
     return losses
 
@@ -110,7 +124,7 @@ def _probability(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 0.5:
-        raise OptionError(f"loss {text!r}: expected a probability from 0 to 0.5, such as 0.01")
+        raise OptionError(f"loss {text!r}", "a probability from 0 to 0.5, such as 0.01", "correct the loss")
     return value
 
 
@@ -122,21 +136,27 @@ def parse_shares(text: str | None, rails: Sequence[str]) -> dict[str, float] | N
     if "=" not in text:
         if len(parts) != len(rails):
             raise OptionError(
-                f"shares {text!r}: {len(parts)} given for {len(rails)} rails ({', '.join(rails)})"
+                f"shares {text!r}: {len(parts)} numbers",
+                f"{len(rails)}, one per rail ({', '.join(rails)})",
+                "correct the shares",
             )
         parts = [f"{rail}={part}" for rail, part in zip(rails, parts, strict=True)]
     shares = dict.fromkeys(rails, 0.0)
     for part in parts:
         rail, _, number = (word.strip() for word in part.partition("="))
         if rail not in shares:
-            raise OptionError(f"shares {text!r}: no rail {rail!r}; rails are {', '.join(rails)}")
+            raise OptionError(
+                f"shares {text!r}: rail {rail!r}", f"one of {', '.join(rails)}", "correct the name"
+            )
         try:
             shares[rail] = float(number)
         except ValueError:
-            raise OptionError(f"shares {text!r}: {number!r} is not a number") from None
+            raise OptionError(f"shares {text!r}: {number!r}", "a number", "correct the share") from None
     total = sum(shares.values())
     if not (math.isfinite(total) and total > 0 and min(shares.values()) >= 0):
-        raise OptionError(f"shares {text!r}: expected numbers of at least 0 that are not all 0")
+        raise OptionError(
+            f"shares {text!r}", "numbers of at least 0 that are not all 0", "correct the shares"
+        )
     return {rail: share / total for rail, share in shares.items()}
 
 

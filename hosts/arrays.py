@@ -43,7 +43,9 @@ def as_array(x: Any) -> Array:
             if "dtype" in str(error):  # numpy's word for types that it does not know, such as float8
                 raise _unsupported(getattr(x, "dtype", "this")) from error
             raise InvalidOption(
-                f"cannot use a {type(x).__name__} in place: {error}; give a tensor on the CPU"
+                f"a {type(x).__name__} cannot be used in place ({error})",
+                "a tensor on the CPU",
+                "copy it to the CPU",
             ) from error
     return np.asarray(x)
 
@@ -85,16 +87,24 @@ def output_array(out: Any, dtype: np.dtype[Any], size: int, name: str = "out") -
     if usual and array.dtype == dtype and array.size == size:
         return array  # in few steps: the other ranks wait for this one
     if array.dtype != dtype or array.size != size:
-        raise InvalidOption(f"{name} holds {array.size} of {array.dtype}: expected {size} of {dtype}")
+        raise InvalidOption(
+            f"{name} holds {array.size} of {array.dtype}",
+            f"{size} of {dtype}",
+            f"pass such an array as {name}",
+        )
     if not array.flags.c_contiguous:
         raise InvalidOption(
-            f"{name} is not contiguous: give a contiguous array"
-            + (", or none and take the one returned" if name == "out" else "")
+            f"{name} is not contiguous",
+            "a contiguous array",
+            f"pass a contiguous copy as {name}"
+            + (", or leave it out and use the returned array" if name == "out" else ""),
         )
     if not array.flags.writeable or isinstance(out, np.generic):
-        raise InvalidOption(f"{name} is read-only")
+        raise InvalidOption(f"{name} is read-only", "an array that can be written", f"pass a copy as {name}")
     if not isinstance(out, np.ndarray) and not _is_memory(out):
-        raise InvalidOption(f"{name} is a {type(out).__name__}: give an array, which can be written into")
+        raise InvalidOption(
+            f"{name} is a {type(out).__name__}", "an array that can be written", f"pass an array as {name}"
+        )
     return array.reshape(-1)
 
 
@@ -111,4 +121,6 @@ def _is_memory(x: Any) -> bool:
 
 def _unsupported(dtype: object) -> UnsupportedDType:
     known = ", ".join(NAMES.values())
-    return UnsupportedDType(f"cannot reduce {dtype}: expected one of {known}, in this machine's byte order")
+    return UnsupportedDType(
+        f"cannot reduce {dtype}", f"one of {known}, in this machine's byte order", "convert the array"
+    )

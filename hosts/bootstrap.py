@@ -93,14 +93,19 @@ def join(
         offers = [pb.RailOffer(**asdict(rail)) for rail in rails]
         request = pb.JoinGroupRequest(job=job, rank=rank, size=size, rails=offers, protocol=PROTOCOL)
     except (ValueError, TypeError) as error:
-        raise InvalidOption(f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r}: {error}") from error
+        raise InvalidOption(
+            f"job {job!r}, rank {rank!r} of {size!r}, rails {rails!r} ({error})",
+            "a job name, two whole numbers and rails",
+            "correct the arguments of railweave.init",
+        ) from error
     channel = access.channel(controller, CHANNEL_OPTIONS)
     try:
         response = _join(channel, controller, access, request, deadline_s)
         if len(response.secret) != SECRET_BYTES:
             raise RailweaveError(
-                f"controller at {controller}: sent a secret of {len(response.secret)} bytes, expected "
-                f"{SECRET_BYTES}; install the same railweave on the controller and all hosts"
+                f"the controller at {controller} sent a secret of {len(response.secret)} bytes",
+                f"{SECRET_BYTES} bytes",
+                "install the same railweave on the controller and all hosts",
             )
     except BaseException:
         channel.close()
@@ -120,12 +125,15 @@ def _join(
             grpc.channel_ready_future(channel).result(timeout=min(left_s, UNEXPLAINED_S))
         except grpc.FutureTimeoutError:
             if why := refusal(access.tls, controller):
-                raise ControllerUnreachable(why) from None
+                raise ControllerUnreachable(
+                    why, do="correct the certificate, the address or the clock"
+                ) from None
             if left_s > UNEXPLAINED_S:
                 continue
             raise ControllerUnreachable(
-                f"no controller answered at {controller} within {deadline_s:g} s; is `railweave controller` "
-                f"running, {'with' if access.tls else 'without'} TLS as here?"
+                f"no answer from {controller} within {deadline_s:g} s",
+                f"a controller there, {'with' if access.tls else 'without'} TLS",
+                "start `railweave controller`, or correct the address",
             ) from None
         request.deadline_s = max(end - time.monotonic(), 0.001)
         try:
@@ -145,8 +153,14 @@ def _translated(error: grpc.RpcError, controller: str) -> RailweaveError:
             return JoinTimeout(text)
         case grpc.StatusCode.ALREADY_EXISTS | grpc.StatusCode.RESOURCE_EXHAUSTED:
             return GroupRefused(text)
-        case _:
+        case grpc.StatusCode.UNAUTHENTICATED:
             return RailweaveError(f"controller at {controller}: {text}")
+        case _:
+            return RailweaveError(
+                f"controller at {controller}: {error.code().name}: {text}",
+                "an answer to JoinGroup",
+                "read the controller's log",
+            )
 
 
 class Membership:

@@ -84,7 +84,11 @@ def able(
             f"{rail.name}: {NO_SHARE.text if rail in found else limits(rail.kind)}" for rail in rails
         )
         advice = f"give rail {found[0].name} a share" if found else "add a tcp or rdma rail"
-        raise UnsupportedDType(f"no rail can carry {call_name(collective, dtype, op)} ({why}): {advice}")
+        raise UnsupportedDType(
+            f"no rail can carry {call_name(collective, dtype, op)} ({why})",
+            "one rail that can carry it",
+            advice,
+        )
     return found
 
 

@@ -22,8 +22,9 @@ def this_host(cluster: Cluster) -> str:
         if any(nic.address in here for nic in nics.values()):
             return host
     raise InvalidOption(
-        f"this machine, {name!r} with the addresses {', '.join(here)}, is none of the cluster's hosts: "
-        f"{', '.join(cluster.hosts)}; call one of them by this name, or give its NICs' addresses"
+        f"this machine, {name!r} with the addresses {', '.join(here)}, is none of the cluster's hosts",
+        f"one of {', '.join(cluster.hosts)}",
+        "call one of them by this machine's name, or give the addresses of its NICs",
     )
 
 
@@ -45,6 +46,7 @@ def interface_of(cluster: Cluster, host: str, plane: str) -> str:
     if name := nic.interface or here.get(nic.address):
         return name
     raise InvalidOption(
-        f"host {host!r}, plane {plane!r}: no interface has the address {nic.address} as its first; "
-        f"this machine has {', '.join(here)}: give the interface this address, or correct the file"
+        f"host {host!r}, plane {plane!r}: {nic.address} is not the first address of any interface",
+        f"an interface with this first address; this machine has {', '.join(here)}",
+        "give the interface this address, or correct the file",
     )

@@ -97,7 +97,9 @@ class Collectives(ABC):
         root = self._root(root)
         if self.rank != root and out is not None:
             raise InvalidOption(
-                f"out is given on rank {self.rank}: only the root, rank {root}, gets a result"
+                f"out is given on rank {self.rank}",
+                f"out on the root, rank {root}, only",
+                "pass no out on this rank",
             )
         return self._reduce_to(root, x, op, out, async_op)
 
@@ -131,7 +133,9 @@ class Collectives(ABC):
         shape = np.shape(x)
         if not shape or shape[0] % self.world_size:
             raise InvalidOption(
-                f"x has shape {shape}: expected a first axis that {self.world_size} ranks can divide; pad it"
+                f"x has shape {shape}",
+                f"a first axis that {self.world_size} ranks can divide",
+                "pad x along this axis",
             )
         count = source.size // self.world_size
         result = new_like(x, (shape[0] // self.world_size, *shape[1:]), source.dtype) if out is None else out
@@ -186,14 +190,16 @@ class Collectives(ABC):
     def _root(self, root: int) -> int:
         root = whole_number("root", root)
         if not 0 <= root < self.world_size:
-            raise InvalidOption(f"root is {root}: expected a rank, 0 to {self.world_size - 1}")
+            raise InvalidOption(
+                f"root is {root}", f"a rank, 0 to {self.world_size - 1}", "pass one of these as root"
+            )
         return root
 
 
 def _op(name: str) -> ReduceOp:
     found = OPS.get(name) if isinstance(name, str) else None
     if found is None:
-        raise InvalidOption(f"op is {name!r}: expected one of {', '.join(OPS)}")
+        raise InvalidOption(f"op is {name!r}", f"one of {', '.join(OPS)}", "pass one of these as op")
     return found
 
 
@@ -202,4 +208,4 @@ def whole_number(name: str, value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]  # this is the check
     except TypeError:
-        raise InvalidOption(f"{name} is {value!r}: give a whole number") from None
+        raise InvalidOption(f"{name} is {value!r}", "a whole number", f"pass an int as {name}") from None

@@ -153,14 +153,19 @@ class Communicator(Collectives):
             )
         except JoinTimeout as late:
             raise JoinTimeout(
-                f"{late}; this rank expects {options.world_size} ranks, because {options.size_from} is "
-                f"{options.world_size}: start them all, or set RANK and WORLD_SIZE"
+                f"{late} (this rank expects {options.world_size} ranks, because {options.size_from} is "
+                f"{options.world_size})"
             ) from late
         self._agent.set_secret(members.secret)
         self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
         used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
         if not used:
-            raise GroupRefused("; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()))
+            raise GroupRefused(
+                "the controller refuses all rails: "
+                + "; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()),
+                "one rail at least",
+                "correct the causes, or add a tcp rail",
+            )
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         recovers = can_recover(self._rails, members)
         self._trees.attach(members, with_trees, options.multicast_roots, only_rail=not recovers)
@@ -188,7 +193,11 @@ class Communicator(Collectives):
         shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
         if options.shares and sum(shares.values()) <= 0:
             reasons = {name: verdict.text for name, verdict in self._refused.items()}
-            raise InvalidOption(f"the rails that have a share are refused: {reasons}")
+            raise InvalidOption(
+                f"the rails that have a share are refused: {reasons}",
+                "a share for one rail that is not refused",
+                "give the other rails shares, or leave the shares out",
+            )
         total = sum(shares.values()) or 1.0
         return planner_for(
             [_striped(rail, shares[rail.spec.name] / total, members) for rail in used],
@@ -371,7 +380,9 @@ class Communicator(Collectives):
             InvalidOption: An argument is invalid, or the job has one rank and so no rails.
         """
         if not self._rails:
-            raise InvalidOption("a world of one has no rails, and nothing to plan")
+            raise InvalidOption(
+                "a world of one has no rails", "two ranks or more", "start more ranks to plan a call"
+            )
         return predict(self._planner, size_bytes, collective, dtype, op)
 
     def save_costs(self, path: str | Path) -> None:
@@ -418,8 +429,9 @@ class _OfParent:
 
     def __getattr__(self, name: str) -> Any:
         raise RailweaveError(
-            f"this communicator is that of process {self._parent}, which has forked process {os.getpid()}: "
-            "make calls there, or let the child join a job of its own with railweave.init"
+            f"process {os.getpid()} calls the communicator of process {self._parent}, which forked it",
+            f"calls in process {self._parent} only",
+            "make calls there, or let the child join a job of its own with railweave.init",
         )
 
 
@@ -435,7 +447,9 @@ os.register_at_fork(after_in_child=_leave_all_to_parent)
 def _split_number(name: str, value: int, otherwise: str = "") -> int:
     number = whole_number(name, value)
     if not 0 <= number < 1 << 62:
-        raise InvalidOption(f"{name} is {number}: expected 0 to 2^62 - 1{otherwise}")
+        raise InvalidOption(
+            f"{name} is {number}", f"0 to 2^62 - 1{otherwise}", f"pass such a number as {name}"
+        )
     return number
 
 

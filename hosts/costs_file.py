@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from railweave.errors import explain
 from railweave.hosts.capabilities import COLLECTIVE_NAMES
 from railweave.hosts.decisions import Ledger, Verdict, size_class
 from railweave.hosts.errors import InvalidOption
@@ -26,6 +27,7 @@ from railweave.topologies.values import build
 
 VERSION = 2
 LARGEST_FILE = 16 << 20  # bytes
+REMOVE = "remove it: jobs learn their costs again"
 RANGES = {
     "hosts": (2, 1 << 16),
     "rate_bps": (0, 10**15),
@@ -89,23 +91,31 @@ def read(path: Path) -> Sequence[Job]:
     """Return all kinds of job of a file. InvalidOption names the file, the field, and what was expected."""
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise InvalidOption(f"costs file {path}: larger than {LARGEST_FILE} bytes, which no job needs")
+            raise InvalidOption(
+                f"costs file {path}: {path.stat().st_size} bytes", f"{LARGEST_FILE} bytes at most", REMOVE
+            )
         value = json.loads(path.read_text("utf-8"), parse_constant=_no_constant)
+    except InvalidOption:
+        raise
     except OSError as error:
-        raise InvalidOption(f"costs file {path}: {error.strerror}") from error
+        raise InvalidOption(
+            f"costs file {path}: {error.strerror}", "a file that can be read", "correct its mode or its name"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidOption(f"costs file {path}: not JSON: {error}") from error
+        raise InvalidOption(
+            f"costs file {path}: not JSON ({error})", "a file that railweave has written", REMOVE
+        ) from error
     try:
         file = build(File, value, "the file")
         if file.format != File.format:
-            raise ValueError(f"format is {file.format!r}: expected {File.format!r}")
+            raise ValueError(explain(f"format is {file.format!r}", repr(File.format), "name another file"))
         if file.version != VERSION:
-            raise ValueError(f"version is {file.version}: expected {VERSION}; remove it, jobs learn anew")
+            raise ValueError(explain(f"version is {file.version}", str(VERSION), REMOVE))
         for place, job in enumerate(file.jobs):
             _check(job, f"jobs[{place}]")
     except (ValueError, TopologyError) as error:
         text = str(error)
-        raise InvalidOption(f"costs file {path}: {text[:200]}{'…' * (len(text) > 200)}") from None
+        raise InvalidOption(f"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}") from None
     return file.jobs
 
 
@@ -113,27 +123,31 @@ def _check(job: Job, at: str) -> None:
     """Raise ValueError for what is out of range."""
     names = [rail.name for rail in job.rails]
     if len({*names, ""}) <= len(names):
-        raise ValueError(f"{at}.rails: names must differ, and are {', '.join(names)}")
+        raise ValueError(explain(f"{at}.rails: {', '.join(names)}", "different names", REMOVE))
     choices = {**CHOICES, "rail": names}
     costs = [(f"{at}.costs[{place}]", cost) for place, cost in enumerate(job.costs)]
     for where, part in [(at, job), *((f"{at}.rails", rail) for rail in job.rails), *costs]:
         for name, value in vars(part).items():
             if name in choices and value not in choices[name]:
-                raise ValueError(f"{where}.{name} is {value!r}: expected one of {', '.join(choices[name])}")
+                raise ValueError(
+                    explain(f"{where}.{name} is {value!r}", f"one of {', '.join(choices[name])}", REMOVE)
+                )
             if name in RANGES and not RANGES[name][0] <= value <= RANGES[name][1]:
-                expected = "expected a number from {:g} to {:g}".format(*RANGES[name])
-                raise ValueError(f"{where}.{name} is {value}: {expected}")
+                expected = "a number from {:g} to {:g}".format(*RANGES[name])
+                raise ValueError(explain(f"{where}.{name} is {value}", expected, REMOVE))
     seen = set()
     for where, cost in costs:
         if cost.size_class != size_class(cost.size_class):
-            raise ValueError(f"{where}.size_class is {cost.size_class}: expected a power of two")
+            raise ValueError(explain(f"{where}.size_class is {cost.size_class}", "a power of two", REMOVE))
         if (key := replace(cost, slowness=1.0, samples=0)) in seen:
-            raise ValueError(f"{where}: this rail and class is there before")
+            raise ValueError(
+                explain(f"{where} repeats the cost of a rail and class", "one cost for each", REMOVE)
+            )
         seen.add(key)
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number that JSON knows")
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def save(planner: Planner, path: Path) -> None:
@@ -149,7 +163,11 @@ def save(planner: Planner, path: Path) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise InvalidOption(f"costs file {path}: cannot be written: {error.strerror}") from error
+        raise InvalidOption(
+            f"costs file {path}: {error.strerror}",
+            "a file that can be written",
+            "correct its mode, or name another one",
+        ) from error
 
 
 def dump(table: CostTable, rails: Sequence[StripedRail], hosts: int) -> Job:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from railweave.errors import UserError
 
-class RailweaveError(Exception):
+
+class RailweaveError(UserError):
     """The base class of all errors that collectives raise."""
 
 
@@ -36,7 +38,11 @@ class PeerLost(RailweaveError):
 
     def __init__(self, rank: int, reason: str) -> None:
         """Name the lost rank and the evidence."""
-        super().__init__(f"rank {rank} is lost: {reason}")
+        super().__init__(
+            f"rank {rank} is lost: {reason}",
+            "an answer from every rank",
+            f"read the output of rank {rank}, then start the job again",
+        )
         self.rank = rank
         self.reason = reason
 
@@ -51,7 +57,11 @@ class RailDown(RailweaveError):
 
     def __init__(self, rail: str, reason: str = "") -> None:
         """Name the failed rail and the cause."""
-        super().__init__(f"rail {rail!r} is down" + (f": {reason}" if reason else ""))
+        super().__init__(
+            f"rail {rail!r} is down" + (f": {reason}" if reason else ""),
+            "one working rail at least",
+            "repair its link, or give the job a second rail",
+        )
         self.rail = rail
         self.reason = reason
 

@@ -16,7 +16,13 @@ def raise_failure(failure: Failure | None) -> None:
         case FailureKind.PEER_LOST:
             raise PeerLost(failure.rank, failure.message + where)
         case FailureKind.MISMATCH:
-            raise CollectiveMismatch(failure.message + where)
+            raise CollectiveMismatch(
+                failure.message + where,
+                "the same call on all ranks",
+                "make all ranks call the same collectives in the same order",
+            )
         case FailureKind.RAIL_DOWN:
             raise RailDown(failure.rail, failure.message)
-    raise RailweaveError(failure.message + where)
+    raise RailweaveError(
+        failure.message + where, "a call that ends on all ranks", "read the output of all ranks"
+    )

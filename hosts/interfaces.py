@@ -41,11 +41,19 @@ def interface(name: str) -> Interface:
     """Look an interface up by name; InvalidOption if there is none, or it has no IPv4 address."""
     names = [known for _, known in socket.if_nameindex()]
     if name not in names:
-        raise InvalidOption(f"this host has no interface {name!r}; it has {', '.join(names)}")
+        raise InvalidOption(
+            f"this host has no interface {name!r}",
+            f"one of {', '.join(names)}",
+            "correct the interface of the rail",
+        )
     request = struct.pack("256s", name.encode())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         address = _address(probe, name)
         if not address:
-            raise InvalidOption(f"interface {name!r} has no IPv4 address: give it one on its rail's network")
+            raise InvalidOption(
+                f"interface {name!r} has no IPv4 address",
+                "an address on the network of its rail",
+                f"give it one: ip address add ADDRESS/LENGTH dev {name}",
+            )
         mac = fcntl.ioctl(probe, SIOCGIFHWADDR, request)[18:24]
     return Interface(name, address, mac.hex(":"))

@@ -28,7 +28,7 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mt
             return (mtu - IPV4 - TCP_WITH_TIMESTAMPS) / (mtu + ETHERNET)
         case "rdma" | "netreduce":
             return ROCE_PATH_MTU / (ROCE_PATH_MTU + ROCE_HEADERS + UDP + IPV4 + ETHERNET)
-    raise InvalidOption(f"unknown kind of rail {kind!r}")
+    raise InvalidOption(f"rail kind {kind!r}", "ina, tcp, rdma or netreduce", "correct the kind")
 
 
 def limit_bps(

@@ -156,11 +156,13 @@ def serve(listen: str, collector: RankCollector, access: Access = IN_CLEAR) -> M
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():
-        raise InvalidOption(f"metrics={listen!r}: expected HOST:PORT, with port 0 for any")
+        raise InvalidOption(f"metrics={listen!r}", "HOST:PORT, with port 0 for any", "correct the address")
 
     try:
         return MetricsServer(listen, collector.collect, access)
     except (OSError, OverflowError) as error:
         raise InvalidOption(
-            f"metrics={listen!r}: {error}; ranks on one machine need ports of their own"
+            f"metrics={listen!r}: {error}",
+            "a free port on an address of this machine",
+            "give each rank on a machine its own port, or port 0",
         ) from error

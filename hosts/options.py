@@ -59,7 +59,9 @@ class RailSpec:
         """Refuse unknown kinds."""
         if self.kind not in RAIL_KINDS:
             raise InvalidOption(
-                f"rail {self.name!r} is of unknown kind {self.kind!r}; there are {', '.join(RAIL_KINDS)}"
+                f"rail {self.name!r} is of kind {self.kind!r}",
+                f"one of {', '.join(RAIL_KINDS)}",
+                "correct the kind",
             )
 
     @classmethod
@@ -70,7 +72,7 @@ class RailSpec:
         """
         match = _RAIL.fullmatch(str(text).strip())
         if match is None:
-            raise InvalidOption(f"cannot read rail {text!r}: expected {RAIL_FORM}")
+            raise InvalidOption(f"rail {text!r}", RAIL_FORM, "correct the rail")
         rate_bps = int(match["rate"] or 0) * _UNITS[match["unit"] or ""]
         return cls(match["name"] or match["kind"], match["kind"], match["interface"], rate_bps)
 
@@ -115,39 +117,64 @@ class Options:
     def __post_init__(self) -> None:
         """Refuse invalid values."""
         if not 0 <= self.rank < self.world_size:
-            raise InvalidOption(f"rank {self.rank} in a world of {self.world_size}: ranks count from 0")
+            raise InvalidOption(
+                f"rank {self.rank} in a world of {self.world_size}",
+                f"0 to {max(self.world_size - 1, 0)}",
+                "correct the rank or the world size",
+            )
         if not self.timeout_s > 0:
-            raise InvalidOption(f"timeout_s is {self.timeout_s}: expected a positive number of seconds")
+            raise InvalidOption(
+                f"timeout_s is {self.timeout_s}", "a positive number of seconds", "correct timeout_s"
+            )
         if not self.peer_timeout_s >= 0:
-            raise InvalidOption(f"peer_timeout_s is {self.peer_timeout_s}: expected seconds, or 0 for never")
+            raise InvalidOption(
+                f"peer_timeout_s is {self.peer_timeout_s}",
+                "seconds, or 0 for never",
+                "correct peer_timeout_s",
+            )
         if not 0 <= self.report_every_s <= MAX_REPORT_EVERY_S:
             raise InvalidOption(
-                f"report_every_s is {self.report_every_s}: expected 0 to {MAX_REPORT_EVERY_S:g} seconds"
+                f"report_every_s is {self.report_every_s}",
+                f"0 to {MAX_REPORT_EVERY_S:g} seconds",
+                "correct RAILWEAVE_REPORT_EVERY_S",
             )
         if not 0 <= self.spin_us <= MAX_SPIN_US:
-            raise InvalidOption(f"spin_us is {self.spin_us}: expected 0 to {MAX_SPIN_US:g} microseconds")
+            raise InvalidOption(
+                f"spin_us is {self.spin_us}", f"0 to {MAX_SPIN_US:g} microseconds", "correct spin_us"
+            )
         if not 0 <= self.multicast_roots <= MAX_MULTICAST_ROOTS:
             raise InvalidOption(
-                f"multicast_roots is {self.multicast_roots}: expected 0 to {MAX_MULTICAST_ROOTS} ranks"
+                f"multicast_roots is {self.multicast_roots}",
+                f"0 to {MAX_MULTICAST_ROOTS} ranks",
+                "correct multicast_roots",
             )
         if self.rdma not in RDMA_PLACES:
-            raise InvalidOption(f"rdma is {self.rdma!r}: expected one of {', '.join(RDMA_PLACES)}")
+            raise InvalidOption(
+                f"rdma is {self.rdma!r}", f"one of {', '.join(RDMA_PLACES)}", "correct RAILWEAVE_RDMA"
+            )
         if not 0 <= self.traffic_class <= MAX_TRAFFIC_CLASS:
             raise InvalidOption(
-                f"traffic_class is {self.traffic_class}: expected 0 to {MAX_TRAFFIC_CLASS}, 4 times the DSCP"
+                f"traffic_class is {self.traffic_class}",
+                f"0 to {MAX_TRAFFIC_CLASS}, 4 times the DSCP",
+                "correct RAILWEAVE_TRAFFIC_CLASS",
             )
         if self.world_size == 1:
             return
         if not self.rails:
             raise InvalidOption(
-                "no rails: give cluster= or RAILWEAVE_CLUSTER, or rails= or RAILWEAVE_RAILS, "
-                f"each as {RAIL_FORM}"
+                "no rails are given",
+                f"a cluster file, or rails as {RAIL_FORM}",
+                "give cluster= or RAILWEAVE_CLUSTER, or rails= or RAILWEAVE_RAILS",
             )
         if not self.controller:
-            raise InvalidOption("no controller: give controller= or RAILWEAVE_CONTROLLER as HOST:PORT")
+            raise InvalidOption(
+                "no controller is given", "HOST:PORT", "give controller= or RAILWEAVE_CONTROLLER"
+            )
         names = [rail.name for rail in self.rails]
         if len(set(names)) < len(names):
-            raise InvalidOption(f"rails {', '.join(names)}: names must differ")
+            raise InvalidOption(
+                f"rails {', '.join(names)}", "different names", "rename one, as in NAME=KIND@INTERFACE"
+            )
         check_shares(self.shares, names)
 
 
@@ -157,11 +184,17 @@ def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
         return
     for name, share in shares.items():
         if name not in rails:
-            raise InvalidOption(f"a share for rail {name!r}, but the rails are {', '.join(rails)}")
+            raise InvalidOption(
+                f"a share for rail {name!r}", f"one of {', '.join(rails)}", "correct the name"
+            )
         if not 0 <= share < float("inf"):
-            raise InvalidOption(f"share {share} of rail {name!r}: expected a number, 0 or greater")
+            raise InvalidOption(
+                f"share {share} of rail {name!r}", "a number, 0 or greater", "correct the share"
+            )
     if sum(shares.values()) <= 0:
-        raise InvalidOption("all shares are 0: nobody would carry anything")
+        raise InvalidOption(
+            "all shares are 0", "one share above 0", "give one rail a share, or leave the shares out"
+        )
 
 
 def parse_rails(
@@ -177,8 +210,9 @@ def _parse_rail(text: str, known: Mapping[str, RailSpec]) -> RailSpec:
         return known[text]
     if known and "@" not in str(text):
         raise InvalidOption(
-            f"rail {text!r}: the cluster file gives this host no plane of that name; expected "
-            f"{', '.join(known)}, or {RAIL_FORM}"
+            f"rail {text!r} is no plane of this host in the cluster file",
+            f"{', '.join(known)}, or {RAIL_FORM}",
+            "correct the name",
         )
     return RailSpec.parse(text)
 
@@ -191,7 +225,9 @@ def parse_shares(text: str) -> dict[str, float]:
         try:
             shares[name.strip()] = float(share)
         except ValueError:
-            raise InvalidOption(f"cannot read share {part!r}: expected name=number, as in tcp=0.3") from None
+            raise InvalidOption(
+                f"share {part!r}", "name=number, as in tcp=0.3", "correct RAILWEAVE_SHARES"
+            ) from None
     return shares
 
 
@@ -205,7 +241,9 @@ def parse_cpus(cpus: str | Sequence[int]) -> tuple[int, ...]:
         first, last = (int(match["first"]), int(match["last"] or match["first"])) if match else (0, -1)
         if not first <= last < MAX_CPUS:
             raise InvalidOption(
-                f"cannot read CPUs {part!r}: expected numbers below {MAX_CPUS} and ranges, as in 2-3,6"
+                f"progress_cpus {part!r}",
+                f"numbers below {MAX_CPUS} and ranges, as in 2-3,6",
+                "correct progress_cpus",
             )
         found.update(range(first, last + 1))
     return tuple(sorted(found))
@@ -298,7 +336,9 @@ def _of_cluster(path: str, environment: Mapping[str, str]) -> tuple[dict[str, Ra
 def _switch(environment: Mapping[str, str], variable: str) -> bool:
     text = environment.get(variable, "")
     if text.lower() not in SWITCHES:
-        raise InvalidOption(f"{variable} is {text!r}: expected 1 or 0, true or false")
+        raise InvalidOption(
+            f"{variable} is {text!r}", "1 or 0, true or false", f"correct or unset {variable}"
+        )
     return SWITCHES[text.lower()]
 
 
@@ -313,10 +353,11 @@ def _number(
         return default
     if text is None:
         raise InvalidOption(
-            f"{variable} is not set: give rank= and world_size=, set RANK and WORLD_SIZE, "
-            "or start under torchrun, mpirun or srun"
+            f"{variable} is not set",
+            "the number of this rank, and of all ranks",
+            "give rank= and world_size=, set RANK and WORLD_SIZE, or start under torchrun, mpirun or srun",
         )
     try:
         return kind(text)
     except ValueError:
-        raise InvalidOption(f"{variable} is {text!r}: expected a number") from None
+        raise InvalidOption(f"{variable} is {text!r}", "a number", f"correct or unset {variable}") from None

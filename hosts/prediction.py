@@ -125,8 +125,8 @@ def predict(
     unit = capabilities.size_bytes(which, 1, item_size(kind), planner.world_size)
     whole = isinstance(size_bytes, int) and not isinstance(size_bytes, bool)
     if not whole or not unit <= size_bytes < MOST_BYTES:
-        least = f"expected at least {unit}, the least tensor of {collective} {dtype}, and less than 2^62"
-        raise InvalidOption(f"size_bytes is {size_bytes!r}: {least}")
+        least = f"at least {unit}, the least tensor of {collective} {dtype}, and less than 2^62"
+        raise InvalidOption(f"size_bytes is {size_bytes!r}", least, "correct size_bytes")
     with planner.lock:
         return _Question(planner, which, kind, operation, size_bytes // unit).answer()
 
@@ -273,7 +273,7 @@ def shares_text(shares: Mapping[str, float]) -> str:
 
 def _named(choices: Mapping[str, T], name: str, what: str = "collective") -> T:
     if not isinstance(name, str) or name not in choices:
-        raise InvalidOption(f"unknown {what} {name!r}: expected one of {', '.join(choices)}")
+        raise InvalidOption(f"{what} {name!r}", f"one of {', '.join(choices)}", f"correct the {what}")
     return choices[name]
 
 

@@ -16,6 +16,7 @@ from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import Options, RailSpec
 
 ROCE_PORT = 4791
+USABLE, CORRECT_RAIL = "an interface that can carry it", "correct the interface or the kind of the rail"
 RDMA_PLACES = {"any": RdmaPlace.ANY, "device": RdmaPlace.DEVICE, "software": RdmaPlace.USER_SPACE}
 LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
 FOREVER_S = 1e8
@@ -79,7 +80,7 @@ def _open_control(agent: Agent, rail: Opening) -> int:
     except (OSError, RuntimeError) as error:
         where = f"{rail.at.name} ({rail.at.address})"
         raise InvalidOption(
-            f"cannot open rail {rail.spec.name!r} for recovery on {where}: {error}"
+            f"cannot open rail {rail.spec.name!r} for recovery on {where}: {error}", USABLE, CORRECT_RAIL
         ) from error
 
 
@@ -109,8 +110,12 @@ def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
                     where=where,
                 )
     except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidOption(f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}") from error
-    raise InvalidOption(f"rail {spec.name!r} is of unknown kind {spec.kind!r}")
+        raise InvalidOption(
+            f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}", USABLE, CORRECT_RAIL
+        ) from error
+    raise InvalidOption(
+        f"rail {spec.name!r} is of kind {spec.kind!r}", "ina, tcp, rdma or netreduce", "correct the kind"
+    )
 
 
 def offer(rail: Opening) -> RailOffer:
@@ -214,8 +219,9 @@ def _connect_tcp(agent: Agent, rail: Opening, offers: Sequence[RailOffer], timeo
         why = agent.last_refusal(rail.index)
         raise JoinTimeout(
             f"rail {rail.spec.name!r} on {rail.at.name} ({rail.at.address}): no connection with rank {ranks} "
-            f"after {timeout_s:g} s{f' ({why})' if why else ''}: check that the interfaces are up on both "
-            "hosts and that no firewall refuses TCP between them"
+            f"after {timeout_s:g} s{f' ({why})' if why else ''}",
+            "interfaces that are up on both hosts, and no firewall between them",
+            "check `ip link` and `nft list ruleset` there",
         )
 
 
@@ -227,6 +233,8 @@ def offers_of(name: str, members: Members) -> list[RailOffer]:
     without = sorted(set(members.members) - set(by_rank))
     if without:
         raise InvalidOption(
-            f"rail {name!r} is not offered by rank {', '.join(map(str, without))}: name rails alike"
+            f"rail {name!r} is not offered by rank {', '.join(map(str, without))}",
+            "the same rail names on all ranks",
+            "correct RAILWEAVE_RAILS or rails= there",
         )
     return [by_rank[rank] for rank in sorted(by_rank)]

@@ -46,7 +46,11 @@ class ReportFile:
             with self._path.open("a") as file:
                 file.write(self._line("joined"))
         except OSError as error:
-            raise InvalidOption(f"report {path!r} cannot be written: {error.strerror}") from error
+            raise InvalidOption(
+                f"report {path!r}: {error.strerror}",
+                "a file that can be written",
+                "correct its mode, or name another one",
+            ) from error
         self._thread: threading.Thread | None = None
         if every_s:
             self._thread = threading.Thread(

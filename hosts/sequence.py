@@ -14,6 +14,7 @@ import numpy as np
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.collectives import Called, Collective, DType
+from railweave.errors import explain
 from railweave.hosts.arrays import Array
 from railweave.hosts.capabilities import OP_NAMES
 from railweave.hosts.errors import InvalidOption, RailDown
@@ -159,7 +160,11 @@ class CallSequence:
                 continue
             except ValueError as error:
                 kept.pop(op_index, None)
-                raise InvalidOption(str(error)) from None
+                raise InvalidOption(
+                    str(error),
+                    "arrays of the right size, which are the same memory or do not overlap",
+                    "pass another out",
+                ) from None
             except BaseException:
                 if plan is not None and self._agent.next_op() > op_index:  # interrupted right behind it
                     self._planner.submitted(op_index, plan)
@@ -220,7 +225,13 @@ class CallSequence:
         """
         if not self._agent.wait(op_index, self._timeout_s if timeout_s is None else timeout_s):
             if timeout_s is not None:
-                raise TimeoutError(f"the call has not completed within {timeout_s:g} s; it goes on")
+                raise TimeoutError(
+                    explain(
+                        f"the call has not completed within {timeout_s:g} s, and goes on",
+                        "the end of the call by then",
+                        "wait again with a longer timeout",
+                    )
+                )
             overdue = self._health.overdue(op_index)
             # Another rank, whose time is up as well, may know more: what it says is heard first.
             if overdue.kind is not FailureKind.INTERNAL or not self._agent.wait(op_index, NEWS_S):

@@ -70,5 +70,7 @@ def _seconds(timeout: float | None) -> float | None:
         return None
     seconds = min(timeout, FOREVER_S) if isinstance(timeout, Real) else math.nan
     if math.isnan(seconds):
-        raise InvalidOption(f"timeout is {timeout!r}: expected seconds, or None for the communicator's own")
+        raise InvalidOption(
+            f"timeout is {timeout!r}", "seconds, or None for the communicator's own", "correct the timeout"
+        )
     return seconds

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from railweave.errors import explain
 from railweave.p4src.config import CONFIG, SOURCE_ROOT
 
 BUILD_ROOT: Final = SOURCE_ROOT / "build"
@@ -51,7 +52,13 @@ def artifact(lanes: int, root: Path = BUILD_ROOT, program: str = AGGREGATION) ->
     """Return a program compiled for that many lanes per packet; ValueError names the profiles there are."""
     if lanes not in PROFILES[program]:
         found = ", ".join(map(str, sorted(PROFILES[program])))
-        raise ValueError(f"{program} is not compiled for {lanes} lanes; there are {found}")
+        raise ValueError(
+            explain(
+                f"{program} for {lanes} lanes",
+                f"one of {found} lanes",
+                "take one of these, or compile it: make p4",
+            )
+        )
     folder = root / "bmv2" / f"lanes{lanes}"
     p4info = "p4info.txtpb" if program == AGGREGATION else f"{program}.p4info.txtpb"
     return Artifact(program, lanes, folder / f"{program}.json", folder / p4info)

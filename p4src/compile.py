@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from railweave.errors import UserError
 from railweave.p4src.artifacts import (
     BUILD_ROOT,
     PROFILES,
@@ -26,7 +27,7 @@ from railweave.p4src.config import SOURCE_ROOT
 COMPILER: Final = "p4c-bm2-ss"
 
 
-class CompileError(Exception):
+class CompileError(UserError):
     """The compiler is missing, or it refused the sources."""
 
 
@@ -34,8 +35,9 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
     """Compile every profile into a folder and record compiler and sources there; raises CompileError."""
     if shutil.which(COMPILER) is None:
         raise CompileError(
-            f"{COMPILER} is not on PATH: install p4c (github.com/p4lang/p4c) to change the P4 program; "
-            "to run it as it is, nothing needs compiling"
+            f"{COMPILER} is not on PATH",
+            "p4c, if you change the P4 program; to run it as it is, nothing needs compiling",
+            "install p4c (github.com/p4lang/p4c)",
         )
     built = [
         _compile(artifact(lanes, root, program))
@@ -73,7 +75,9 @@ def _run(command: list[str]) -> str:
     """Run the compiler among the sources: it copies the paths that it is given into what it writes."""
     done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CompileError(f"{' '.join(command)}\n{done.stderr}")
+        raise CompileError(
+            f"{' '.join(command)}\n{done.stderr}", "sources that compile", "correct the line that it names"
+        )
     return done.stdout + done.stderr
 
 

@@ -63,7 +63,7 @@ def compile_profile(profile: Profile, root: Path = TNA_ROOT, program: Path | Non
     What a switch loads is put into the folder `program`, if there is one.
     """
     if absent := missing_tools():
-        raise CompileError(f"{absent} is not on PATH: p4c builds it with ENABLE_TOFINO")
+        raise CompileError(f"{absent} is not on PATH", "p4c for Tofino", "build p4c with ENABLE_TOFINO")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         options = ["--target", profile.chip, *CHIPS[profile.chip], "--std", "p4-16", "--Wdisable", "-I."]
@@ -140,7 +140,11 @@ def _lines(report: dict[str, Any]) -> str:
 def _run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CompileError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        raise CompileError(
+            f"{' '.join(command)}\n{done.stdout}{done.stderr}",
+            "sources that compile",
+            "correct the line that it names",
+        )
 
 
 def sources() -> str:

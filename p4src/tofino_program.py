@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from railweave.errors import explain
+
 P4INFO: Final = "p4info.txtpb"
 BFRT: Final = "bfrt.json"
 CONTEXT: Final = "pipe/context.json"
@@ -36,13 +38,20 @@ def load(folder: Path) -> TofinoProgram:
     """Read a compiled program; ValueError names the file that is missing, and how to make it."""
     images = sorted(path.relative_to(folder).as_posix() for path in folder.glob(binary("*")))
     if len(images) > 1:
-        raise ValueError(f"{folder}: {' and '.join(images)}; expected one, for the switch's chip")
+        raise ValueError(
+            explain(
+                f"{folder}: {' and '.join(images)}", "one image, for the switch's chip", "remove the others"
+            )
+        )
     image = images[0] if images else binary("tofino")
     for name in (P4INFO, BFRT, CONTEXT, image):
         if not (folder / name).is_file():
             raise ValueError(
-                f"{folder}: no {name}; `python -m railweave.p4src.tofino FOLDER` makes the program, "
-                "where p4c-barefoot and bfas are on PATH"
+                explain(
+                    f"{folder}: no {name}",
+                    "a compiled program",
+                    "make it: `python -m railweave.p4src.tofino FOLDER`, with p4c-barefoot and bfas on PATH",
+                )
             )
     lanes = sum(name.count("_") for name in LANE_REGISTER.findall((folder / P4INFO).read_text("utf-8")))
     return TofinoProgram(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.errors import explain
 from railweave.topologies.cluster import Cluster, TlsFiles
 from railweave.topologies.errors import TopologyError
 
@@ -91,8 +92,9 @@ def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.envir
     if cluster is None or cluster.tls is None:
         if token:
             raise TopologyError(
-                f"{TOKEN} is set, but there is no TLS, and it would travel in clear: "
-                "give a cluster file with `tls`, or unset it"
+                f"{TOKEN} is set without TLS, and the token would travel in clear",
+                "a cluster file with `tls`",
+                f"give one, or unset {TOKEN}",
             )
         return IN_CLEAR
     check(cluster.tls)
@@ -103,8 +105,9 @@ def access_of(cluster: Cluster | None, environment: Mapping[str, str] = os.envir
     wanted = cluster.token or token
     if wanted and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise TopologyError(
-            f"{where}: expected a line of at least {LEAST_TOKEN} ASCII characters; "
-            "`openssl rand -hex 32` makes one"
+            f"{where}: {len(token)} characters",
+            f"a line of at least {LEAST_TOKEN} ASCII characters",
+            "make one with `openssl rand -hex 32`",
         )
     return Access(cluster.tls, token)
 
@@ -137,7 +140,9 @@ def refusal(tls: TlsFiles | None, address: str) -> str:
                 pass
     except OSError:
         return ""
-    return f"TLS with {address}: {reason}; expected certificates of {tls.ca} for this address, at both ends"
+    return explain(
+        f"TLS with {address}: {reason}", f"certificates of {tls.ca} for this address, at both ends"
+    )
 
 
 def _context(tls: TlsFiles) -> ssl.SSLContext:
@@ -147,14 +152,22 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=tls.ca)
         context.set_alpn_protocols(["h2"])
     except ssl.SSLError:
-        raise TopologyError(f"{tls.ca}: expected certificates in PEM") from None
+        raise TopologyError(
+            f"{tls.ca}: no certificates", "certificates in PEM", "correct `tls` in the cluster file"
+        ) from None
     except OSError as error:
-        raise TopologyError(f"{error.filename}: {error.strerror}; see `tls` in the cluster file") from None
+        raise TopologyError(
+            f"{error.filename}: {error.strerror}",
+            "a file that can be read",
+            "correct `tls` in the cluster file",
+        ) from None
     try:
         context.load_cert_chain(tls.certificate, tls.key, password="")  # without it, OpenSSL would prompt
     except (ssl.SSLError, ValueError):
         raise TopologyError(
-            f"{tls.certificate} and {tls.key}: expected a certificate and its key, in PEM without password"
+            f"{tls.certificate} and {tls.key} do not belong together",
+            "a certificate and its key, in PEM without password",
+            "correct `tls` in the cluster file",
         ) from None
     return context
 
@@ -170,13 +183,18 @@ def private_file(path: str) -> bytes:
             found = os.fstat(file.fileno())
             content = file.read()
     except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}; see `tls` and `token` in the cluster file") from None
+        raise TopologyError(
+            f"{path}: {error.strerror}",
+            "a file that can be read",
+            "correct `tls` or `token` in the cluster file",
+        ) from None
     allowed = 0o640 if found.st_uid == 0 else 0o600
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in (0, os.geteuid()) or mode & ~allowed & 0o777:
         raise TopologyError(
-            f"{path}: mode {mode:04o}, owner {found.st_uid}: others could read or change it; "
-            "expected 0600 of the user who runs this, or 0640 of root"
+            f"{path}: mode {mode:04o}, owner {found.st_uid}, so others could read or change it",
+            "0600 of the user who runs this, or 0640 of root",
+            f"run chmod 600 {path}, and chown where the owner is wrong",
         )
     return content
 
@@ -188,7 +206,10 @@ def _token_required(token: str) -> grpc.aio.ServerInterceptor:
 
     async def refuse(_request: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await context.abort(
-            grpc.StatusCode.UNAUTHENTICATED, "no token, or another one than the controller's: see `token`"
+            grpc.StatusCode.UNAUTHENTICATED,
+            explain(
+                "no token, or another one than the controller's", "the token of the cluster file", "copy it"
+            ),
         )
 
     refused: Any = grpc.stream_stream_rpc_method_handler(refuse)

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from railweave.errors import UserError
+
 LATEST = "latest"  # a link beside the numbered folders
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
-class OutputError(ValueError):
+class OutputError(UserError, ValueError):
     """A file or folder cannot be written. The message names it and says what to do."""
 
 
@@ -48,7 +50,7 @@ def new_folder(out: Path) -> Path:
         _link_latest(out)
     except OSError as error:
         raise OutputError(
-            f"--out {out}: {error.strerror}; expected a folder that can be written to: name another one"
+            f"--out {out}: {error.strerror}", "a folder that can be written to", "name another one"
         ) from error
     return out / str(number)
 
@@ -97,7 +99,9 @@ def check_new_file(option: str, path: Path | None) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.is_file() and path.stat().st_size:
             raise OutputError(
-                f"{option} {path}: the file holds something already; remove it, or name another one"
+                f"{option} {path}: the file holds something already",
+                "a new or empty file",
+                "remove it, or name another one",
             )
         if path.exists():
             if not os.access(path, os.W_OK):
@@ -107,7 +111,7 @@ def check_new_file(option: str, path: Path | None) -> None:
             path.unlink()
     except OSError as error:
         raise OutputError(
-            f"{option} {path}: {error.strerror}; expected a file that can be written to: name another one"
+            f"{option} {path}: {error.strerror}", "a file that can be written to", "name another one"
         ) from error
 
 
@@ -117,4 +121,8 @@ def write_new_file(option: str, path: Path, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise OutputError(f"{option} {path}: {error.strerror}; the result is not complete there") from error
+        raise OutputError(
+            f"{option} {path}: {error.strerror}; the result there is not complete",
+            "room for the whole result",
+            "make room, and run the command again",
+        ) from error

@@ -17,12 +17,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from railweave.errors import UserError
+
 LOCK = Path(__file__).with_name("shell.lock")
 FOLDER = Path(sys.prefix) / "shell"
 _STAMP = "made-from"
 
 
-class EnvironmentFailed(Exception):
+class EnvironmentFailed(UserError):
     """The environment cannot be made. The message has the failed step and the remedy."""
 
 
@@ -49,12 +51,21 @@ def ensure(say: Callable[[str], None]) -> Path:
         _empty_folder()
         _run(
             [sys.executable, "-m", "venv", str(FOLDER)],
-            "python -m venv failed; Debian: apt install python3-venv",
+            "Python with its venv module",
+            "install python3-venv (Debian)",
         )
         interpreter = FOLDER / "bin" / "python"
         pip = [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, "-r", str(LOCK)], "pip failed; is there a network, and a package index that pip knows?")
-        _run([str(interpreter), "-c", "import p4runtime_sh.shell"], "p4runtime-shell does not run here")
+        _run(
+            [*pip, "-r", str(LOCK)],
+            "a package index that pip can reach",
+            "correct network or pip's configuration",
+        )
+        _run(
+            [str(interpreter), "-c", "import p4runtime_sh.shell"],
+            "p4runtime-shell that can be imported",
+            f"remove {FOLDER} and run again",
+        )
         (FOLDER / _STAMP).write_text(_fingerprint())
         return interpreter
 
@@ -64,24 +75,30 @@ def _empty_folder() -> None:
     stamp = FOLDER / _STAMP
     try:
         if FOLDER.exists() and not stamp.exists() and any(FOLDER.iterdir()):
-            raise EnvironmentFailed(f"{FOLDER} holds something that railweave has not made: move it away")
+            raise EnvironmentFailed(
+                f"{FOLDER} holds something that railweave has not made",
+                "a new or empty folder",
+                "move it away",
+            )
         if stamp.exists():
             shutil.rmtree(FOLDER)
         FOLDER.mkdir(exist_ok=True)
         stamp.write_text("")  # an empty stamp: the environment is incomplete
     except OSError as error:
-        raise EnvironmentFailed(f"cannot write to {FOLDER}: {error.strerror}") from None
+        raise EnvironmentFailed(
+            f"{FOLDER}: {error.strerror}", "a folder that can be written to", "correct its owner and mode"
+        ) from None
 
 
 def _fingerprint() -> str:
     return hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
 
 
-def _run(command: list[str], advice: str) -> None:
+def _run(command: list[str], expected: str, do: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no output"]
-        raise EnvironmentFailed(f"{advice}\n  given: {' '.join(command)}\n  answer: {last[0]}")
+        raise EnvironmentFailed(f"{' '.join(command)} failed: {last[0]}", expected, do)
 
 
 @contextlib.contextmanager
@@ -90,7 +107,11 @@ def _alone() -> Iterator[None]:
     try:
         handle = os.open(FOLDER.with_name("shell.making"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise EnvironmentFailed(f"cannot write to {FOLDER.parent}: {error.strerror}") from None
+        raise EnvironmentFailed(
+            f"{FOLDER.parent}: {error.strerror}",
+            "a folder that can be written to",
+            "correct its owner and mode",
+        ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -17,6 +17,7 @@ from railweave.switch.options import SwitchOptions, stop_on_signals
 PROGRAM = "simple_switch_grpc"
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 COMPLAINT = re.compile(r"error|fail|invalid|cannot|not supported|exception|assert", re.IGNORECASE)
+FREE_ADDRESS = "name another address, or stop the switch that has it"
 _START_S = 20.0
 _RETRY_S = 0.02
 _STOP_S = 5.0
@@ -65,7 +66,11 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
             ready(options.ready_line())
             done, _ = await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if ended in done:
-            raise SwitchError(f"{PROGRAM} ended with status {ended.result()}: {await words or 'no output'}")
+            raise SwitchError(
+                f"{PROGRAM} ended with status {ended.result()}: {await words or 'no output'}",
+                "a process that runs until it is stopped",
+                "correct the options that its output names",
+            )
     finally:
         for future in (stopped, serving):
             future.cancel()
@@ -75,19 +80,35 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 def check(options: SwitchOptions) -> None:
     """SwitchError for what BMv2 cannot do, or would pass over in silence."""
     if options.program or options.p4info:
-        raise SwitchError("--program is for the embedded target; the controller pushes programs to bmv2")
+        raise SwitchError(
+            "--program with --target bmv2", "a program pushed by a controller", "omit --program and --p4info"
+        )
     if options.impairments:
-        raise SwitchError("--impair is for the embedded target: BMv2's links are as good as the kernel's")
+        raise SwitchError(
+            "--impair with --target bmv2",
+            "--target embedded, which impairs links",
+            "omit --impair, or change the target",
+        )
     if len(set(options.pcap.values())) > 1 or set(options.pcap) not in (set(), set(options.interfaces)):
-        raise SwitchError("--pcap PORT@FOLDER is for the embedded target: BMv2 captures all ports or none")
+        raise SwitchError(
+            "--pcap PORT@FOLDER with --target bmv2",
+            "--pcap FOLDER, because BMv2 captures all ports or none",
+            "name one folder",
+        )
     known = {name for _, name in socket.if_nameindex()}
     for port, interface in options.interfaces.items():
         if interface not in known:  # BMv2 would go on without the port
             raise SwitchError(
-                f"port {port}: there is no interface {interface}; `ip link` lists those there are"
+                f"port {port}: no interface {interface}",
+                "an interface that `ip link` lists",
+                "correct --interface",
             )
     if options.cpu_port == 0:
-        raise SwitchError("--cpu-port 0 is for the embedded target: BMv2 takes 0 for none")
+        raise SwitchError(
+            "--cpu-port 0 with --target bmv2",
+            "1 or more, because 0 means none to BMv2",
+            "choose another port",
+        )
     if options.tls is not None:
         options.tls.read()  # BMv2 would go on without what it cannot read
     _check_free(options.grpc)
@@ -97,7 +118,9 @@ def _check_free(address: str) -> None:
     """BMv2 goes on without a server when the address is in use: its controller would talk to another."""
     if address.startswith("unix:"):
         if _socket_file(address).exists():
-            raise SwitchError(f"{address} exists: another switch may serve it; see --grpc")
+            raise SwitchError(
+                f"--grpc {address}: the file exists", "a socket of no other switch", FREE_ADDRESS
+            )
         return
     host, _, port = address.rpartition(":")
     try:
@@ -108,7 +131,9 @@ def _check_free(address: str) -> None:
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind(where)
     except OSError as error:
-        raise SwitchError(f"cannot serve {address}: {error.strerror or error}; see --grpc") from None
+        raise SwitchError(
+            f"--grpc {address}: {error.strerror or error}", "a free address of this machine", FREE_ADDRESS
+        ) from None
 
 
 def _socket_file(address: str) -> Path:
@@ -137,7 +162,11 @@ async def _serves(address: str) -> None:
             while not await _accepts(address):
                 await asyncio.sleep(_RETRY_S)
     except TimeoutError:
-        raise SwitchError(f"{PROGRAM} did not serve {address} within {_START_S:g} s") from None
+        raise SwitchError(
+            f"{PROGRAM} did not serve {address} within {_START_S:g} s",
+            "a gRPC server there",
+            "read its output",
+        ) from None
 
 
 async def _accepts(address: str) -> bool:

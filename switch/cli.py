@@ -123,9 +123,13 @@ def switch(
         return
     try:
         if target not in TARGETS:
-            raise SwitchError(f"unknown target {target!r}; targets are {', '.join(TARGETS)}")
+            raise SwitchError(f"--target {target!r}", f"one of {', '.join(TARGETS)}", "correct --target")
         if missing := TARGETS[target].missing():
-            raise SwitchError(f"target {target} cannot run here: {missing}")
+            raise SwitchError(
+                f"--target {target} cannot run here: {missing}",
+                "all of its parts",
+                "install them, or choose another target",
+            )
         interfaces = parse_interfaces(interface or [])
         options = SwitchOptions(
             interfaces=interfaces,

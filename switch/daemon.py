@@ -52,7 +52,11 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
-        raise SwitchError(f"{error}; see --grpc") from None
+        raise SwitchError(
+            f"--grpc {options.grpc}: {error}",
+            "a free address of this machine",
+            "name another address, or stop its owner",
+        ) from None
     ports.start()
     await server.start()
     watching = asyncio.create_task(inspection.keep_watching())
@@ -70,7 +74,7 @@ async def load_program(service: Service, options: SwitchOptions) -> None:
     if options.program is None and options.p4info is None:
         return
     if options.program is None or options.p4info is None:
-        raise SwitchError("--program and --p4info belong together: p4c writes both")
+        raise SwitchError("--program or --p4info alone", "both, as p4c writes them", "give both")
     config = p4r.ForwardingPipelineConfig(
         p4info=_parse_p4info(options.p4info), p4_device_config=read_file(options.program)
     )
@@ -94,5 +98,7 @@ def _parse_p4info(path: Path) -> p4i.P4Info:
         try:
             p4info.ParseFromString(data)
         except Exception:
-            raise SwitchError(f"{path} is not a P4Info, neither text nor binary: {error}") from None
+            raise SwitchError(
+                f"{path}: {error}", "a P4Info, as text or binary", "compile it with p4c --p4runtime-files"
+            ) from None
     return p4info

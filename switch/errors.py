@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of programs, requests and options of the switch."""
 
+from railweave.errors import UserError
 
-class SwitchError(Exception):
+
+class SwitchError(UserError):
     """The switch cannot start or continue; the message names the cause and what to do."""
 
 
-class InvalidProgram(ValueError):
+class InvalidProgram(UserError, ValueError):
     """The JSON is not a BMv2 program: malformed or inconsistent."""
+
+    def __init__(
+        self,
+        given: str,
+        expected: str = "BMv2 JSON as p4c writes it",
+        do: str = "compile the P4 program again with p4c",
+    ) -> None:
+        """Name the place and what is wrong there."""
+        super().__init__(given, expected, do)
 
 
 class UnsupportedConstruct(InvalidProgram):
@@ -18,7 +29,11 @@ class UnsupportedConstruct(InvalidProgram):
 
     def __init__(self, construct: str, where: str) -> None:
         """Name the construct and its place."""
-        super().__init__(f"{where}: {construct} is not supported by the embedded switch")
+        super().__init__(
+            f"{where}: {construct} is not supported by the embedded switch",
+            "other constructs of v1model",
+            "rewrite the program, or run it with --target bmv2",
+        )
         self.construct = construct
         self.where = where
 

@@ -12,6 +12,7 @@ from railweave.switch.errors import SwitchError
 
 Direction = Literal["in", "out"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
+CORRECT = "correct --impair"
 _PROBABILITIES = ("loss", "duplicate", "reorder", "corrupt")
 _TIME_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
@@ -40,12 +41,12 @@ class Impairment:
         """Refuse values out of range, by name."""
         for name in _PROBABILITIES:
             if not 0 <= getattr(self, name) <= 1:
-                raise SwitchError(f"{name}={getattr(self, name)}: a probability is from 0 to 1")
+                raise SwitchError(f"{name}={getattr(self, name)}", "a probability from 0 to 1", CORRECT)
         for name, largest in (("delay_ns", 10**10), ("rate_bps", 10**13), ("seed", 2**64 - 1)):
             if not 0 <= getattr(self, name) <= largest:
-                raise SwitchError(f"{name}={getattr(self, name)}: expected 0 to {largest}")
+                raise SwitchError(f"{name}={getattr(self, name)}", f"0 to {largest}", CORRECT)
         if not 1 <= self.queue_bytes <= 1 << 30:
-            raise SwitchError(f"queue={self.queue_bytes}: expected 1 byte to 1 GiB")
+            raise SwitchError(f"queue={self.queue_bytes}", "1 byte to 1 GiB", CORRECT)
 
     @classmethod
     def parse(cls, text: str) -> Impairment:
@@ -60,9 +61,9 @@ seed=0, queue_bytes=4194304)
             name, equals, value = part.strip().partition("=")
             field, units = _FIELDS.get(name, ("", None))
             if not equals or not field:
-                raise SwitchError(f"{part!r}: expected NAME=VALUE of {', '.join(_FIELDS)}")
+                raise SwitchError(f"{part!r}", f"NAME=VALUE of {', '.join(_FIELDS)}", CORRECT)
             if field in values:
-                raise SwitchError(f"{name} is given twice in {text!r}")
+                raise SwitchError(f"{name} twice in {text!r}", "each name once", "remove one")
             values[field] = _number(part, value, units)
         return cls(**values)  # type: ignore[arg-type]
 
@@ -102,7 +103,7 @@ def _number(part: str, text: str, units: dict[str, int] | None) -> float | int:
     found = _QUANTITY.fullmatch(text)
     if found is None or (found[2] not in units if units else found[2]):
         allowed = f" and one of {', '.join(unit or 'no unit' for unit in units)}" if units else ""
-        raise SwitchError(f"{part!r}: expected a number{allowed}")
+        raise SwitchError(f"{part!r}", f"a number{allowed}", CORRECT)
     return float(found[1]) if units is None else round(float(found[1]) * units[found[2]])
 
 
@@ -117,16 +118,22 @@ def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[
         target, colon, settings = text.partition(":")
         found = _TARGET.fullmatch(target)
         if not colon or found is None:
-            raise SwitchError(f"{text!r} is not PORT[/in|/out|/both]:loss=…,delay=…, such as 1/in:loss=0.01")
+            raise SwitchError(
+                f"{text!r}", "PORT[/in|/out|/both]:loss=…,delay=…, such as 1/in:loss=0.01", CORRECT
+            )
         if found[1] != "*" and int(found[1]) not in known:
-            raise SwitchError(f"{text!r}: there is no port {found[1]}; ports are {known}")
+            raise SwitchError(
+                f"{text!r}: port {found[1]}", f"one of {', '.join(map(str, known))}", "correct the port"
+            )
         impairment = Impairment.parse(settings)
         side = found[2] or "out"
         for port in known if found[1] == "*" else [int(found[1])]:
             for direction in DIRECTIONS if side == "both" else [cast(Direction, side)]:
                 if (port, direction) in impairments:
                     raise SwitchError(
-                        f"port {port}, direction {direction}: impaired twice, the second time by {text!r}"
+                        f"{text!r} for port {port}, direction {direction}",
+                        "one impairment per port and direction",
+                        "remove one",
                     )
                 impairments[port, direction] = impairment
     return impairments

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from railweave.errors import explain
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
 from railweave.switch.p4runtime.errors import refuse
@@ -22,6 +23,7 @@ from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
+NO_PROGRAM = explain("the switch has no program yet", "a program", "push one with a controller")
 MAX_TRACED = 100_000
 _POLL_S = 0.02
 _LINKS_S = 0.1  # how late a group may notice that a link is down
@@ -105,10 +107,10 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         """Follow packets until enough have been seen, or the client cancels."""
         pipeline = self._pipeline
         if pipeline is None:
-            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "the switch has no program yet")
+            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, NO_PROGRAM)
             return
         if not 1 <= request.count <= MAX_TRACED:
-            message = f"a trace follows 1…{MAX_TRACED} packets, not {request.count}"
+            message = explain(f"a trace of {request.count} packets", f"1…{MAX_TRACED}", "correct --count")
             refuse(context, grpc.StatusCode.INVALID_ARGUMENT, message)
             return
         port = request.port if request.HasField("port") else None
@@ -116,7 +118,11 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             # Lowers the program once more, with tracing: for large programs that takes a second.
             await asyncio.to_thread(pipeline.traces.start, port, request.count)
         except TraceBusy as busy:
-            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(busy))
+            refuse(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                explain(str(busy), "one trace at a time", "try again later"),
+            )
             return
         try:
             left = request.count

@@ -32,7 +32,11 @@ class Tls:
         if certificate is None and key is None and client_ca is None:
             return None
         if certificate is None or key is None:
-            raise SwitchError("--tls-cert and --tls-key belong together, and --tls-ca needs both")
+            raise SwitchError(
+                "--tls-cert, --tls-key or --tls-ca alone",
+                "--tls-cert and --tls-key, --tls-ca with both",
+                "add the others",
+            )
         return cls(certificate, key, client_ca)
 
     def read(self) -> tuple[bytes, bytes, bytes | None]:
@@ -53,7 +57,9 @@ def read_file(path: Path, what: str = "cannot read") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SwitchError(f"{what} {path}: {error.strerror}") from None
+        raise SwitchError(
+            f"{what} {path}: {error.strerror}", "a file that can be read", "correct its name or its mode"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,11 @@ class SwitchOptions:
         """Refuse options that contradict each other."""
         if self.cpu_port is not None and self.cpu_port in self.interfaces:
             interface = self.interfaces[self.cpu_port]
-            raise SwitchError(f"port {self.cpu_port} is {interface} and the CPU port; see --cpu-port")
+            raise SwitchError(
+                f"--cpu-port {self.cpu_port} is the port of {interface}",
+                "a port without interface",
+                "choose another number",
+            )
 
     def ready_line(self) -> str:
         """The line that a switch prints once it serves."""
@@ -90,17 +100,27 @@ def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
     for specification in specifications:
         number, at, name = specification.partition("@")
         if not at or not name or not number.isdecimal():
-            raise SwitchError(f"{specification!r} is not PORT@INTERFACE, such as 1@s1-eth1")
+            raise SwitchError(
+                f"--interface {specification!r}", "PORT@INTERFACE, such as 1@s1-eth1", "correct --interface"
+            )
         port = int(number)
         if port >= DROP_PORT:
-            raise SwitchError(f"port {port}: ports are 0…{DROP_PORT - 1} ({DROP_PORT} means drop)")
+            raise SwitchError(
+                f"port {port}", f"0…{DROP_PORT - 1} ({DROP_PORT} means drop)", "correct --interface"
+            )
         if port in interfaces:
-            raise SwitchError(f"port {port} is given twice: {interfaces[port]} and {name}")
+            raise SwitchError(
+                f"port {port} is given twice: {interfaces[port]} and {name}",
+                "each port once",
+                "correct --interface",
+            )
         if name in interfaces.values():
-            raise SwitchError(f"interface {name} is given twice")
+            raise SwitchError(
+                f"interface {name} is given twice", "each interface once", "correct --interface"
+            )
         interfaces[port] = name
     if not interfaces:
-        raise SwitchError("a switch needs at least one --interface PORT@INTERFACE")
+        raise SwitchError("no ports", "one at least", "give --interface PORT@INTERFACE")
     return interfaces
 
 
@@ -122,5 +142,7 @@ def parse_pcap(specifications: Sequence[str], ports: Mapping[int, str]) -> dict[
         elif int(number) in ports and folder:
             folders[int(number)] = Path(folder)
         else:
-            raise SwitchError(f"--pcap {specification}: expected FOLDER or PORT@FOLDER, ports {list(ports)}")
+            raise SwitchError(
+                f"--pcap {specification}", f"FOLDER or PORT@FOLDER, ports {list(ports)}", "correct --pcap"
+            )
     return folders

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from railweave._native import ports as native
+from railweave.errors import UserError
 from railweave.switch import compiler
 from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
 from railweave.switch.options import MAX_SUPER_PACKET_BYTES
 from railweave.switch.pipeline import Pipeline
 
 
-class PortError(Exception):
+class PortError(UserError):
     """The ports cannot be opened; the message names the port and what to do."""
 
 
@@ -46,7 +46,9 @@ def _port_errors() -> Iterator[None]:
     try:
         yield
     except (IndexError, OSError) as error:
-        raise PortError(str(error)) from None
+        raise PortError(
+            str(error), "an open port, and files that can be written", "correct the port or the folder"
+        ) from None
 
 
 class Ports:
@@ -69,10 +71,15 @@ class Ports:
         try:
             self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes, exact_bytes)
         except PermissionError:
-            raise PortError("raw packet sockets need root (CAP_NET_RAW and CAP_NET_ADMIN)") from None
+            raise PortError(
+                "raw packet sockets are not permitted",
+                "root (CAP_NET_RAW and CAP_NET_ADMIN)",
+                "run it with sudo",
+            ) from None
         except OSError as error:
-            hint = "; `ip link` lists those there are" if error.errno == errno.ENODEV else ""
-            raise PortError(f"{error.strerror}{hint}") from None
+            raise PortError(
+                f"{error.strerror}", "interfaces that `ip link` lists and that are up", "correct --interface"
+            ) from None
 
     def start(self) -> None:
         """Begin to move packets."""
@@ -109,7 +116,7 @@ class Ports:
     def inject(self, port: int, packet: bytes) -> None:
         """Run a packet as if it came in on a port, soon; PortError if too many wait."""
         if not self._native.inject(port, packet):
-            raise PortError("too many packets wait to be sent: slow down")
+            raise PortError("too many packets wait to be sent", "a free place", "send more slowly")
 
     def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
         """Impair the link of a port in one direction, or remove that; PortError if there is no such port.
@@ -136,7 +143,11 @@ class Ports:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise PortError(f"cannot write packets to {folder}: {error.strerror}") from None
+                raise PortError(
+                    f"--pcap {folder}: {error.strerror}",
+                    "a folder that can be written to",
+                    "name another one",
+                ) from None
         for direction in DIRECTIONS:
             name = f"{self._interfaces.get(port)}_{direction}.pcap"
             with _port_errors():

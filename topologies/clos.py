@@ -95,9 +95,9 @@ def mixed_racks(
     """
     _positive(racks=racks, hosts=hosts)
     if not 0 <= ina <= racks:
-        raise TopologyError(f"{ina} ina racks given; expected 0 to {racks}")
+        raise TopologyError(f"{ina} ina racks", f"0 to {racks}", "correct `ina=`")
     if spine not in SPINES:
-        raise TopologyError(f"a spine of kind {spine!r} given; expected {' or '.join(SPINES)}")
+        raise TopologyError(f"a spine of kind {spine!r}", " or ".join(SPINES), "correct `spine=`")
     bridges = {(0, rack) for rack in range(ina, racks)} | ({(1, 0)} if spine == "plain" else set())
     uplinks = tuple((0, rack, 0) for rack in range(racks))
     fabric = Fabric((Level("l", racks), Level("s", 1)), hosts, uplinks, frozenset(bridges))
@@ -123,13 +123,17 @@ def fat_tree(
     core is connected to one aggregation switch of each pod. Raises TopologyError for invalid counts.
     """
     if k < 2 or k % 2:
-        raise TopologyError(f"a fat tree with k={k}: expected an even number from 2")
+        raise TopologyError(f"a fat tree with k={k}", "an even number from 2", "correct `k=`")
     half = k // 2
     pods, edges, aggs, hosts = pods or k, edges or half, aggs or half, hosts or half
     cores = cores or aggs * half
     _positive(pods=pods, edges=edges, aggs=aggs, cores=cores, hosts=hosts)
     if cores % aggs:
-        raise TopologyError(f"{cores} cores for {aggs} aggregation switches per pod: expected a multiple")
+        raise TopologyError(
+            f"{cores} cores for {aggs} aggregation switches per pod",
+            f"a multiple of {aggs}",
+            "correct `cores=` or `aggs=`",
+        )
     per_agg = cores // aggs
     uplinks = [
         (0, pod * edges + edge, pod * aggs + agg)
@@ -224,16 +228,24 @@ def _short_name(plane: str) -> Callable[[str, int], str]:
 def _positive(**counts: int) -> None:
     for what, count in counts.items():
         if count < 1:
-            raise TopologyError(f"{count} {what} given; expected at least 1")
+            raise TopologyError(f"{count} {what}", "at least 1", f"correct `{what}=`")
 
 
 def _check(fabric: Fabric) -> None:
     switches = sum(level.count for level in fabric.levels)
     if fabric.hosts > MAX_HOSTS:
-        raise TopologyError(f"{fabric.hosts} hosts given; the address plan has room for {MAX_HOSTS}")
+        raise TopologyError(
+            f"{fabric.hosts} hosts", f"{MAX_HOSTS} at most, for which there are addresses", "take fewer hosts"
+        )
     if switches > MAX_SWITCHES:
-        raise TopologyError(f"{switches} switches given; the address plan has room for {MAX_SWITCHES}")
+        raise TopologyError(
+            f"{switches} switches",
+            f"{MAX_SWITCHES} at most, for which there are addresses",
+            "take fewer switches",
+        )
     if fabric.hosts_per_rack > MAX_FAN_IN:
         raise TopologyError(
-            f"{fabric.hosts_per_rack} hosts per rack given; one switch adds up to {MAX_FAN_IN} contributions"
+            f"{fabric.hosts_per_rack} hosts per rack",
+            f"{MAX_FAN_IN} at most, whose contributions one switch adds up",
+            "take more racks with fewer hosts",
         )

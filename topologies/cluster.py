@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import of_file
 from railweave.topologies import serialize
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import DEFAULT_MTU, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
@@ -107,8 +108,9 @@ class Cluster:
         match = _RATE.fullmatch(given)
         if match is None:
             raise TopologyError(
-                f"planes.{plane}.rate: {given!r} was given, expected bit/s as 100G, 400M or a number; "
-                "leave it out to have it learnt"
+                f"planes.{plane}.rate: {given!r}",
+                "bit/s as 100G, 400M or a number",
+                "correct the rate, or leave it out to let the ranks learn it",
             )
         return int(match["rate"]) * _UNITS[match["unit"].upper()]
 
@@ -130,7 +132,7 @@ def load(path: Path | str) -> Cluster:
             token=str(folder / cluster.token) if cluster.token else "",
         )
     except (OSError, UnicodeDecodeError, TopologyError) as error:
-        raise TopologyError(f"{path}: {error}") from error
+        raise of_file(TopologyError, path, error, "a cluster file in UTF-8") from error
 
 
 def _with_programs(plane: ClusterPlane, folder: Path) -> ClusterPlane:
@@ -151,14 +153,18 @@ def _built(data: Any) -> Cluster:
     cluster = build(Cluster, _with_nics_in_full(data), "cluster")
     _check_place("controller", cluster.controller)
     if cluster.token and cluster.tls is None:
-        raise TopologyError("token: is given without tls, and would travel in clear: add tls, or remove it")
+        raise TopologyError(
+            "token: is given without tls, and would travel in clear",
+            "tls, too",
+            "add tls, or remove the token",
+        )
     if cluster.switch_tls and cluster.tls is None:
         raise TopologyError(
-            "switch_tls: is given without tls, with which the controller is to be kept: add tls"
+            "switch_tls: is given without tls, so the controller is open to all", "tls, too", "add tls"
         )
     for what in ("planes", "hosts"):
         if not getattr(cluster, what):
-            raise TopologyError(f"{what}: is empty; expected at least one")
+            raise TopologyError(f"{what}: none are given", "one at least", f"add {what}")
     cluster.topology()
     return cluster
 
@@ -188,27 +194,33 @@ def _plane(cluster: Cluster, name: str) -> Plane:
     where, plane, kind = f"planes.{name}", cluster.planes[name], cluster.kind(name)
     if kind not in RAIL_KINDS:
         raise TopologyError(
-            f"{where}: kind {kind!r}, expected one of {', '.join(RAIL_KINDS)}: "
-            "give `kind`, or call the plane by it"
+            f"{where}: kind {kind!r}",
+            f"one of {', '.join(RAIL_KINDS)}",
+            "give `kind`, or name the plane after its kind",
         )
     try:
         network = ipaddress.IPv4Network(plane.network)
     except ValueError as error:
-        raise TopologyError(f"{where}.network: {error}; expected such as 10.1.0.0/16") from None
+        raise TopologyError(
+            f"{where}.network: {error}", "a network such as 10.1.0.0/16", "correct the network"
+        ) from None
     for switch, value in plane.switches.items():
         if value.p4runtime:
             _check_place(f"{where}.switches.{switch}.p4runtime", value.p4runtime)
     with_p4 = any(switch.p4runtime for switch in plane.switches.values())
     if kind in P4_KINDS and not with_p4:
         raise TopologyError(
-            f"{where}.switches: no P4 switch, but rails of kind {kind} need one: "
-            "name it with `p4runtime: HOST:PORT`"
+            f"{where}.switches: no P4 switch",
+            f"one at least, which rails of kind {kind} need",
+            "name it with `p4runtime: HOST:PORT`",
         )
     for host, nics in cluster.hosts.items():
         for other in nics:
             if other not in cluster.planes:
                 raise TopologyError(
-                    f"hosts.{host}: a NIC on plane {other!r}; planes are {', '.join(cluster.planes)}"
+                    f"hosts.{host}: a NIC on plane {other!r}",
+                    f"one of {', '.join(cluster.planes)}",
+                    "correct the name",
                 )
     nics = {host: nics[name] for host, nics in cluster.hosts.items() if name in nics}
     for host, nic in nics.items():
@@ -239,7 +251,7 @@ def _port(where: str, given: Any, switch: ClusterSwitch | None) -> int:
     if type(number) is not int or number < first:
         known = f", or one of {', '.join(names)}" if names else ""
         raise TopologyError(
-            f"{where}: {given!r}, expected the number of the switch's port, from {first}{known}"
+            f"{where}: {given!r}", f"the number of the switch's port, from {first}{known}", "correct the port"
         )
     return number
 
@@ -247,13 +259,21 @@ def _port(where: str, given: Any, switch: ClusterSwitch | None) -> int:
 def _check_nic(where: str, nic: ClusterNic, network: ipaddress.IPv4Network) -> None:
     if not (nic.interface or nic.address):
         raise TopologyError(
-            f"{where}: neither `interface` nor `address`; give one by which the host finds it"
+            f"{where}: neither `interface` nor `address`",
+            "one by which the host finds its NIC",
+            "add one of them",
         )
     try:
         if nic.address and ipaddress.IPv4Address(nic.address) not in network:
-            raise TopologyError(f"{where}.address: {nic.address} is outside the plane's network {network}")
+            raise TopologyError(
+                f"{where}.address: {nic.address}",
+                f"an address of the plane's network {network}",
+                "correct one of them",
+            )
     except ipaddress.AddressValueError:
-        raise TopologyError(f"{where}.address: {nic.address!r} is no IPv4 address") from None
+        raise TopologyError(
+            f"{where}.address: {nic.address!r}", "an IPv4 address such as 10.1.0.10", "correct the address"
+        ) from None
 
 
 def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) -> Nic:
@@ -261,18 +281,24 @@ def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) ->
     where = f"hosts.{host}.{plane_name}"
     switch = nic.switch or next(iter(plane.switches))
     if not nic.switch and len(plane.switches) > 1:
-        raise TopologyError(f"{where}: no `switch`; the plane has {', '.join(plane.switches)}")
+        raise TopologyError(f"{where}: no `switch`", f"one of {', '.join(plane.switches)}", "add `switch`")
     if switch not in plane.switches:
-        raise TopologyError(f"{where}.switch: {switch!r}; the plane has {', '.join(plane.switches)}")
+        raise TopologyError(
+            f"{where}.switch: {switch!r}", f"one of {', '.join(plane.switches)}", "correct the name"
+        )
     for what, given, remedy in (
         ("address", nic.address, "`ip -4 address` on the host shows it"),
         ("mac", nic.mac, "`ip link` on the host shows it"),
         ("port", nic.port, "the switch's port that the cable is in, from 1"),
     ):
         if given in (None, ""):
-            raise TopologyError(f"{where}: no `{what}`, which P4 switches are told: {remedy}")
+            raise TopologyError(
+                f"{where}: no `{what}`", "one for each NIC of a plane with P4 switches", f"add it: {remedy}"
+            )
     if not _MAC.fullmatch(nic.mac):
-        raise TopologyError(f"{where}.mac: {nic.mac!r}, expected the form 02:00:00:01:00:0a")
+        raise TopologyError(
+            f"{where}.mac: {nic.mac!r}", "the form 02:00:00:01:00:0a", "copy the address from `ip link`"
+        )
     port = _port(f"{where}.port", nic.port, plane.switches[switch])
     return Nic(host, nic.interface, nic.address, nic.mac.lower(), switch, port, nic.mtu)
 
@@ -280,4 +306,4 @@ def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) ->
 def _check_place(where: str, given: str) -> None:
     match = _PLACE.fullmatch(given)
     if match is None or not 0 < int(match["port"]) <= 65535:
-        raise TopologyError(f"{where}: {given!r}, expected HOST:PORT, such as 10.0.0.1:9600")
+        raise TopologyError(f"{where}: {given!r}", "HOST:PORT, such as 10.0.0.1:9600", "correct the address")

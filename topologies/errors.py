@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from railweave.errors import UserError
 
-class TopologyError(ValueError):
+
+class TopologyError(UserError, ValueError):
     """An invalid topology; the message names what was given and what was expected."""
 
 
-class LabError(RuntimeError):
+class LabError(UserError, RuntimeError):
     """The lab cannot be made, or a part has failed; the message names the part and the remedy."""
 
 
@@ -19,7 +21,7 @@ class WorkerFailed(LabError):
         code: Its exit status; negative: the number of the signal that killed it.
     """
 
-    def __init__(self, message: str, code: int) -> None:
-        """Keep message and exit status."""
-        super().__init__(message)
+    def __init__(self, code: int, given: str, expected: str = "", do: str = "") -> None:
+        """Join the parts, and keep the exit status."""
+        super().__init__(given, expected, do)
         self.code = code

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from railweave.errors import explain
+
 RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 DEFAULT_RAILS = ("ina", "tcp", "rdma")
 P4_KINDS = ("ina", "netreduce")  # whose switches run a P4 program
@@ -111,7 +113,10 @@ class Topology:
         for plane in self.planes:
             if plane.name == name:
                 return plane
-        raise KeyError(f"no plane {name!r} in topology {self.name!r}; it has {[p.name for p in self.planes]}")
+        known = ", ".join(plane.name for plane in self.planes)
+        raise KeyError(
+            explain(f"plane {name!r} of topology {self.name!r}", f"one of {known}", "correct the name")
+        )
 
     def with_mtu(self, mtu: int) -> Topology:
         """Return the same with this MTU on every link."""

@@ -43,7 +43,7 @@ def named(
         return made
     if Path(text).exists():
         return load(text)
-    raise TopologyError(f"unknown topology {text!r}; expected {', '.join(COUNTS)} or a topology file")
+    raise TopologyError(f"topology {text!r}", f"{', '.join(COUNTS)} or a topology file", "correct the name")
 
 
 def _made(
@@ -82,8 +82,9 @@ def _counts(name: str, text: str) -> dict[str, int]:
         key, _, value = part.partition("=")
         if key not in COUNTS[name] or not value.isdecimal():
             raise TopologyError(
-                f"topology {name}: cannot read {part!r}; expected NUMBER for {', '.join(COUNTS[name])}, "
-                f"such as {name}:{COUNTS[name][0]}=4"
+                f"topology {name}: {part!r}",
+                f"NAME=NUMBER, with a name of {', '.join(COUNTS[name])}",
+                f"write it as in {name}:{COUNTS[name][0]}=4",
             )
         counts[key] = int(value)
     return counts

@@ -103,20 +103,24 @@ def nic(network: int, plane: str, host: str, number: int, switch: str, port: int
 def check_rails(rails: Sequence[str]) -> None:
     """Raise TopologyError for rails that are unknown, too many or none."""
     if not rails:
-        raise TopologyError(f"no rails given; name at least one of {', '.join(RAIL_KINDS)}")
+        raise TopologyError(
+            "no rails are given", f"one at least of {', '.join(RAIL_KINDS)}", "name the rails"
+        )
     for kind in rails:
         if kind not in RAIL_KINDS:
-            raise TopologyError(f"unknown rail {kind!r}; rails are {', '.join(RAIL_KINDS)}")
+            raise TopologyError(f"rail {kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind")
     if len(rails) > MAX_PLANES:
-        raise TopologyError(f"{len(rails)} rails given; the address plan has room for {MAX_PLANES}")
+        raise TopologyError(
+            f"{len(rails)} rails", f"{MAX_PLANES} at most, for which there are addresses", "name fewer"
+        )
 
 
 def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
     aggregated = any(kind in P4_KINDS for kind in rails)
     most = MAX_FAN_IN if aggregated else MAX_HOSTS
     if not 1 <= hosts <= most:
-        why = "the fan-in of one aggregating switch" if aggregated else "of a lab"
-        raise TopologyError(f"{hosts} hosts given; from 1 to {most} fit ({why})")
+        why = "the fan-in of one aggregating switch" if aggregated else "the limit of a lab"
+        raise TopologyError(f"{hosts} hosts", f"1 to {most}, {why}", "correct the number")
 
 
 def rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
@@ -125,8 +129,12 @@ def rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
     if len(listed) == 1:
         listed *= count
     if len(listed) != count:
-        raise TopologyError(f"{len(listed)} rates given for {count} planes; give one, or one per plane")
+        raise TopologyError(
+            f"{len(listed)} rates for {count} planes", "one, or one per plane", "correct the list of rates"
+        )
     for rate in listed:
         if rate < 0:
-            raise TopologyError(f"a rate of {rate} bit/s is invalid; give a positive rate, or 0 for unshaped")
+            raise TopologyError(
+                f"a rate of {rate} bit/s", "a positive rate, or 0 for unshaped", "correct the rate"
+            )
     return listed

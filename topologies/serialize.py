@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from railweave.errors import of_file
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
@@ -34,7 +35,7 @@ def read_yaml(text: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise TopologyError(f"not YAML: {error}") from error
+        raise TopologyError(f"not YAML: {error}", "YAML", "correct this line") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,7 +47,9 @@ class _Loader(yaml.SafeLoader):
         for place, key in enumerate(keys):
             if key in keys[:place]:
                 line = node.value[place][0].start_mark.line + 1
-                raise TopologyError(f"line {line}: {key!r} is there twice; remove or rename one")
+                raise TopologyError(
+                    f"line {line}: {key!r} is there twice", "each key once", "remove or rename one"
+                )
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
@@ -62,7 +65,7 @@ def load(path: Path | str) -> Topology:
     try:
         return from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TopologyError) as error:
-        raise TopologyError(f"{path}: {error}") from error
+        raise of_file(TopologyError, path, error, "a topology file in UTF-8") from error
 
 
 def validate(topology: Topology) -> None:
@@ -77,24 +80,38 @@ def validate(topology: Topology) -> None:
 def _validate_plane(topology: Topology, plane: Plane) -> None:
     where = f"plane {plane.name!r}"
     if plane.kind not in RAIL_KINDS:
-        raise TopologyError(f"{where}: unknown kind {plane.kind!r}; kinds are {', '.join(RAIL_KINDS)}")
+        raise TopologyError(
+            f"{where}: kind {plane.kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind"
+        )
     if plane.rate_bps < 0:
-        raise TopologyError(f"{where}: rate_bps is {plane.rate_bps}; expected 0 (unshaped) or more")
+        raise TopologyError(
+            f"{where}: rate_bps is {plane.rate_bps}", "0 (unshaped) or more", "correct the rate"
+        )
     for link, mtu in plane.mtus():
         if not LEAST_MTU <= mtu <= MOST_MTU:
             raise TopologyError(
-                f"{where}: link {link} has an MTU of {mtu}; expected {LEAST_MTU} to {MOST_MTU} bytes"
+                f"{where}: link {link} has an MTU of {mtu}",
+                f"{LEAST_MTU} to {MOST_MTU} bytes",
+                "correct `mtu`",
             )
     for trunk in plane.trunks:
         if plane.rate_of(trunk) < 0 or trunk.lower == trunk.upper:
-            raise TopologyError(f"{where}: {trunk}: expected two switches and a rate of 0 (unshaped) or more")
+            raise TopologyError(
+                f"{where}: {trunk}",
+                "two different switches and a rate of 0 (unshaped) or more",
+                "correct the trunk",
+            )
     try:
         network = ipaddress.IPv4Network(plane.network)
         outside = [nic.address for nic in plane.nics if ipaddress.IPv4Address(nic.address) not in network]
     except ValueError as error:
-        raise TopologyError(f"{where}: {error}") from error
+        raise TopologyError(
+            f"{where}: {error}", "IPv4 addresses and a network such as 10.1.0.0/16", "correct the address"
+        ) from error
     if outside:
-        raise TopologyError(f"{where}: {', '.join(outside)} outside {plane.network}")
+        raise TopologyError(
+            f"{where}: {', '.join(outside)}", f"addresses of {plane.network}", "correct the addresses"
+        )
     ends = [(nic.switch, nic.port) for nic in plane.nics]
     for trunk in plane.trunks:
         ends += [(trunk.lower, trunk.lower_port), (trunk.upper, trunk.upper_port)]
@@ -114,13 +131,22 @@ def _validate_tofino(where: str, plane: Plane, switch: Switch, ports: list[int])
     """Each pipe has 128 port numbers (bf-drivers, DEV_PORT_TO_PIPE), and registers that no other one sees."""
     where = f"{where}: switch {switch.name!r}"
     if plane.kind != "ina":
-        raise TopologyError(f"{where}: there is no program for Tofino for rails of kind {plane.kind}")
+        raise TopologyError(
+            f"{where}: a Tofino on a plane of kind {plane.kind}",
+            "a plane of kind ina",
+            "remove `tofino`, or correct the kind",
+        )
     if switch.device_id < 1:
-        raise TopologyError(f"{where}: device_id {switch.device_id}; Stratum's start at 1 (its node ids)")
+        raise TopologyError(
+            f"{where}: device_id {switch.device_id}",
+            "1 or more, as Stratum numbers its nodes",
+            "write the node's number from Stratum's chassis config",
+        )
     if len({port >> 7 for port in ports}) > 1:
         raise TopologyError(
-            f"{where}: ports {', '.join(map(str, sorted(ports)))} are of several pipes, "
-            "which do not share registers: take ports of one pipe p, from 128 p to 128 p + 127"
+            f"{where}: ports {', '.join(map(str, sorted(ports)))}",
+            "ports of one pipe p, from 128 p to 128 p + 127, because pipes do not share registers",
+            "move cables to one pipe",
         )
 
 
@@ -128,11 +154,11 @@ def _unique(what: str, values: Iterable[Any]) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise TopologyError(f"{what} {value!r} occurs twice")
+            raise TopologyError(f"{what} {value!r} occurs twice", "different ones", "correct or remove one")
         seen.add(value)
 
 
 def _known(what: str, used: Iterable[str], known: Iterable[str]) -> None:
     for name in used:
         if name not in (names := list(known)):
-            raise TopologyError(f"{what} {name!r} is not among {names}")
+            raise TopologyError(f"{what} {name!r}", f"one of {', '.join(names)}", "correct the name")

@@ -126,7 +126,7 @@ def with_contenders(
         contenders += [Contender(rail, RAILWEAVE, (rail,)) for rail in rails]
     for baseline in baselines:
         if baseline not in BASELINES:
-            raise OptionError(f"unknown baseline {baseline!r}; baselines are {', '.join(BASELINES)}")
+            raise OptionError(f"baseline {baseline!r}", f"one of {', '.join(BASELINES)}", "correct the name")
         scenario = _with_tcp_plane(scenario)
         used = tuple(plane.name for plane in scenario.network.planes if plane.kind == "tcp")
         contender = Contender(baseline, baseline, used if baseline in MULTIPATH else used[:1])
@@ -152,7 +152,11 @@ async def run(
 
     def take(record: Record) -> None:
         if record.status != OK:
-            raise LabError(f"{record.contender}: {record.error}")
+            raise LabError(
+                f"{record.contender}: {record.error}",
+                "a run that succeeds",
+                "read the logs in the run's folder",
+            )
         if record.control:
             return
         records = measured[record.contender]
@@ -210,6 +214,10 @@ def _with_tcp_plane(scenario: Scenario) -> Scenario:
     if any(plane.kind == "tcp" for plane in scenario.network.planes):
         return scenario
     if scenario.network.name != "planes":
-        raise OptionError(f"topology {scenario.network.name!r} has no tcp plane for a baseline to run on")
+        raise OptionError(
+            f"topology {scenario.network.name!r} has no tcp plane",
+            "one, on which baselines run",
+            "add tcp to the rails",
+        )
     rates = [plane.rate_bps for plane in scenario.network.planes]
     return replace(scenario, rails=(*scenario.rails, "tcp"), rates=(*rates, rates[0]))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from railweave.errors import explain
 from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
 
 
@@ -20,7 +21,7 @@ class Kind(Implementation):
     def obstacle(self) -> str:
         """Return what to install if PyTorch is missing."""
         found = importlib.util.find_spec("torch")
-        return "" if found else "gloo needs PyTorch; install it with: make baseline"
+        return "" if found else explain("gloo without PyTorch", "PyTorch", "install it: make baseline")
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the process group."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from railweave.errors import explain
 from railweave.experiments.contenders import Endpoint, Job, ring
 from railweave.topologies.lab.faults import Step, Tool, nic_of
 
@@ -35,9 +36,10 @@ class Kind(ring.Kind):
         try:
             socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP).close()
         except OSError as error:
-            return (
-                f"the kernel opens no socket of Multipath TCP ({error}): "
-                "it needs CONFIG_MPTCP, and sysctl net.mptcp.enabled=1"
+            return explain(
+                f"mptcp: the kernel opens no such socket ({error})",
+                "a kernel with CONFIG_MPTCP",
+                "set sysctl net.mptcp.enabled=1",
             )
         return ""
 

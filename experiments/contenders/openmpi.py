@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railweave.errors import explain
 from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
 from railweave.experiments.errors import OptionError
 from railweave.topologies.planes import MANAGEMENT_NETWORK
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
 
 LIBRARY = "libmpi.so.40"  # Open MPI 3.0 to 5.0
+INSTALL = "install it: make baseline, or apt-get install openmpi-bin"
 LAUNCHER = "mpirun.sh"  # in the folder of a job's results
 RANK = "OMPI_COMM_WORLD_RANK"
 VERSION_BYTES = 256  # MPI_MAX_LIBRARY_VERSION_STRING
@@ -51,13 +53,11 @@ class Kind(Implementation):
     def obstacle(self) -> str:
         """Return what is missing; empty if nothing is."""
         if shutil.which("mpirun") is None:
-            return "mpirun is missing; install it with: make baseline, or apt-get install openmpi-bin"
+            return explain("openmpi without mpirun", "Open MPI", INSTALL)
         try:
             ctypes.CDLL(LIBRARY)
         except OSError as error:
-            return (
-                f"Open MPI's library cannot be loaded ({error}); install it with: apt-get install openmpi-bin"
-            )
+            return explain(f"openmpi: {error}", f"{LIBRARY}", INSTALL)
         return ""
 
     @contextlib.asynccontextmanager
@@ -87,7 +87,9 @@ class Kind(Implementation):
         made = _World()
         if (made.rank, made.size) != (rank, job.size):
             raise OptionError(
-                f"mpirun made this rank {made.rank} of {made.size} instead of {rank} of {job.size}"
+                f"mpirun made this rank {made.rank} of {made.size}",
+                f"rank {rank} of {job.size}",
+                "check Open MPI's version",
             )
         return made
 

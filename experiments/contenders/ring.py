@@ -58,7 +58,11 @@ class Ring(Endpoint):
         self._agent.forgo_recovery()
         raise_failure(self._agent.failure())
         if missing:
-            raise JoinTimeout(f"no connection with rank {', '.join(map(str, missing))} after {timeout_s:g} s")
+            raise JoinTimeout(
+                f"no connection with rank {', '.join(map(str, missing))} after {timeout_s:g} s",
+                "connections with all ranks",
+                "read the logs of these ranks",
+            )
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
         """Reduce over all ranks."""

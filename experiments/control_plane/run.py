@@ -112,7 +112,11 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> ControlPlane
     topology = fat_tree(options.k, rails=("ina",))
     hosts = len(topology.hosts)
     if not 2 <= options.ranks <= hosts:
-        raise OptionError(f"--ranks {options.ranks}: expected 2 to {hosts}, the hosts of k={options.k}")
+        raise OptionError(
+            f"--ranks {options.ranks}",
+            f"2 to {hosts}, the hosts of k={options.k}",
+            "ask for fewer ranks, or a larger --k",
+        )
     options.out.mkdir(parents=True, exist_ok=True)
     async with contextlib.AsyncExitStack() as stack:
         lab = _Processes(options.out, stack)
@@ -259,7 +263,7 @@ async def _join(
     try:
         return list(await asyncio.gather(*(stub.JoinGroup(request(rank)) for rank in range(options.ranks))))
     except grpc.aio.AioRpcError as error:
-        raise OptionError(f"{error.details()}; ask for fewer --jobs") from None
+        raise OptionError(str(error.details()), "a group for each job", "ask for fewer --jobs") from None
 
 
 async def _groups_on(stub: pb_grpc.ControllerStub, switch: str) -> set[int]:

@@ -94,14 +94,18 @@ def chosen(names: Sequence[str], planes: Sequence[Plane]) -> list[tuple[Kind, st
     known = {kind.name: kind for kind in (*KINDS, *OF_RDMA, *OF_TREES, *OF_RANKS)}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise OptionError(f"unknown fault {unknown[0]!r}; there are {', '.join(known)}")
+        raise OptionError(f"fault {unknown[0]!r}", f"one of {', '.join(known)}", "correct the name")
     trees = OF_TREES if any(plane.trunks for plane in planes) else ()
     wanted = [known[name] for name in names] or [*KINDS, *OF_RDMA, *trees, *OF_RANKS]
     of_rails = [kind for kind in wanted if kind.words]
     for kind in of_rails if names else ():
         lacks = {kind.missing(plane) for plane in planes}
         if "" not in lacks:
-            raise OptionError(f"fault {kind.name!r} needs {' and '.join(sorted(lacks))}")
+            raise OptionError(
+                f"fault {kind.name!r} fits none of the rails",
+                " and ".join(sorted(lacks)),
+                "add such a rail, or omit the fault",
+            )
     return [
         *((kind, plane.name) for kind in of_rails for plane in planes if not kind.missing(plane)),
         *((kind, ANY_RAIL) for kind in OF_RANKS if kind in wanted),

@@ -35,10 +35,12 @@ def check(options: FailoverOptions) -> list[tuple[Kind, str]]:
     require_peers(options.topology)
     names = [plane.name for plane in options.topology.planes]
     if len(names) < 2 and options.topology.planes[0].kind != "ina":
-        raise OptionError(f"rails {', '.join(names)}: a failover needs a second rail, as in --rails tcp,tcp")
+        raise OptionError(
+            f"rails {', '.join(names)}", "a second rail, which takes over", "add one, as in --rails tcp,tcp"
+        )
     unknown = [name for name in options.rails if name not in names]
     if unknown:
-        raise OptionError(f"no rail {unknown[0]!r} to fail; rails are {', '.join(names)}")
+        raise OptionError(f"rail {unknown[0]!r}", f"one of {', '.join(names)}", "correct the name")
     return kinds.chosen(options.faults, [options.topology.plane(name) for name in options.rails or names])
 
 

@@ -106,7 +106,9 @@ def figures(names: Sequence[str] = ()) -> list[Figure]:
         missing = [file for file in FILES if not (folder / file).is_file()]
         if missing:
             raise OptionError(
-                f"unknown figure {name!r}: there are {', '.join(known)}, or a folder with {', '.join(FILES)}"
+                f"figure {name!r}",
+                f"one of {', '.join(known)}, or a folder with {', '.join(FILES)}",
+                "correct the name",
             )
         found.append(Figure(folder))
     return found

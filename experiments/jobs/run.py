@@ -79,11 +79,13 @@ class JobsResult:
 async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: None) -> JobsResult:
     """Run the experiment; raises LabError and OptionError."""
     if options.jobs < 1:
-        raise OptionError(f"--jobs {options.jobs}: expected at least 1")
+        raise OptionError(f"--jobs {options.jobs}", "at least 1", "correct --jobs")
     if options.seconds <= 2 * SETTLE_S:
-        raise OptionError(f"--seconds {options.seconds:g}: expected more than {2 * SETTLE_S:g}")
+        raise OptionError(
+            f"--seconds {options.seconds:g}", f"more than {2 * SETTLE_S:g}", "give more --seconds"
+        )
     if options.bytes < 8 or options.bytes % 4:
-        raise OptionError(f"--size {options.bytes}: expected a multiple of 4 bytes, at least 8")
+        raise OptionError(f"--size {options.bytes}", "a multiple of 4 bytes, at least 8", "correct --size")
     require_peers(options.topology)
     hosts = len(options.topology.hosts)
     on_phase(f"making a network of {hosts} hosts")
@@ -111,7 +113,11 @@ def _take(job: JobRun, rank: int, message: Mapping[str, Any]) -> None:
     trace = job.ranks[rank]
     trace.take(message)
     if trace.errors:
-        raise LabError(f"rank {rank} of {job.name}: {trace.errors[0].kind}: {trace.errors[0].text}")
+        raise LabError(
+            f"rank {rank} of {job.name}: {trace.errors[0].kind}: {trace.errors[0].text}",
+            "calls without errors",
+            "read the log of this rank",
+        )
     if rank:  # all have the same slices
         trace.calls.clear()
 
@@ -125,7 +131,11 @@ def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
     begin = max(of_job[0].begin for of_job in calls) + SETTLE_S
     end = min(of_job[-1].end for of_job in calls) - SETTLE_S
     if end <= begin:
-        raise OptionError("the jobs did not run at the same time for long enough: give more --seconds")
+        raise OptionError(
+            "the jobs did not run at the same time for long enough",
+            "calls of all jobs at once",
+            "give more --seconds",
+        )
     rails = [plane.name for plane in options.topology.planes]
     got = [{rail: throughput(job.ranks[:1], begin, end, rail) for rail in rails} for job in runs]
     totals = {rail: sum(bps[rail] for bps in got) for rail in rails}

@@ -93,7 +93,9 @@ class Server:
             )
         except (OSError, OverflowError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
-            raise OptionError(f"--live {self._port}: cannot listen on {HOST}: {text}") from error
+            raise OptionError(
+                f"--live {self._port}: {text}", f"a free port on {HOST}", "name another port, or none"
+            ) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

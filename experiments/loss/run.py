@@ -54,7 +54,7 @@ class Point:
 def workload(chunks: int, size_bytes: int) -> Workload:
     """Return sums of at least so many chunks; none are made before they count."""
     if chunks < 1:
-        raise OptionError(f"--chunks {chunks}: expected at least 1")
+        raise OptionError(f"--chunks {chunks}", "at least 1", "correct --chunks")
     calls = math.ceil(chunks / chunks_of(size_bytes))
     return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls)
 
@@ -64,7 +64,7 @@ def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> lis
     probabilities = [("--losses", loss) for loss in losses]
     for name, value in (*probabilities, ("--duplicate", duplicate), ("--reorder", reorder)):
         if not 0 <= value < 1:
-            raise OptionError(f"{name} {value:g}: a probability is from 0 to below 1")
+            raise OptionError(f"{name} {value:g}", "a probability from 0 to below 1", f"correct {name}")
     return [NetworkConditions(loss, duplicate, reorder) for loss in losses]
 
 

@@ -84,7 +84,7 @@ def parse(text: str, topology: Topology) -> tuple[Entry, ...]:
         match = _ENTRY.fullmatch(part)
         if match is None:
             example = "2s: host link down h1 ina"
-            raise OptionError(f"{part!r}: expected a time and a fault, as in {example}")
+            raise OptionError(f"fault {part!r}", f"a time and a fault, as in {example}", "correct the script")
         at_s, words = float(match["number"]) * _UNITS[match["unit"]], match["words"]
         if words.split()[0] == REPAIR:
             entries = _repaired(entries, words[len(REPAIR) :].strip(), at_s, part)
@@ -98,7 +98,11 @@ def _repaired(entries: list[Entry], which: str, at_s: float, part: str) -> list[
     lasting = [entry for entry in entries if entry.end_s is None and entry.begin_s < at_s]
     ended = [entry for entry in lasting if which in ("", entry.text)]
     if not ended:
-        raise OptionError(f"{part!r}: there is no such fault before it that is not repaired yet")
+        raise OptionError(
+            f"{part!r} repairs nothing",
+            "an earlier fault with these words that is not repaired",
+            "correct the script",
+        )
     return [
         Entry(entry.text, entry.fault, entry.begin_s, at_s) if entry in ended else entry for entry in entries
     ]
@@ -108,12 +112,12 @@ def fault_of(words: str, topology: Topology) -> Fault:
     """Return the fault of a name and a place; OptionError says what was expected."""
     name = next((name for name in FORMS if f"{words} ".startswith(f"{name} ")), "")
     if not name:
-        raise OptionError(f"{words!r} is no fault; there are {HELP}")
+        raise OptionError(f"fault {words!r}", f"one of: {HELP.replace('; ', ' | ')}", "correct the script")
     form, place = FORMS[name], words[len(name) :].split()
     expected = form.place.split()
     least = len([word for word in expected if not word.startswith("[")])
     if not least <= len(place) <= len(expected):
-        raise OptionError(f"{words!r}: expected {name} {form.place}".rstrip())
+        raise OptionError(f"fault {words!r}", f"{name} {form.place}".strip(), "correct the script")
     try:
         return form.make(topology, place)
     except (KeyError, TopologyError, OptionError) as error:
@@ -127,7 +131,7 @@ def _plane(topology: Topology, name: str) -> Plane:
 def _switch(topology: Topology, name: str) -> tuple[Plane, Switch]:
     known = {switch.name: (plane, switch) for plane in topology.planes for switch in plane.switches}
     if name not in known:
-        raise TopologyError(f"no switch {name!r}; there are {', '.join(known)}")
+        raise TopologyError(f"switch {name!r}", f"one of {', '.join(known)}", "correct the name")
     return known[name]
 
 

@@ -126,8 +126,9 @@ async def _faults(lab: Lab, options: ProgramOptions, on_event: Callable[[float, 
         if time.monotonic() > deadline:
             names = ", ".join(f"rank {rank} ({lab.topology.hosts[rank]})" for rank in missing)
             raise LabError(
-                f"not called railweave.init within {options.join_s:g} s: {names}; --join gives more time, "
-                "--join 0 is for programs that do not call it"
+                f"{names}: no call of railweave.init within {options.join_s:g} s",
+                "one by each rank",
+                "give more time by --join, or --join 0 for a program that does not call it",
             )
         await asyncio.sleep(LOOK_S)
     if options.faults:

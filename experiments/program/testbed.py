@@ -47,8 +47,9 @@ def refuse_in_rank(environment: Mapping[str, str] = os.environ) -> None:
     """Raise LabError in a rank of a job: its lab would have ranks that make labs, without end."""
     if environment.get("RANK") and any(environment.get(name) for name in CONTROLLERS):
         raise LabError(
-            f"railweave.lab was called in rank {environment['RANK']} of a job, expected outside of jobs: "
-            'in a file whose functions run on the hosts, call it below `if __name__ == "__main__":`'
+            f"railweave.lab was called in rank {environment['RANK']} of a job",
+            "calls outside of jobs",
+            'call it below `if __name__ == "__main__":` in a file whose functions run on the hosts',
         )
 
 
@@ -206,7 +207,7 @@ class Testbed:
             OptionError: The command's program does not exist.
         """
         if self._job is not None and not self._job.done():
-            raise LabError("a job runs already: wait for it first")
+            raise LabError("a job is running", "one job at a time", "wait for it first")
         planes = [plane.name for plane in planes_of(self.topology, rails)]
         check_shares(shares or {}, planes)
         command = command_of(worker, *arguments) if callable(worker) else [*worker, *map(str, arguments)]

@@ -33,7 +33,11 @@ def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = Fa
     file = inspect.getsourcefile(function)
     name = function.__qualname__
     if file is None or not Path(file).exists() or "." in name:
-        raise OptionError(f"worker {name!r} must stand at the top level of a file, which every host imports")
+        raise OptionError(
+            f"worker {name!r}",
+            "a function at the top level of a file, which every host imports",
+            "move it there",
+        )
     ours = function.__module__.startswith("railweave.")
     words = (function.__module__ if ours else str(Path(file).resolve()), name, json.dumps(arguments))
     return module_command(WORKER, *words, *([ENDLESS] if endless else []))
@@ -56,7 +60,7 @@ def _of_file(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise railweave.InvalidOption(f"{file} is no Python file")
+        raise railweave.InvalidOption(f"{file}", "a Python file", "name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

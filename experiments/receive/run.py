@@ -111,7 +111,7 @@ def run(mtus: Sequence[int], seconds: float, on_phase: Callable[[str], None]) ->
     """Measure each for `seconds`; OptionError for what is no MTU, WrongBytes if a byte is wrong."""
     for mtu in mtus:
         if not MTUS[0] <= mtu <= MTUS[1]:
-            raise OptionError(f"an MTU of {mtu}: expected {MTUS[0]} to {MTUS[1]} bytes")
+            raise OptionError(f"--mtu {mtu}", f"{MTUS[0]} to {MTUS[1]} bytes", "correct --mtu")
     missing = own_network.missing()
     cpus = sorted(os.sched_getaffinity(0))
     rows = []

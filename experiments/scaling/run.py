@@ -48,8 +48,9 @@ def topology(hosts: int) -> str:
         if hosts % racks == 0 and hosts // racks <= MAX_FAN_IN:
             return f"leaf-spine:racks={racks},hosts={hosts // racks},spines=1"
     raise OptionError(
-        f"--hosts {hosts}: more than {MAX_FAN_IN} are in racks of equal size, up to {MAX_FAN_IN} of up to "
-        f"{MAX_FAN_IN} hosts; no racks share {hosts}"
+        f"--hosts {hosts} does not divide into racks of equal size",
+        f"up to {MAX_FAN_IN} racks of up to {MAX_FAN_IN} hosts",
+        "choose another number",
     )
 
 

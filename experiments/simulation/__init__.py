@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
+from railweave.errors import explain
 from railweave.experiments.errors import OptionError
 
 MOST_HOSTS = 1024
@@ -51,11 +52,14 @@ class Fabric:
         """Raise OptionError if the network cannot be simulated."""
         if self.racks < 1 or not 2 <= self.hosts <= MOST_PER_RACK or self.racks * self.hosts > MOST_HOSTS:
             raise OptionError(
-                f"{self.racks} racks of {self.hosts} hosts: expected racks of 2 to {MOST_PER_RACK} "
-                f"and up to {MOST_HOSTS} hosts"
+                f"{self.racks} racks of {self.hosts} hosts",
+                f"racks of 2 to {MOST_PER_RACK}, and up to {MOST_HOSTS} hosts",
+                "correct the numbers",
             )
         if self.chunk_bytes + 44 > self.mtu:  # IP, UDP and our header
-            raise OptionError(f"chunks of {self.chunk_bytes} bytes: expected at most {self.mtu - 44}")
+            raise OptionError(
+                f"chunks of {self.chunk_bytes} bytes", f"at most {self.mtu - 44}", "take smaller chunks"
+            )
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,16 @@ class Call:
         """Raise OptionError if the call cannot be simulated."""
         self.fabric.check()
         if self.algorithm not in ALGORITHMS:
-            raise OptionError(f"algorithm {self.algorithm!r}: expected {', '.join(ALGORITHMS)}")
+            raise OptionError(
+                f"algorithm {self.algorithm!r}", f"one of {', '.join(ALGORITHMS)}", "correct the name"
+            )
         for name, least in (("size_bytes", 1), ("message_bytes", 8), ("parts", 1)):
             if getattr(self, name) < least:
-                raise OptionError(f"{name} {getattr(self, name)}: expected at least {least}")
+                raise OptionError(f"{name} {getattr(self, name)}", f"at least {least}", f"correct {name}")
         if not 1 <= self.ina <= self.fabric.racks and self.algorithm == "composed":
-            raise OptionError(f"{self.ina} racks that aggregate: expected 1 to {self.fabric.racks}")
+            raise OptionError(
+                f"{self.ina} racks that aggregate", f"1 to {self.fabric.racks}", "correct the number"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class Simulated:
 
 def obstacle() -> str:
     """Return why this machine cannot simulate; empty if it can."""
-    return "" if find_spec("ns3") else "ns-3 is not installed: make simulate"
+    return "" if find_spec("ns3") else explain("no ns-3", "the package ns3", "install it: make simulate")
 
 
 Simulate = Callable[..., Awaitable[Simulated]]
@@ -142,7 +150,11 @@ async def simulator() -> AsyncIterator[Simulate]:
         if said := await back.readline():
             return Simulated(**json.loads(said))
         lines = (await errors.read()).decode(errors="replace").strip().splitlines()
-        raise OptionError(f"the simulation has failed: {lines[-1] if lines else 'it said nothing'}")
+        raise OptionError(
+            f"the simulation has failed: {lines[-1] if lines else 'no output'}",
+            "a result",
+            "check ns-3: make simulate",
+        )
 
     try:
         yield simulate

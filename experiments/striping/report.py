@@ -125,7 +125,9 @@ def trace(found: Found) -> dict[str, Any]:
     promised = (usual, usual / (2 - usual), usual)  # a + b = 1, where a becomes a / 2
     if len(edges) != len(names) + 1 or not all(one < other for one, other in pairwise(edges)):
         raise OptionError(
-            f"{case.name}: calls are too slow to show a change of rates; choose smaller --sizes"
+            f"{case.name}: calls are too slow to show a change of rates",
+            "more calls per second",
+            "choose smaller --sizes",
         )
     return {
         **_case(found),

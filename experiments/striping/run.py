@@ -114,11 +114,13 @@ def cases(
     """Return the scenarios of the chosen parts, of which `regret` has none; OptionError for bad options."""
     for part in parts:
         if part not in PARTS:
-            raise OptionError(f"unknown part {part!r}; parts are {', '.join(PARTS)}")
+            raise OptionError(f"part {part!r}", f"one of {', '.join(PARTS)}", "correct the name")
     if iters < 1:
-        raise OptionError(f"--iters {iters}: expected at least 1")
+        raise OptionError(f"--iters {iters}", "at least 1", "correct --iters")
     if rate_bps < LEAST_RATE_BPS:
-        raise OptionError(f"--rate {rate_bps}: expected at least 1M: splits are of shaped links")
+        raise OptionError(
+            f"--rate {rate_bps}", "at least 1M, because splits are of shaped links", "correct --rate"
+        )
     rounds = math.gcd(iters, MOST_ROUNDS)
     sweep = Workload(tuple(sizes), iterations=iters // rounds)
     short = [size for size in sizes if size * 8 <= LONGEST_S * rate_bps] or sizes

@@ -85,7 +85,7 @@ async def measure(scenario: Scenario, target: str, seconds: float, out: Path) ->
             best = max(trials, key=lambda load: trials[load])
             outcome = await generator.run(best, seconds)
     if not outcome.pps:
-        raise OptionError(f"no result came back from {target} within {seconds:g} s")
+        raise OptionError(f"no result of {target} within {seconds:g} s", "results", f"read its log in {out}")
     return replace(outcome, target=target, trials={load.window: round(pps) for load, pps in trials.items()})
 
 

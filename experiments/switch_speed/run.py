@@ -86,7 +86,7 @@ async def run(options: Options, on_phase: Callable[[str], None]) -> SwitchSpeed:
     versus = options.versus.split(",") if options.versus else []
     for name in versus:
         if name not in OTHERS:
-            raise OptionError(f"--vs {name}: no such target to compare with; there are {', '.join(OTHERS)}")
+            raise OptionError(f"--vs {name}", f"one of {', '.join(OTHERS)}", "correct the name")
     scenario = Scenario(options.lanes, options.workers)
     try:
         _ = scenario.program

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from railweave.errors import explain
+
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
@@ -57,7 +59,7 @@ def _digits_file() -> Path:
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ModuleNotFoundError(
-            "the digits are part of scikit-learn; install it with: pip install scikit-learn"
+            explain("no digits", "scikit-learn, which has them", "install it: pip install scikit-learn")
         )
     return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
 

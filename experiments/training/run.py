@@ -199,11 +199,13 @@ def _step(messages: list[dict[str, Any]]) -> Step:
 def check(options: DemoOptions) -> None:
     """Raise OptionError where options do not go together."""
     if options.training.steps < 1:
-        raise OptionError(f"--steps {options.training.steps}: expected at least 1")
+        raise OptionError(f"--steps {options.training.steps}", "at least 1", "correct --steps")
     require_peers(options.topology)
     if options.training.batch < len(options.topology.hosts):
         raise OptionError(
-            f"{len(options.topology.hosts)} hosts share batches of {options.training.batch} images"
+            f"batches of {options.training.batch} images for {len(options.topology.hosts)} hosts",
+            "at least one image per host",
+            "take fewer hosts",
         )
 
 

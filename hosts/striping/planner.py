@@ -361,8 +361,9 @@ class Planner:
         same_options, same_costs = surveys.agreed(result)
         if not same_options:
             raise InvalidOption(
-                "the ranks do not plan alike: give all of them the same rails, rates, shares and costs; "
-                f"this one has {self._options()}"
+                f"the ranks plan differently; this one has {self._options()}",
+                "the same rails, rates, shares and costs on all ranks",
+                "correct the rank that differs",
             )
         if not same_costs:
             self.table = CostTable(self.rails, self.world_size)

@@ -180,4 +180,4 @@ def _sweep(collective: str, given: Sweep) -> None:
             tell(tables.notes(*texts))
         common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
         if not sweep.ok:
-            raise OptionError(common.WRONG)
+            raise OptionError(*common.WRONG)

@@ -78,13 +78,16 @@ def failover(
         sizes = units.parse_sizes(size)
         if len(sizes) != 1 or min(trials, restarts) < 1 or deadline <= 0:
             raise OptionError(
-                f"--size {size}, --trials {trials}, --restarts {restarts}, --deadline {deadline:g}: expected "
-                "one size, 1 or more, and a positive number of seconds"
+                f"--size {size}, --trials {trials}, --restarts {restarts}, --deadline {deadline:g}",
+                "one size, 1 or more, 1 or more, and a positive number of seconds",
+                "correct the option that differs",
             )
         if collective not in COLLECTIVES:
-            raise OptionError(f"--collective {collective}: expected one of {', '.join(COLLECTIVES)}")
+            raise OptionError(
+                f"--collective {collective}", f"one of {', '.join(COLLECTIVES)}", "correct the name"
+            )
         if dtype not in DTYPES:
-            raise OptionError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
+            raise OptionError(f"--dtype {dtype}", f"one of {', '.join(DTYPES)}", "correct the name")
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = FailoverOptions(
             topology=chosen,
@@ -121,4 +124,8 @@ def failover(
             curves = {", ".join(hit): asdict(curve) for hit, curve in result.curves.items()}
             drawing.save(draw(curves), report.caption(result), plot)
         if not result.ok:
-            raise OptionError("a trial did not end as expected, or an element was wrong: see above")
+            raise OptionError(
+                "a trial did not end as expected, or an element was wrong",
+                "right elements and the expected end in each trial",
+                f"see the table above, and the logs in {folder}",
+            )

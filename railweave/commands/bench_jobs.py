@@ -66,4 +66,8 @@ def jobs(
             console.print(text)
         common.write_result(report.as_json(result), json_file)
         if not result.ok:
-            raise OptionError("wrong elements, or a job without a completed call: see the table")
+            raise OptionError(
+                "an element was wrong, or a job completed no call",
+                "right elements and completed calls of each job",
+                "see the table above",
+            )

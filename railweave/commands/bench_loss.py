@@ -90,14 +90,16 @@ def loss(
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
-            raise OptionError(common.WRONG)
+            raise OptionError(*common.WRONG)
 
 
 def _probabilities(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise OptionError(f"--losses {text!r}: expected probabilities, such as 0,0.001,0.01") from None
+        raise OptionError(
+            f"--losses {text!r}", "probabilities, such as 0,0.001,0.01", "correct --losses"
+        ) from None
 
 
 def _line(point: Point) -> str:

@@ -36,7 +36,9 @@ def ratios(
         from railweave.experiments import tables  # noqa: PLC0415
 
         if update and not os.access(work.BASELINE, os.W_OK):
-            raise OptionError(f"--update: {work.BASELINE} cannot be written; run it as the file's owner")
+            raise OptionError(
+                f"--update: {work.BASELINE}", "a file that can be written", "run this as the file's owner"
+            )
         found, failed = common.run(work.run(folder, common.phase), folder)
         rows = []
         for each in found:
@@ -52,8 +54,14 @@ def ratios(
         for line in failed:
             typer.echo(f"railweave: {line}", err=True)
         if failed:
-            raise OptionError(f"runs failed, so the ratios do not count: see {folder}")
+            raise OptionError(
+                "runs failed, so the ratios do not count", "runs without errors", f"read the logs in {folder}"
+            )
         if update:
             work.BASELINE.write_text(work.updated(work.BASELINE.read_text(), found))
         elif any(each.verdict == work.WORSE for each in found):
-            raise OptionError("a ratio is worse than its baseline by more than its tolerance: see above")
+            raise OptionError(
+                "a ratio is worse than its baseline",
+                "a difference within its tolerance",
+                "see the table above; measure again on an idle machine",
+            )

@@ -47,11 +47,17 @@ def receive(
         try:
             mtus = [int(each) for each in mtu.split(",")]
         except ValueError:
-            raise OptionError(f"--mtu {mtu!r}: expected numbers of bytes, such as 1500,9000") from None
+            raise OptionError(
+                f"--mtu {mtu!r}", "numbers of bytes, such as 1500,9000", "correct --mtu"
+            ) from None
         try:
             result = run.run(mtus, seconds, common.phase)
         except run.WrongBytes as wrong:
-            raise OptionError(str(wrong)) from None
+            raise OptionError(
+                str(wrong),
+                "the bytes that were sent",
+                "report this: it is an error of railweave or the kernel",
+            ) from None
         finally:
             common.progress.clear()
         _show(console, result)

@@ -71,4 +71,4 @@ def scaling(
         versions = {name: version for sweep in sweeps for name, version in sweep.versions.items()}
         common.write_result(result, json_file, versions=versions)
         if not result["ok"]:
-            raise OptionError(common.WRONG)
+            raise OptionError(*common.WRONG)

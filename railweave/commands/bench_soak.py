@@ -51,8 +51,9 @@ def soak(
 
         if minutes <= 0 or largest < 1 or deadline <= 0:
             raise OptionError(
-                f"--minutes {minutes:g}, --largest {largest}, --deadline {deadline:g}: expected positive "
-                "numbers"
+                f"--minutes {minutes:g}, --largest {largest}, --deadline {deadline:g}",
+                "positive numbers",
+                "correct the options",
             )
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = SoakOptions(
@@ -72,4 +73,4 @@ def soak(
                 common.console(json_file).print(report.table(tally))
                 common.write_result(tally.summary(), json_file, seed=seed)
         if failed := tally.failed():
-            raise OptionError(f"{failed}: see {folder}")
+            raise OptionError(failed, "none of these", f"read the logs in {folder}")

@@ -89,4 +89,4 @@ def striping(
         result = report.as_json(found, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:
-            raise OptionError(f"{result['wrong']} wrong elements")
+            raise OptionError(f"{result['wrong']} wrong elements", "0", f"read the logs in {folder}")

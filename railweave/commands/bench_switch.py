@@ -67,7 +67,9 @@ def switch(
         try:
             result = common.run(run.run(options, common.phase), folder)
         except WrongResult as wrong:
-            raise OptionError(str(wrong)) from None
+            raise OptionError(
+                str(wrong), "the sum of the contributions", "report this: it is an error of the switch"
+            ) from None
         _show(console, result)
         common.write_result(run.as_json(result), json_file)
 

@@ -23,6 +23,7 @@ import typer
 import typer.core
 
 from railweave import native_module, outputs
+from railweave.errors import explain
 from railweave.experiments import provenance, units
 from railweave.experiments.errors import OptionError
 from railweave.hosts.errors import RailweaveError
@@ -108,7 +109,9 @@ SwitchTarget = Annotated[
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise typer.BadParameter(f"{text!r} was given, expected a port from 0 to 65535 or nothing")
+        raise typer.BadParameter(
+            explain(f"{text!r}", "a port from 0 to 65535 or nothing", "correct the port")
+        )
     return int(text)
 
 
@@ -143,7 +146,9 @@ def _new_plot(context: typer.Context, path: Path | None) -> Path | None:
     if not context.resilient_parsing:
         with one_line_errors():
             if path is not None and path.suffix not in PLOT_FORMATS:
-                raise OptionError(f"--plot {path}: expected a name that ends in {', '.join(PLOT_FORMATS)}")
+                raise OptionError(
+                    f"--plot {path}", f"a name that ends in {', '.join(PLOT_FORMATS)}", "rename the file"
+                )
             outputs.check_new_file("--plot", path)
     return path
 
@@ -174,7 +179,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 # to 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 100  # columns of tables in files and pipes
-WRONG = "wrong elements: see the column #wrong"
+WRONG = ("wrong elements", "none", "see the column #wrong, and the logs of this run")
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 INTERRUPTED, TERMINATED = 130, 143  # 128 + the number of the signal, as in shells
 ERASE_LINE = "\r\x1b[2K"
@@ -274,7 +279,7 @@ def counts(option: str, text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise OptionError(f"{option} {text!r}: expected numbers of hosts, such as 2,4,8") from None
+        raise OptionError(f"{option} {text!r}", "numbers, such as 2,4,8", f"correct {option}") from None
 
 
 @contextlib.contextmanager
@@ -298,7 +303,7 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
     """
     if problem := native_module.problem():  # otherwise the ranks would be the first to miss it
         work.close()
-        raise OptionError(f"{problem}; {native_module.REMEDY}")
+        raise OptionError(problem, "a native module that loads", native_module.REMEDY)
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING, handlers=[_Warnings()])
     terminated = False
 
@@ -332,7 +337,9 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
             raise
         full = error.filename or out  # a failed write does not name its file
         raise OptionError(
-            f"{full}: {error.strerror}; what is written is kept. Make room, and run the command again"
+            f"{full}: {error.strerror}; finished parts are kept",
+            "room on the disk",
+            "make room, and run the command again",
         ) from error
 
 
@@ -412,10 +419,14 @@ def check_target(name: str, topology: model.Topology) -> str:
     from railweave.switch.targets import TARGETS  # noqa: PLC0415
 
     if name not in TARGETS:
-        raise OptionError(f"unknown switch target {name!r}; targets are {', '.join(TARGETS)}")
+        raise OptionError(f"switch target {name!r}", f"one of {', '.join(TARGETS)}", "correct --switch")
     needed = any(switch.p4runtime for plane in topology.planes for switch in plane.switches)
     if needed and (missing := TARGETS[name].missing()):
-        raise OptionError(f"switch target {name!r} cannot run here: {missing}")
+        raise OptionError(
+            f"switch target {name!r} cannot run here: {missing}",
+            "all of its parts",
+            "install them, or choose another target",
+        )
     return name
 
 

@@ -88,11 +88,17 @@ def plan(
     with common.one_line_errors():
         if jobs is not None:
             if (costs, hosts, rails) != (None, None, None):
-                raise OptionError("--jobs goes with a fabric and --rate only")
+                raise OptionError(
+                    "--jobs with --costs, --hosts or --rails",
+                    "--jobs with a fabric and --rate only",
+                    "omit the others",
+                )
             _upgrades(what, jobs, rate, json_file)
             return
         if costs is not None and rails is not None:
-            raise OptionError("--costs already names the rails: give either --costs or --rails")
+            raise OptionError(
+                "--costs and --rails", "one of them, because --costs names the rails", "omit one of them"
+            )
         from railweave.hosts.prediction import predict  # noqa: PLC0415 - help needs none
 
         planner = _from_file(costs, hosts) if costs is not None else _from_links(rails, rate, hosts)
@@ -114,9 +120,13 @@ def _from_file(path: Path, hosts: int | None) -> Planner:
     jobs = [job for job in costs_file.read(path) if hosts in (None, job.hosts)]
     known = "; ".join(str(job) for job in costs_file.read(path)) or "none"
     if not jobs:
-        raise OptionError(f"--costs {path}: no costs of {hosts or 'any'} hosts; there are: {known}")
+        raise OptionError(
+            f"--costs {path}: no costs of {hosts or 'any'} hosts", f"one of: {known}", "choose with --hosts"
+        )
     if len(jobs) > 1:
-        raise OptionError(f"--costs {path}: several kinds of job, choose with --hosts: {known}")
+        raise OptionError(
+            f"--costs {path}: {len(jobs)} kinds of job", f"one of: {known}", "choose with --hosts"
+        )
     rails = [
         StripedRail(rail.name, place, rail.kind, rail.rate_bps) for place, rail in enumerate(jobs[0].rails)
     ]
@@ -134,7 +144,7 @@ def _from_links(rails: str | None, rate: str, hosts: int | None) -> Planner:
     check_rails(kinds)
     count = 4 if hosts is None else hosts
     if count < 2:
-        raise OptionError(f"--hosts {count}: expected at least 2")
+        raise OptionError(f"--hosts {count}", "at least 2", "correct --hosts")
     rates = rate_of_each_plane(units.parse_rates(rate), len(kinds))
     striped = [
         StripedRail(name, place, kind, bps)
@@ -173,7 +183,9 @@ def _upgrades(fabric: str, jobs: str, rate: str, json_file: Path | None) -> None
     topology = named(fabric, rails=["ina"], rates=units.parse_rates(rate))
     plane = next((plane for plane in topology.planes if plane.kind == "ina"), None)
     if plane is None:
-        raise OptionError(f"{fabric}: no plane of kind ina, whose switches could aggregate")
+        raise OptionError(
+            f"{fabric} has no plane of kind ina", "one, whose switches can aggregate", "name another fabric"
+        )
     mix = deployment.parse_jobs(jobs, plane)
     stages = deployment.plan(plane, mix)
     rows = []

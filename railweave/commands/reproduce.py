@@ -74,4 +74,8 @@ def reproduce(
         for line in failed:
             typer.echo(f"railweave: {line}", err=True)
         if failed:
-            raise OptionError("runs have failed, as above; the same command tries them again")
+            raise OptionError(
+                "runs have failed, as above",
+                "runs without errors",
+                "run the same command again, which repeats them",
+            )

@@ -101,7 +101,7 @@ def run(
         from railweave.experiments.program.run import run as run_program  # noqa: PLC0415
 
         if not command and not shell:
-            raise OptionError("no program: give it behind --, as in railweave run -- python my.py")
+            raise OptionError("no program", "one behind --", "write it as in railweave run -- python my.py")
         chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
         options = ProgramOptions(
             topology=chosen,

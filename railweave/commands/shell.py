@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from railweave.errors import explain
 from railweave.help_texts import examples
 
 app = typer.Typer()
@@ -89,30 +90,30 @@ def _require_switch(
             client.p4info()
     except NoProgram as missing:
         if not program_follows:
-            _fail(f"{missing}; --config pushes one")
+            _fail(f"{missing}, or push one with --config")
     except SwitchError as error:
         _fail(str(error))
 
 
 def _election(given: str) -> str:
     if not re.fullmatch(r"\d{1,20},\d{1,20}", given) or any(int(part) >> 64 for part in given.split(",")):
-        _fail(f"--election-id {given!r} is not HIGH,LOW: two numbers of 64 bits, such as 0,1")
+        _fail(f"--election-id {given!r}", "HIGH,LOW: two numbers of 64 bits, such as 0,1", "correct the id")
     return given
 
 
 def _config(given: str) -> str:
     p4info, comma, program = given.partition(",")
     if not comma or not p4info or not program:
-        _fail(f"--config {given!r} is not P4INFO,JSON: two files separated by a comma")
+        _fail(f"--config {given!r}", "P4INFO,JSON: two files separated by a comma", "correct --config")
     return f"{_existing(Path(p4info))},{_existing(Path(program))}"
 
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        _fail(f"no such file: {path}")
+        _fail(f"{path}: no such file", "a file that can be read", "correct the name")
     return path
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(f"railweave shell: {message}", err=True)
+def _fail(given: str, expected: str = "", do: str = "") -> NoReturn:
+    typer.echo(f"railweave shell: {explain(given, expected, do)}", err=True)
     raise typer.Exit(1)

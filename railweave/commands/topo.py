@@ -173,7 +173,9 @@ def _show(topology: Topology, out: Path | None) -> None:
 
     if out is not None and out.suffix not in (*YAML, *draw.SUFFIXES):
         raise TopologyError(
-            f"cannot draw to {str(out)!r}; expected a name that ends in {', '.join(draw.SUFFIXES)}"
+            f"cannot draw to {str(out)!r}",
+            f"a name that ends in {', '.join(draw.SUFFIXES)}",
+            "rename the file",
         )
     outputs.check_new_file("--out", out)
     console = common.console(None)

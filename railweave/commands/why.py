@@ -71,6 +71,7 @@ def _ask(controller: str, access: Access, job: str) -> pb.ExplainResponse:
     import grpc  # noqa: PLC0415 - help needs none
 
     from railweave.access import refusal  # noqa: PLC0415
+    from railweave.errors import explain  # noqa: PLC0415
     from railweave.hosts.errors import ControllerUnreachable  # noqa: PLC0415
     from railweave.v1 import controller_pb2 as pb  # noqa: PLC0415
     from railweave.v1 import controller_pb2_grpc as pb_grpc  # noqa: PLC0415
@@ -82,8 +83,8 @@ def _ask(controller: str, access: Access, job: str) -> pb.ExplainResponse:
         except grpc.RpcError as error:
             raise ControllerUnreachable(
                 refusal(access.tls, controller)
-                or f"no answer from a controller at {controller!r} ({error.code().name}: {error.details()}); "
-                "is `railweave controller` running there? Name it with --controller or --cluster"
+                or explain(f"{controller}: {error.code().name}: {error.details()}", "a controller there"),
+                do="start `railweave controller`, or name its address with --controller or --cluster",
             ) from None
     return answer
 

@@ -61,7 +61,9 @@ def report(group: Any = None) -> str:
     """
     group = dist.group.WORLD if group is None else group
     if not isinstance(group, ProcessGroup):
-        raise InvalidOption(f"{group!r} is no process group of railweave: init_process_group('railweave')")
+        raise InvalidOption(
+            f"{group!r}", "a process group of railweave", "call init_process_group('railweave') first"
+        )
     rows = []
     for kind, times in group.overlap.times().items():
         chosen = next((split for split in group.plan(kind).splits if split.chosen), None)

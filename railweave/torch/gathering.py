@@ -65,9 +65,9 @@ def interface_among(places: Sequence[Place], rank: int) -> str:
     for other, place in enumerate(places):
         if not _ways(place, places):
             raise InvalidOption(
-                f"the ranks are on several machines, and rank {other} does not know over which interface it "
-                "reaches them: give a host name that does not resolve to loopback there, as MASTER_ADDR or "
-                "in init_method, or set RAILWEAVE_RAILS (such as tcp@eth0) there"
+                f"the ranks are on several machines, and rank {other} finds no interface to the others",
+                "a host name that does not resolve to loopback there, as MASTER_ADDR or in init_method",
+                "correct the name, or set RAILWEAVE_RAILS (such as tcp@eth0) there",
             )
     mine = places[rank]
     for address in _ways(mine, places):
@@ -75,8 +75,9 @@ def interface_among(places: Sequence[Place], rank: int) -> str:
         if source and (name := _interface_with(source)):
             return name
     raise InvalidOption(
-        f"rank {rank} has no interface whose first address is the one from which it reaches the others "
-        f"({', '.join(_ways(mine, places))}): set RAILWEAVE_RAILS (such as tcp@eth0)"
+        f"rank {rank} reaches the others by {', '.join(_ways(mine, places))}",
+        "an interface that has this as its first address",
+        "set RAILWEAVE_RAILS (such as tcp@eth0)",
     )
 
 
@@ -119,12 +120,12 @@ def gather(store: Any, rank: int, size: int, mine: Place, deadline_s: float) -> 
         name = secrets.token_hex(8)
         store.set(f"railweave/hello/{rank}", name)
         if not _wait(store, f"railweave/welcome/{name}", end):
-            raise JoinTimeout(_missing([0], size, deadline_s))
+            raise _missing([0], size, deadline_s)
         job = store.get(f"railweave/welcome/{name}").decode()
         _set(store, f"{job}/at/{rank}", mine)
         if not _wait(store, f"{job}/all", end):
             missing = [other for other in range(size) if not store.check([f"{job}/at/{other}"])]
-            raise JoinTimeout(_missing(missing, size, deadline_s))
+            raise _missing(missing, size, deadline_s)
     return job, [Place(*json.loads(store.get(f"{job}/at/{other}"))) for other in range(size)]
 
 
@@ -141,7 +142,7 @@ def _welcome(store: Any, job: str, size: int, end: float, deadline_s: float) -> 
                     pause_s = FIRST_PAUSE_S
         missing = [other for other in missing if not store.check([f"{job}/at/{other}"])]
         if missing and time.monotonic() > end:
-            raise JoinTimeout(_missing(missing, size, deadline_s))
+            raise _missing(missing, size, deadline_s)
         if missing:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -161,6 +162,10 @@ def _wait(store: Any, key: str, end: float) -> bool:
     return True
 
 
-def _missing(ranks: Sequence[int], size: int, deadline_s: float) -> str:
+def _missing(ranks: Sequence[int], size: int, deadline_s: float) -> JoinTimeout:
     named = ", ".join(map(str, ranks))
-    return f"not all {size} ranks have joined within {deadline_s:g} s; missing: {named}"
+    return JoinTimeout(
+        f"not all ranks have joined within {deadline_s:g} s; missing: {named}",
+        f"{size} ranks",
+        "start the missing ranks, or correct WORLD_SIZE",
+    )

@@ -71,7 +71,9 @@ class Meeting:
         except RuntimeError:  # kinds of store raise different subclasses
             missing = [str(other) for other in range(size) if not store.check([f"rails/{other}"])]
             raise JoinTimeout(
-                f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}"
+                f"not all ranks have joined within {deadline_s:g} s; missing: {', '.join(missing)}",
+                f"{size} ranks",
+                "start the missing ranks, or correct WORLD_SIZE",
             ) from None
         self.members = {other: _offers(other, store.get(f"rails/{other}")) for other in range(size)}
         self.secret = bytes.fromhex(store.get("secret").decode())
@@ -81,7 +83,11 @@ class Meeting:
                 [(rail.name, rail.kind, rail.rate_bps) for rail in each] for each in (offers, rails)
             )
             if theirs != mine:
-                raise InvalidOption(f"rank {rank} has the rails {mine}, rank {other} has {theirs}")
+                raise InvalidOption(
+                    f"rank {rank} has the rails {mine}, rank {other} has {theirs}",
+                    "the same rails on all ranks",
+                    "correct RAILWEAVE_RAILS on one of them",
+                )
 
     def report_position(self, group: int, position: int) -> None:
         """Ignore the position: no group is ever paused."""
@@ -97,13 +103,14 @@ def _offers(rank: int, text: bytes) -> tuple[RailOffer, ...]:
     try:
         message = json.loads(text)
         if message["protocol"] != PROTOCOL:
-            raise ValueError(f"version {message['protocol']} of the protocol; this rank's is {PROTOCOL}")
+            raise ValueError(f"version {message['protocol']} of the protocol instead of {PROTOCOL}")
         lists = ("queue_pairs", "sum_queue_pairs")
         return tuple(
             RailOffer(**{**rail, **{name: tuple(rail[name]) for name in lists}}) for rail in message["rails"]
         )
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
-            f"rank {rank} describes its rails as {text[:200]!r} ({error}): "
-            "all ranks must run the same version of railweave"
+            f"rank {rank} describes its rails as {text[:200]!r} ({error})",
+            "the same version of railweave on all ranks",
+            "install the same version everywhere",
         ) from error

@@ -30,6 +30,7 @@ from torch._C._distributed_c10d import (
 )
 from torch._subclasses.fake_tensor import FakeTensor
 
+from railweave.errors import explain
 from railweave.hosts.arrays import Array, input_array
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import InvalidOption, RailweaveError
@@ -269,7 +270,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # mypy does not fo
     @property
     def _comm(self) -> Communicator:
         if self._joined is None:
-            raise dist.DistBackendError("railweave: the process group has been destroyed")
+            raise dist.DistBackendError(
+                explain(
+                    "railweave: the process group has been destroyed",
+                    "calls before its end",
+                    "make a new process group",
+                )
+            )
         return self._joined
 
     def _run(
@@ -336,22 +343,26 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # mypy does not fo
         device = devices.pop()
         if devices:
             others = ", ".join(map(str, devices))
-            raise InvalidOption(f"tensors on {device} and {others} in one call: copy them to one device")
+            raise InvalidOption(
+                f"tensors on {device} and {others} in one call", "one device", "copy them to one device"
+            )
         if device.type == "cpu":
             return device
         if device.type != "cuda":
             raise InvalidOption(
-                f"a tensor on {device}: expected one on the CPU or on a CUDA device; copy it to one of these"
+                f"a tensor on {device}", "one on the CPU or on a CUDA device", "copy it to one of these"
             )
         if (named := self._named.get("cuda", NAME)) != NAME:
             raise InvalidOption(
-                f"a tensor on {device}, and init_process_group names {named} for cuda: torch drops all back "
-                f"ends beside railweave; name railweave for cuda, or make another group for {named}"
+                f"a tensor on {device}, and init_process_group names {named} for cuda",
+                "railweave for cuda, because torch drops all back ends beside railweave",
+                f"name railweave for cuda, or make another group for {named}",
             )
         if torch.cuda.is_current_stream_capturing():
             raise InvalidOption(
-                f"a call for a tensor on {device} while a CUDA graph is captured: a graph cannot replay what "
-                "railweave does on the host; make the call outside of the capture"
+                f"a call for a tensor on {device} while a CUDA graph is captured",
+                "calls outside of captures, because a graph cannot replay what railweave does on the host",
+                "make the call outside of the capture",
             )
         return device
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from railweave.errors import explain
 from railweave.hosts.arrays import BFLOAT16, Array
 
 if TYPE_CHECKING:
@@ -125,7 +126,13 @@ class Staged:
         Raises TimeoutError after `timeout` seconds: the call goes on. The communicator's timeout ends it.
         """
         if not self._ended.wait(timeout):
-            raise TimeoutError(f"the call has not completed within {timeout:g} s; it goes on")
+            raise TimeoutError(
+                explain(
+                    f"the call has not completed within {timeout:g} s, and goes on",
+                    "the end of the call by then",
+                    "wait again with a longer timeout",
+                )
+            )
         if self.error is not None:
             raise self.error
 

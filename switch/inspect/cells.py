@@ -39,7 +39,9 @@ def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> 
             found[entry.index.index] = _value(kind, entry)
     except Unsupported as error:
         raise SwitchError(
-            f"this switch's P4Runtime server reads no {kind}s ({error}); BMv2's reads no registers"
+            f"this switch's P4Runtime server reads no {kind}s ({error})",
+            f"a server that reads {kind}s",
+            "use --target embedded; BMv2 reads no registers",
         ) from None
     return {
         "name": name,

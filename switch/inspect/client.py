@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
 
+from railweave.errors import explain
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import Tls, read_file
 from railweave.v1 import switch_pb2, switch_pb2_grpc
@@ -99,14 +100,17 @@ class SwitchClient:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 return
             if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-                raise SwitchError(error.details() or "there is nothing to trace") from None
+                raise SwitchError(
+                    error.details() or explain("no trace", "a switch with a program", "try again")
+                ) from None
             with self._explained():
                 raise
 
     def _no_program(self) -> NoProgram:
         return NoProgram(
-            f"device {self._device_id} at {self._address} has no program yet: a controller pushes one, "
-            "or the switch is started with --program and --p4info"
+            f"device {self._device_id} at {self._address} has no program yet",
+            "a program",
+            "push one with a controller, or start the switch with --program and --p4info",
         )
 
     @contextlib.contextmanager
@@ -119,16 +123,28 @@ class SwitchClient:
             match code:
                 case grpc.StatusCode.UNAVAILABLE:
                     raise SwitchError(
-                        f"no switch answers at {self._address}; see --grpc, and --tls-ca if it speaks TLS"
+                        f"no switch answers at {self._address}",
+                        "a P4Runtime server there",
+                        "correct --grpc, and --tls-ca if it speaks TLS",
                     ) from None
                 case grpc.StatusCode.NOT_FOUND if "device" in details.lower():
-                    raise SwitchError(f"{details}; see --device-id") from None
+                    raise SwitchError(
+                        details.partition("; ")[0], "the switch's device id", "correct --device-id"
+                    ) from None
                 case grpc.StatusCode.FAILED_PRECONDITION:
                     raise self._no_program() from None
                 case grpc.StatusCode.INVALID_ARGUMENT:
                     raise SwitchError(details) from None
                 case grpc.StatusCode.UNIMPLEMENTED:
-                    raise Unsupported(details or "not served") from None
+                    raise Unsupported(
+                        details or "not served", "a switch that serves it", "use --target embedded"
+                    ) from None
                 case grpc.StatusCode.DEADLINE_EXCEEDED:
-                    raise SwitchError(f"no answer from {self._address} within {_ANSWER_S:g} s") from None
-            raise SwitchError(f"{self._address}: {code.name}: {details}") from None
+                    raise SwitchError(
+                        f"no answer from {self._address} within {_ANSWER_S:g} s",
+                        "an answer",
+                        "read the switch's log",
+                    ) from None
+            raise SwitchError(
+                f"{self._address}: {code.name}: {details}", "an answer", "read the switch's log"
+            ) from None

@@ -234,11 +234,13 @@ def impair(
     from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
 
     if not links and not clear:
-        raise SwitchError("name links, such as 1/in:loss=0.01, or --clear 1/in")
+        raise SwitchError("no links", "one at least", "name it, such as 1/in:loss=0.01 or --clear 1/in")
     try:
         client.impair(links or [], clear or [])
     except Unsupported:
-        raise SwitchError("only the embedded switch can impair links") from None
+        raise SwitchError(
+            "this switch impairs no links", "the embedded switch", "start it with --target embedded"
+        ) from None
 
 
 @_command("trace --port 1 --count 3")
@@ -264,7 +266,11 @@ def trace(
             console.print(render(one), soft_wrap=True)
             console.print()
     except Unsupported:
-        raise SwitchError("only the embedded switch traces packets; BMv2 does with --log-console") from None
+        raise SwitchError(
+            "this switch traces no packets",
+            "the embedded switch",
+            "start it with --target embedded, or BMv2 with --log-console",
+        ) from None
     if len(traces) < count:
         console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
     _write({"traces": traces}, json_file)

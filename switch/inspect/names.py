@@ -21,11 +21,13 @@ def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
         if wanted in (one.preamble.name, one.preamble.alias):
             return one
     if not objects:
-        raise SwitchError(f"the program has no {kind}s")
+        raise SwitchError(
+            f"{kind} {wanted!r}", f"nothing, because the program has no {kind}s", "name another kind"
+        )
     names = [one.preamble.alias or one.preamble.name for one in objects]
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
-    there = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(names))}"
-    raise SwitchError(f"the program has no {kind} {wanted!r}; {there}")
+    there = f"one of {', '.join(near or sorted(names))}"
+    raise SwitchError(f"{kind} {wanted!r}", there, "correct the name")
 
 
 def span(text: str | None, size: int, name: str) -> range:
@@ -34,11 +36,11 @@ def span(text: str | None, size: int, name: str) -> range:
         return range(size)
     found = re.fullmatch(r"(\d*)(:?)(\d*)", text)
     if not found or not (found[1] or found[2]):
-        raise SwitchError(f"{text!r} is neither an index nor a range FIRST:END")
+        raise SwitchError(f"{text!r}", "an index or a range FIRST:END", "correct the index")
     first = int(found[1] or 0)
     end = (int(found[3]) if found[3] else size) if found[2] else first + 1
     if not 0 <= first < end <= size:
-        raise SwitchError(f"{name} has the indexes 0…{size - 1}; {text!r} is outside")
+        raise SwitchError(f"{name}: index {text!r}", f"0…{size - 1}", "correct the index")
     return range(first, end)
 
 

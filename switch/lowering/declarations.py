@@ -230,6 +230,6 @@ def _errors(root: Json) -> dict[str, int]:
     result = {}
     for item in check(root.get("errors", []), list, "errors"):
         if not isinstance(item, list) or len(item) != 2 or not isinstance(item[1], int):
-            raise InvalidProgram("errors: [name, number] is expected")
+            raise InvalidProgram("errors: another form", "[name, number]")
         result[str(item[0])] = item[1] & 0xFFFFFFFF
     return result

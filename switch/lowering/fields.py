@@ -211,7 +211,7 @@ def _read_type(item: Json) -> tuple[str, list[_FieldType]]:
     for entry in get(item, "fields", list, place):
         parts = check(entry, list, place)
         if len(parts) < 2 or not isinstance(parts[0], str):
-            raise InvalidProgram(f"{place}: a field is [name, width, signed]")
+            raise InvalidProgram(f"{place}: a field of another form", "[name, width, signed]")
         if len(parts) > 3 and parts[3]:
             raise unsupported("a saturating field", item, f"{place}, field {parts[0]!r}")
         if parts[1] == "*":
@@ -263,7 +263,7 @@ def read_headers(root: Json) -> Headers:
     _read_unions(root, result, by_id)
     for alias in check(root.get("field_aliases", []), list, "field_aliases"):
         if not isinstance(alias, list) or len(alias) != 2 or not isinstance(alias[0], str):
-            raise InvalidProgram("field_aliases: [name, [header, field]] is expected")
+            raise InvalidProgram("field_aliases: another form", "[name, [header, field]]")
         header_name, _, field_name = alias[0].partition(".")
         result.aliases[header_name, field_name] = pair(alias[1], "field_aliases")
     return result

@@ -227,7 +227,7 @@ class _StateReader:
             or not all(isinstance(n, int) and 0 <= n <= MAX_BITS for n in window)
             or not window[1]
         ):
-            raise InvalidProgram(f"{place}: lookahead is [offset, width], not {window!r:.60}")
+            raise InvalidProgram(f"{place}: lookahead {window!r:.60}", "[offset, width]")
         return self.graph.leaf("lookahead", tuple(window), window[1])
 
     # Transitions.

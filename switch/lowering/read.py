@@ -226,7 +226,7 @@ class ExpressionReader:
     def _last_of_unions(self, content: Any, place: str) -> tuple[list[tuple[Expr | None, Header]], str]:
         parts = check(content, list, place)
         if len(parts) != 3 or not all(isinstance(part, str) for part in parts):
-            raise InvalidProgram(f"{place}: [stack, header, field] is expected, not {parts!r:.60}")
+            raise InvalidProgram(f"{place}: {parts!r:.60}", "[stack, header, field]")
         stack = self.headers.union_stack(parts[0], place)
         number = stack.member(parts[1], place)
         return [(when, element[number]) for when, element in self._last_element(stack)], parts[2]
@@ -290,7 +290,7 @@ class ExpressionReader:
         """A truth value."""
         result = self.value(item, where(item, place))
         if not result.is_bool:
-            raise InvalidProgram(f"{place}: a condition is expected, not a number")
+            raise InvalidProgram(f"{place}: a number", "a condition")
         return result
 
     def number(self, item: Any, place: str) -> Expr:

@@ -40,7 +40,7 @@ def parse_document(text: bytes) -> Json:
     about = root.get("__meta__")
     version = about.get("version", [2, 0]) if isinstance(about, dict) else [2, 0]
     if not isinstance(version, list) or not version or version[0] != 2:
-        raise InvalidProgram(f"BMv2 JSON of version {version}; version 2 is expected")
+        raise InvalidProgram(f"BMv2 JSON of version {version}", "version 2")
     return root
 
 
@@ -66,7 +66,7 @@ def get(item: Any, key: str, kind: type[T], place: str) -> T:
 def check(value: Any, kind: type[T], place: str) -> T:
     """`value`, which must be a `kind` (a bool is no int)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidProgram(f"{place}: a {kind.__name__} is expected, not {value!r:.60}")
+        raise InvalidProgram(f"{place}: {value!r:.60}", f"a {kind.__name__}")
     return value
 
 
@@ -92,14 +92,14 @@ def natural(item: Any, key: str, place: str, most: int = 1 << 32) -> int:
     """A non-negative integer member below `most`."""
     value = get(item, key, int, place)
     if not 0 <= value < most:
-        raise InvalidProgram(f"{place}: {key!r} is {value}, which is not in 0…{most - 1}")
+        raise InvalidProgram(f"{place}: {key!r} is {value}", f"0…{most - 1}")
     return value
 
 
 def pair(value: Any, place: str) -> tuple[str, str]:
     """A reference such as ["header", "field"]."""
     if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, str) for part in value):
-        raise InvalidProgram(f"{place}: [header, field] is expected, not {value!r:.60}")
+        raise InvalidProgram(f"{place}: {value!r:.60}", "[header, field]")
     return value[0], value[1]
 
 
@@ -109,7 +109,7 @@ def hexstr(value: Any, place: str) -> int:
     try:
         number = int(text, 16)
     except ValueError:
-        raise InvalidProgram(f"{place}: {text!r:.60} is not a hexadecimal number") from None
+        raise InvalidProgram(f"{place}: {text!r:.60}", "a hexadecimal number") from None
     if number.bit_length() > MAX_BITS:
         raise InvalidProgram(f"{place}: a number of {number.bit_length()} bits")
     return number

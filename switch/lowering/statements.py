@@ -34,12 +34,12 @@ class PrimitiveReader(HeaderPrimitives):
         count, read = reader
         place = where(item, f"{place}, {op}")
         if len(arguments) != count:
-            raise InvalidProgram(f"{place}: {op} takes {count} arguments, not {len(arguments)}")
+            raise InvalidProgram(f"{place}: {op} with {len(arguments)} arguments", str(count))
         return read(self, arguments, place)
 
     def _object(self, item: Any, kind: str, table: dict[str, Any], place: str) -> Any:
         if get(item, "type", str, place) != kind:
-            raise InvalidProgram(f"{place}: a {kind} is expected, not a {item['type']!r}")
+            raise InvalidProgram(f"{place}: a {item['type']!r}", f"a {kind}")
         name = get(item, "value", str, place)
         if name not in table:
             raise InvalidProgram(f"{place}: no {kind} {name!r}")

@@ -95,7 +95,7 @@ class Arbitration:
         """The rights of the primary of a role; Refused if the request does not come from it."""
         role = self._role(role_name)
         if role.primary is None:
-            raise denied(f"role {role_name!r} has no primary; open a stream first")
+            raise denied(f"role {role_name!r} has no primary; open a stream first", "")
         if election_id is None or U128.decode(election_id) != role.clients[role.primary]:
             raise denied("only the primary may write; election id does not match")
         return role.scope
@@ -164,6 +164,6 @@ class Arbitration:
 
 def _role_name(role: p4r.Role) -> str:
     if role.id and not role.name:
-        raise unimplemented("roles have names since P4Runtime 1.3: give role.name, not role.id")
+        raise unimplemented("role.id is given: roles have names since P4Runtime 1.3", "give role.name")
     require(len(role.name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
     return role.name

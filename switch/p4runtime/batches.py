@@ -74,7 +74,7 @@ class Writer:
                 raise exhausted(f"an update has up to {MAX_UPDATE_BYTES} bytes")
             self.device().write(update)
         except Refused as refusal:
-            return Refused(refusal.code, refusal.message)  # without the frames that it has come through
+            return Refused(refusal.code, refusal.message, "")  # without the frames that it has come through
         except Exception as error:
             _log.exception("update failed: %s", update)
             return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")

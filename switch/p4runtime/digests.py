@@ -90,10 +90,10 @@ class Digests:
         )
         if kind == p4r.Update.INSERT:
             if known:
-                raise already_exists(f"digest {name} is enabled already: MODIFY it")
+                raise already_exists(f"digest {name} is enabled already", "MODIFY it")
             self._learners[message.digest_id] = _Learner(config)
         elif known is None:
-            raise not_found(f"digest {name} is not enabled: INSERT it")
+            raise not_found(f"digest {name} is not enabled", "INSERT it")
         elif kind == p4r.Update.MODIFY:
             known.config = config
         else:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, rpc_status
 from google.protobuf import any_pb2
+
+from railweave.errors import explain
 
 
 class Code(IntEnum):
@@ -35,14 +37,31 @@ class Code(IntEnum):
         return grpc.StatusCode[self.name]
 
 
+DO: Mapping[Code, str] = {  # the next step of a client, where a refusal does not name its own
+    Code.INVALID_ARGUMENT: "compare the request with the P4Info",
+    Code.NOT_FOUND: "read what is there",
+    Code.ALREADY_EXISTS: "send MODIFY",
+    Code.PERMISSION_DENIED: "become primary",
+    Code.RESOURCE_EXHAUSTED: "send less, or free some",
+    Code.FAILED_PRECONDITION: "push a pipeline config first",
+    Code.ABORTED: "correct that update",
+    Code.OUT_OF_RANGE: "compare the request with the P4Info",
+    Code.UNIMPLEMENTED: "leave it out",
+    Code.INTERNAL: "report this",
+}
+
+
 class Refused(Exception):
     """A request, or one update of it, that the server does not carry out."""
 
-    def __init__(self, code: Code, message: str) -> None:
-        """Answer with a canonical code and a sentence that says what was expected."""
-        super().__init__(message)
+    def __init__(self, code: Code, message: str, do: str | None = None) -> None:
+        """Answer with a canonical code, a sentence that names what was given and expected, and what to do.
+
+        Without `do`, the advice is that of the code; with an empty one, the sentence has its own.
+        """
         self.code = code
-        self.message = message
+        self.message = explain(message, do=DO.get(code, "") if do is None else do)
+        super().__init__(self.message)
 
 
 invalid = partial(Refused, Code.INVALID_ARGUMENT)  # contradicts the specification or the P4Info
@@ -105,5 +124,5 @@ def _batch_status(results: Sequence[tuple[Code, str]]) -> rpc_status.Status:
         packed[code, text] = any_pb2.Any()
         packed[code, text].Pack(p4r.Error(canonical_code=code, message=text))
     failed = sum(code is not Code.OK for code, _ in results)
-    message = f"{failed} of {len(results)} updates failed"
+    message = f"{failed} of {len(results)} updates failed; read the error of each in the details"
     return rpc_status.Status(code=Code.UNKNOWN, message=message, details=[packed[r] for r in results])

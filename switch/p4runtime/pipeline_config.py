@@ -104,7 +104,7 @@ class PipelineConfig:
     def _commit_saved(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         require(not request.HasField("config"), "COMMIT takes the saved config, not one of its own")
         if self._saved is None:
-            raise Refused(Code.NOT_FOUND, "there is no saved config to commit: VERIFY_AND_SAVE one first")
+            raise Refused(Code.NOT_FOUND, "there is no saved config to commit", "VERIFY_AND_SAVE one first")
         self._activate(self._saved)
 
     def _adopt_cookie(self, device: Device, config: p4r.ForwardingPipelineConfig) -> None:
@@ -147,9 +147,9 @@ async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
     try:
         return await asyncio.to_thread(load)
     except UnsupportedConstruct as error:
-        raise invalid(f"this target cannot realize the config: {error}") from None
+        raise invalid(f"this target cannot realize the config: {error}", "") from None
     except InvalidProgram as error:
-        raise invalid(f"p4_device_config: {error}") from None
+        raise invalid(f"p4_device_config: {error}", "") from None
 
 
 def _same_program(ours: p4r.ForwardingPipelineConfig, theirs: p4r.ForwardingPipelineConfig) -> bool:

@@ -159,7 +159,9 @@ def _write(old: Device, new: Device, update: p4r.Update) -> None:
 
 
 def _no_place(why: str) -> Refused:
-    return invalid(f"the new program cannot keep the forwarding state ({why}); VERIFY_AND_COMMIT clears it")
+    return invalid(
+        f"the new program cannot keep the forwarding state ({why})", "VERIFY_AND_COMMIT, which clears it"
+    )
 
 
 def _require_same_object(old: Device, new: Device, entity: p4r.Entity) -> None:

@@ -77,7 +77,9 @@ def require_covered(scope: Scope, entity: p4r.Entity) -> None:
     """Refuse an update of what the role may not write."""
     if not scope.covers(p4_id(entity)):
         what = entity.WhichOneof("entity")
-        raise denied(f"the role's config does not include this {what}")
+        raise denied(
+            f"the role's config does not include this {what}", "write as another role, or extend the config"
+        )
 
 
 _P4_IDS: dict[str, Callable[[p4r.Entity], int]] = {

@@ -14,7 +14,7 @@ from finsy.proto import p4r, p4r_grpc
 from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.batches import Writer
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, refuse, require
+from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, refuse
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
 from railweave.switch.p4runtime.roles import Scope, p4_id
@@ -162,10 +162,13 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     def _check_may_push(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         if not self._primary(request).can_push_pipeline:
-            raise denied(f"the config of role {request.role!r} allows no pipeline push")
+            raise denied(
+                f"the config of role {request.role!r} allows no pipeline push", "push as another role"
+            )
 
     def _check_device(self, device_id: int) -> None:
-        require(device_id == self._device_id, f"this is device {self._device_id}, not {device_id}", not_found)
+        if device_id != self._device_id:
+            raise not_found(f"this is device {self._device_id}, not {device_id}", "correct the device id")
 
 
 def _found(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity | None]:

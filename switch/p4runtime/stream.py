@@ -87,7 +87,9 @@ class Stream:
             code, why = self._end
             if code is Code.OK:
                 return None
-            raise Refused(code, why)  # a new one: that of `serve` refers to frames that refer to this stream
+            raise Refused(
+                code, why, ""
+            )  # a new one: that of `serve` refers to frames that refer to this stream
         message, size = self._waiting.popleft()
         self._bytes -= size
         if message.HasField("arbitration"):
@@ -133,7 +135,7 @@ class Streams:
             return
         try:
             if not self._arbitration.is_primary(stream):
-                raise denied("only the primary may send this")
+                raise denied("only the primary may send this", "become primary")
             device = self._committed()
             if device is None:
                 raise failed_precondition("No forwarding pipeline config set for this device")
@@ -155,7 +157,7 @@ class Streams:
         try:
             device.pipeline.packet_out(packet)
         except PortError as error:
-            raise exhausted(str(error)) from None
+            raise exhausted(str(error), "") from None
 
 
 def _deliver(notices: Iterable[Notice]) -> None:

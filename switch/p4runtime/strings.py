@@ -92,7 +92,7 @@ class Strings:
         own = self._own(string)
         if own is not None:
             holder = self._strings[own].decode()
-            raise failed_precondition(f"{what}: the number {own} stands for {holder!r}")
+            raise failed_precondition(f"{what}: the number {own} stands for {holder!r}", "use another string")
         wanted = self._preferred._numbers.get(string) if self._preferred else None
         if wanted is not None and wanted >> self._bitwidth == 0 and wanted not in self._strings:
             return wanted

@@ -242,7 +242,7 @@ class Tables:
         )
         self.direct.refuse_default(message)
         if table.const_default_action_id or table.implementation_id:
-            raise denied(f"the default action of {name} is constant")
+            raise denied(f"the default action of {name} is constant", "leave it")
         if message.HasField("action"):
             require(
                 message.action.WhichOneof("type") == "action", f"a default entry of {name} takes an action"
@@ -260,9 +260,7 @@ class Tables:
         """Of a constant entry only the direct resources can be written."""
         name = table.preamble.name
         if kind != _Update.MODIFY or message.HasField("action") or message.idle_timeout_ns:
-            raise denied(
-                f"the entries of table {name} are constant: only their counters and meters can be modified"
-            )
+            raise denied(f"the entries of table {name} are constant", "modify only their counters and meters")
         self.direct.check(table, message)
         self.direct.apply(table, self.find(table, match, message.priority), message)
 

@@ -537,7 +537,7 @@ def test_arguments_of_other_types_are_refused() -> None:
             lambda: comm.plan(4, ["all_reduce"]),  # type: ignore[arg-type]
         ]
         for call in refused:
-            with pytest.raises(InvalidOption, match=r" is |unknown"):
+            with pytest.raises(InvalidOption, match=r" is |expected one of"):
                 call()
         pending = comm.all_reduce(x, async_op=True)
         for timeout in ("1", float("nan"), [1]):
@@ -555,7 +555,7 @@ def test_ranks_that_do_not_come_are_expected_for_a_reason() -> None:
     for given, source in (({}, "SLURM_NTASKS"), ({"world_size": 4}, "world_size")):
         environment = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "RAILWEAVE_RAILS": "tcp@lo"}
         options = options_from(environment=environment, controller="none", **given)  # type: ignore[arg-type]
-        with pytest.raises(JoinTimeout, match=f"missing: 1, 2, 3; .* expects 4 ranks, because {source} is 4"):
+        with pytest.raises(JoinTimeout, match=rf"missing: 1, 2, 3 \(.* 4 ranks, because {source} is 4\)"):
             Communicator(options, join)
 
 

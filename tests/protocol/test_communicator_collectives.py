@@ -156,7 +156,7 @@ def test_reduce_gives_the_result_to_the_root_alone(job: StaticJob, rails: str) -
                 assert result is None
                 assert pending.wait() is None
         elsewhere = (comm.rank + 1) % RANKS
-        with pytest.raises(InvalidOption, match=f"only the root, rank {elsewhere}, gets a result"):
+        with pytest.raises(InvalidOption, match=f"out on the root, rank {elsewhere}, only"):
             comm.reduce(mine, elsewhere, out=mine)
         job.meet()
 
@@ -285,7 +285,7 @@ def test_what_makes_no_sense_is_refused_and_leaves_the_communicator_usable() -> 
         for message, call in REFUSED:
             with pytest.raises(InvalidOption, match=message):
                 call(comm)
-        with pytest.raises(InvalidOption, match="root is '0': give a whole number"):
+        with pytest.raises(InvalidOption, match="root is '0': expected a whole number"):
             comm.broadcast(np.zeros(1), root="0")  # type: ignore[arg-type]
         assert comm.all_gather(np.ones(1)).tolist() == [1, 1]
 

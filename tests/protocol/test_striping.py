@@ -279,7 +279,7 @@ def test_ranks_that_would_plan_differently_are_told() -> None:
     rails = [tcp(), tcp()]
     job = StripedJob(rails)
     planners = [job.planner(), job.planner(), job.planner(), StripedJob([*rails, tcp()]).planner()]
-    with pytest.raises(InvalidOption, match="the ranks do not plan alike"):
+    with pytest.raises(InvalidOption, match="the ranks plan differently"):
         calls(StripedJob(rails, planners=planners), 1)
 
 

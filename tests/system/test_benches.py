@@ -23,13 +23,16 @@ PNG = b"\x89PNG"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("striping", "--parts", "speed"), "unknown part"),
-        (("failover", "--rails", "tcp"), "needs a second rail"),
+        (("striping", "--parts", "speed"), "part 'speed': expected one of"),
+        (("failover", "--rails", "tcp"), "expected a second rail"),
         (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
-        (("failover", "--rails", "ina,ina", "--faults", "spine killed"), "'spine killed' needs two spines"),
-        (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "needs an in-network rail"),
-        (("switch", "--lanes", "100"), "not compiled for 100 lanes; there are 32, 64, 256"),
-        (("switch", "--vs", "tofino"), "no such target"),
+        (
+            ("failover", "--rails", "ina,ina", "--faults", "spine killed"),
+            "'spine killed' fits none of the rails: expected two spines",
+        ),
+        (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "expected an in-network rail"),
+        (("switch", "--lanes", "100"), "for 100 lanes: expected one of 32, 64, 256"),
+        (("switch", "--vs", "tofino"), "--vs tofino: expected one of"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:

@@ -111,5 +111,5 @@ def test_a_port_in_use_ends_the_run_before_a_network_is_made(start: Start) -> No
     first.until("here")
     code, complaint = start(*RUN, "--live", port, "--", "true").end()
     assert code == 1
-    assert f"railweave: --live {port}: cannot listen on 127.0.0.1: " in complaint
+    assert f"railweave: --live {port}: " in complaint
     assert "live page" not in complaint

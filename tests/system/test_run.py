@@ -77,13 +77,13 @@ def test_a_python_without_railweave_is_named(start: Start, tmp_path: Path) -> No
     file.write_text("import railweave")
     code, complaint = start(*RUN, "--", str(other), str(file)).end()
     assert code == 1
-    assert f"{other} runs a Python without railweave; expected {sys.executable}: write `python`" in complaint
+    assert f"{other} runs a Python without railweave: expected {sys.executable}; write `python`" in complaint
 
 
 def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Start) -> None:
     code, complaint = start(*RUN, "--", "pyton", "my.py").end()
     assert code == 1
-    assert "program 'pyton': there is no such executable file" in complaint
+    assert "program 'pyton' is no executable file" in complaint
     assert f"railweave's own Python is {sys.executable}" in complaint
     assert complaint.count("\n") == 1  # no network is made
 
@@ -144,7 +144,7 @@ with railweave.init() as comm:
 def test_what_all_ranks_complain_of_is_said_once(start: Start, tmp_path: Path) -> None:
     code, complaint = start(*RUN, *program(tmp_path, "raise SystemExit('no such file')")).end()
     assert (code, complaint.count("no such file")) == (1, 1)
-    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; likewise "))
+    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; so did "))
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 137)])

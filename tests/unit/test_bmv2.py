@@ -27,10 +27,13 @@ ONE: Mapping[int, str] = {1: "lo"}
     ("options", "words"),
     [
         ({"interfaces": {1: "nowhere0"}}, "no interface nowhere0"),
-        ({"impairments": {(1, "out"): Impairment(loss=0.1)}}, "--impair is for the embedded target"),
+        (
+            {"impairments": {(1, "out"): Impairment(loss=0.1)}},
+            "--impair with --target bmv2: expected --target embedded, which",
+        ),
         ({"interfaces": {1: "lo", 2: "lo"}, "pcap": {1: Path("x")}}, "all ports or none"),
-        ({"program": Path("x.json")}, "--program is for the embedded target"),
-        ({"cpu_port": 0}, "--cpu-port 0 is for the embedded target"),
+        ({"program": Path("x.json")}, "--program with --target bmv2: expected a program pushed by a"),
+        ({"cpu_port": 0}, "--cpu-port 0 with --target bmv2: expected 1 or more, because 0 means none"),
         ({"tls": Tls(Path("no.pem"), Path("no.key"))}, "--tls-key no.key: No such file"),
     ],
 )
@@ -44,13 +47,13 @@ def test_an_address_in_use_is_named() -> None:
         server.bind(("127.0.0.1", 0))
         server.listen()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(SwitchError, match=f"cannot serve {address}: Address already in use"):
+        with pytest.raises(SwitchError, match=f"--grpc {address}: Address already in use"):
             bmv2.check(SwitchOptions(ONE, grpc=address))
 
 
 def test_a_socket_file_in_use_is_named(tmp_path: Path) -> None:
     (tmp_path / "grpc").write_text("")
-    with pytest.raises(SwitchError, match="another switch may serve it"):
+    with pytest.raises(SwitchError, match="the file exists: expected a socket of no other switch"):
         bmv2.check(SwitchOptions(ONE, grpc=f"unix:{tmp_path}/grpc"))
 
 

@@ -168,7 +168,7 @@ def test_thresholds_that_fall_in_between_do_not_grow() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('title = 3\nabout = ""\nclaims = []', "expected str"),
+        ('title = 3\nabout = ""\nclaims = []', "expected text"),
         ('title = "t"\nabout = "a"\nclaims = []\nmore = 1', "unknown key 'more'"),
         ('title = "t"\nabout = "a"\nclaims = []\nmain = "gain"', "main 'gain': no such claim"),
         ("= 3", "Invalid"),
@@ -187,8 +187,11 @@ def test_a_file_that_is_not_as_it_should_be_is_named(tmp_path: Path, text: str, 
         ({"expected": (2.0, 1.0)}, "range"),
         ({"expected": (1.0,)}, "range"),
         ({"kind": "nice"}, "kind 'nice'"),
-        ({"paper": replace(PAPER, mark="?")}, "only R and D count"),
-        ({"measure": {"what": "luck"}}, "no measure; there are speedup"),
+        ({"paper": replace(PAPER, mark="?")}, r"claim 'plateau': mark '\?': expected R or D"),
+        (
+            {"measure": {"what": "luck"}},
+            "claim 'plateau': no known measure: expected one of speedup, utilisation",
+        ),
     ],
 )
 def test_claims_that_make_no_sense_are_refused(change: dict[str, object], words: str) -> None:

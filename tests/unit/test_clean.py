@@ -46,7 +46,9 @@ def test_a_folder_that_is_no_environment_of_the_shell_stays(
     folder = tmp_path / "shell"
     monkeypatch.setattr(shell_environment, "FOLDER", folder)
     put(folder, "mine")
-    with pytest.raises(EnvironmentFailed, match="holds something that railweave has not made: move it away"):
+    with pytest.raises(
+        EnvironmentFailed, match="holds something that railweave has not made: expected a new or empty folder"
+    ):
         shell_environment.ensure(lambda _: None)
     assert (folder / "mine").read_text() == "data"
     (folder / "mine").unlink()

@@ -93,7 +93,7 @@ def test_the_live_page_needs_no_port(given: str, read: str) -> None:
 def test_a_live_page_needs_a_port_that_there_is(given: str) -> None:
     done = railweave("run", "--live", given, "--", "true")
     assert done.returncode == 2
-    assert f"'--live': '{given}' was given, expected a port from 0 to 65535" in done.stderr
+    assert f"'--live': '{given}': expected a port from 0 to 65535" in done.stderr
 
 
 def test_version() -> None:

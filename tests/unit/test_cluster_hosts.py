@@ -49,13 +49,17 @@ def test_a_host_name_with_its_domain_is_known_by_its_first_part(
 
 
 def test_a_machine_that_is_none_of_the_hosts_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match=r"127\.0\.0\.1.* is none of the cluster's hosts: one, other"):
+    with pytest.raises(
+        InvalidOption, match=r"127\.0\.0\.1.* is none of the cluster's hosts: expected one of one, other"
+    ):
         clusters.rails(load(file(tmp_path, "one", "127.0.0.1", "127.0.0.3")))
 
 
 def test_an_address_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
     path = file(tmp_path, socket.gethostname(), "second: lo", "second: 10.2.0.1")
-    with pytest.raises(InvalidOption, match=r"plane 'second': no interface has the address 10\.2\.0\.1"):
+    with pytest.raises(
+        InvalidOption, match=r"plane 'second': 10\.2\.0\.1 is not the first address of any interface"
+    ):
         clusters.rails(load(path))
 
 
@@ -66,12 +70,14 @@ def test_doctor_refuses_the_host_that_init_refuses(tmp_path: Path, monkeypatch: 
     cluster = replace(
         cluster, hosts={"one": cluster.hosts["one"], "other.example.org": cluster.hosts["other"]}
     )
-    with pytest.raises(InvalidOption, match=r"none of the cluster's hosts: one, other\.example\.org"):
+    with pytest.raises(
+        InvalidOption, match=r"none of the cluster's hosts: expected one of one, other\.example\.org"
+    ):
         clusters.rails(cluster)
     finding = cluster_checks.check_host(replace(cluster, controller="192.0.2.1:9600"))
     assert (finding.name, finding.present, finding.needed) == ("host", False, True)
     assert "'other'" in finding.detail
-    assert finding.remedy == "call one of them by this name, or give its NICs' addresses"
+    assert finding.remedy == "call one of them by this machine's name, or give the addresses of its NICs"
     here = cluster_checks.check_host(replace(cluster, controller="127.0.0.1:9600"))
     assert here.present
     assert "no rank can run here" in here.detail
@@ -92,7 +98,10 @@ def test_options_come_from_the_file_where_nothing_else_says_them(tmp_path: Path)
 def test_a_rail_that_is_no_plane_of_the_file_is_told_the_planes(tmp_path: Path, rails: str) -> None:
     environment = {**RANK, "RAILWEAVE_CLUSTER": file(tmp_path, "one"), "RAILWEAVE_RAILS": rails}
     name = rails.rpartition(",")[2]
-    with pytest.raises(InvalidOption, match=f"rail '{name}': .* no plane of that name; expected tcp, second"):
+    with pytest.raises(
+        InvalidOption,
+        match=f"rail '{name}' is no plane of this host in the cluster file: expected tcp, second",
+    ):
         options_from(environment=environment)
 
 

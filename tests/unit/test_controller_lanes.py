@@ -40,6 +40,6 @@ def test_a_link_that_does_not_carry_them_is_named() -> None:
     with pytest.raises(ControllerError) as refused:
         Fabric(replace(topology, planes=topology.planes[:1]), artifact(1024), suspect_s=30)
     assert str(refused.value) == (
-        "plane 'ina0': link ina0-l2 to ina0-s1 has an MTU of 4139, but packets of 1024 lanes need 4140: "
-        "raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)"
+        "plane 'ina0': link ina0-l2 to ina0-s1 has an MTU of 4139: expected 4140 or more, for packets of "
+        "1024 lanes; raise its `mtu` (here and on the machines), or take fewer lanes (--lanes)"
     )

@@ -99,8 +99,8 @@ def test_the_slowest_trunk_limits_jobs_on_several_racks() -> None:
     [
         ("16", "job '16': expected RANKSxBYTES"),
         ("16x4M@3", "expected RANKSxBYTES or RANKSxBYTES@HOST"),
-        ("1x4M", "1 ranks; expected at least 2"),
-        ("8x4M@h10", "hosts h10 to h17; the fabric has h1 to h16"),
+        ("1x4M", "1 ranks: expected at least 2"),
+        ("8x4M@h10", "hosts h10 to h17: expected hosts of h1 to h16"),
         ("8x4M@h0", "hosts h0 to h7"),
         ("8x5", "size '5': expected a multiple of 4"),
     ],
@@ -128,10 +128,10 @@ def test_the_command_shows_a_row_per_upgrade() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("4M", "--jobs", "4x4M"), "unknown topology '4M'"),
-        (("racks", "--jobs", "4x4M", "--rails", "ina"), "--jobs goes with a fabric and --rate only"),
+        (("4M", "--jobs", "4x4M"), "topology '4M': expected planes"),
+        (("racks", "--jobs", "4x4M", "--rails", "ina"), "expected --jobs with a fabric and --rate only"),
         (("racks", "--jobs", "4x4M", "--rate", "0"), "the links of the fabric have no rate"),
-        (("racks", "--jobs", "4x4M", "--rate", "1M,2M"), "2 rates given for 1 planes"),
+        (("racks", "--jobs", "4x4M", "--rate", "1M,2M"), "2 rates for 1 planes"),
     ],
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:

@@ -118,15 +118,17 @@ def test_the_same_seed_draws_the_same_faults() -> None:
 def test_what_cannot_be_is_refused() -> None:
     asked = run.check(_options(faults=["rank killed", "rate cut"], rails=["tcp"]))
     assert [(kind.name, rail) for kind, rail in asked] == [("rate cut", "tcp"), ("rank killed", "-")]
-    with pytest.raises(OptionError, match=r"unknown fault 'rain'; there are host link down, .*rank killed"):
+    with pytest.raises(OptionError, match="fault 'rain': expected one of host link down, switch"):
         run.check(_options(faults=["rain"]))
-    with pytest.raises(OptionError, match="no rail 'rdma' to fail; rails are ina, tcp"):
+    with pytest.raises(OptionError, match="rail 'rdma': expected one of ina, tcp"):
         run.check(_options(rails=["rdma"]))
-    with pytest.raises(OptionError, match="needs a second rail"):
+    with pytest.raises(OptionError, match="expected a second rail"):
         run.check(_options(topology=planes(2, ["tcp"])))
     with pytest.raises(OptionError, match="at least 2"):
         run.check(_options(topology=planes(1, ["tcp", "tcp"])))
-    with pytest.raises(OptionError, match="'leaf killed' needs an in-network rail"):
+    with pytest.raises(
+        OptionError, match="'leaf killed' fits none of the rails: expected an in-network rail"
+    ):
         run.check(_options(faults=["leaf killed"], topology=planes(2, ["tcp", "tcp"])))
     with pytest.raises(OptionError, match="'uplink cut' needs an in-network rail and two spines"):
         run.check(_options(faults=["uplink cut"]))

@@ -195,15 +195,15 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("loss=0.1", "is not PORT"),
-        ("3:loss=0.1", "no port 3"),
-        ("1/up:loss=0.1", "is not PORT"),
+        ("loss=0.1", r"'loss=0\.1': expected PORT"),
+        ("3:loss=0.1", r"'3:loss=0\.1': port 3: expected one of 1, 2"),
+        ("1/up:loss=0.1", r"'1/up:loss=0\.1': expected PORT"),
         ("1:loss=1.5", "from 0 to 1"),
         ("1:loss=a", "expected a number"),
         ("1:delay=5", "one of ns, us, ms, s"),
         ("1:delay=5h", "one of ns, us, ms, s"),
         ("1:lose=0.5", "expected NAME=VALUE"),
-        ("1:loss=0.1,loss=0.2", "given twice"),
+        ("1:loss=0.1,loss=0.2", r"loss twice in 'loss=0\.1,loss=0\.2': expected each name once"),
         ("1:queue=0", "1 byte to 1 GiB"),
         ("1:delay=1000s", "expected 0 to"),
     ],
@@ -214,5 +214,7 @@ def test_wrong_options_are_named(text: str, words: str) -> None:
 
 
 def test_a_port_is_impaired_once() -> None:
-    with pytest.raises(SwitchError, match="impaired twice"):
+    with pytest.raises(
+        SwitchError, match=r"'\*:loss=0\.2' for port 1, direction out: expected one impairment per port and"
+    ):
         parse_impairments(["1:loss=0.1", "*:loss=0.2"], [1])

@@ -155,7 +155,7 @@ async def test_links_are_made_bad_and_good_again(server: Server) -> None:
     assert ports.bad == {(1, "in"): Impairment(loss=0.5), (2, "out"): Impairment(delay_ns=2_000_000)}
     assert (await impair("--clear", "*/both", "2:loss=1")).exit_code == 0
     assert ports.bad == {(2, "out"): Impairment(loss=1)}
-    for wrong, word in (("3:loss=1", "no port 3"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
+    for wrong, word in (("3:loss=1", "port 3: expected one of 1, 2"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
         done = await impair(wrong)
         assert done.exit_code == 1
         assert word in done.stderr
@@ -193,8 +193,8 @@ async def test_packets_are_traced(inspected: Server) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("tables", "host"), ["no table 'host'", "did you mean hosts"]),
-        (("registers", "xyz"), ["no register 'xyz'", "there are sizes"]),
+        (("tables", "host"), ["table 'host'", "expected one of hosts"]),
+        (("registers", "xyz"), ["register 'xyz'", "expected one of sizes"]),
         (("registers", "sizes", "8"), ["0…7", "'8'"]),
         (("registers", "sizes", "4:2"), ["0…7", "'4:2'"]),
         (("counters", "arrivals", "x"), ["'x'", "FIRST:END"]),

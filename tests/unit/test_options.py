@@ -121,13 +121,13 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RANK": "4"}, "rank 4 in a world of 4"),
         ({"RANK": "first"}, "RANK is 'first'"),
         ({"RAILWEAVE_RAILS": ""}, "no rails"),
-        ({"RAILWEAVE_RAILS": "tcp"}, "cannot read rail 'tcp'"),
-        ({"RAILWEAVE_RAILS": "a=tcp@eth0/fast"}, "cannot read rail"),
-        ({"RAILWEAVE_RAILS": "a=udp@eth0"}, "unknown kind 'udp'"),
-        ({"RAILWEAVE_RAILS": "a=tcp@eth0,a=ina@eth1"}, "names must differ"),
+        ({"RAILWEAVE_RAILS": "tcp"}, "rail 'tcp': expected name=kind@interface or"),
+        ({"RAILWEAVE_RAILS": "a=tcp@eth0/fast"}, "rail 'a=tcp@eth0/fast': expected name=kind@interface or"),
+        ({"RAILWEAVE_RAILS": "a=udp@eth0"}, "rail 'a' is of kind 'udp': expected one of ina, tcp, rdma"),
+        ({"RAILWEAVE_RAILS": "a=tcp@eth0,a=ina@eth1"}, "rails a, a: expected different names"),
         ({"RAILWEAVE_CONTROLLER": ""}, "no controller"),
-        ({"RAILWEAVE_SHARES": "ina=much"}, "cannot read share 'ina=much'"),
-        ({"RAILWEAVE_SHARES": "tcp=1"}, "share for rail 'tcp', but the rails are ina, fast, rdma"),
+        ({"RAILWEAVE_SHARES": "ina=much"}, r"share 'ina=much': expected name=number, as in tcp=0\.3"),
+        ({"RAILWEAVE_SHARES": "tcp=1"}, "a share for rail 'tcp': expected one of ina, fast, rdma"),
         ({"RAILWEAVE_SHARES": "ina=-1"}, "0 or greater"),
         ({"RAILWEAVE_SHARES": "ina=nan"}, "0 or greater"),
         ({"RAILWEAVE_SHARES": "ina=0"}, "all shares are 0"),
@@ -138,12 +138,15 @@ def test_a_world_of_one_needs_nothing_else() -> None:
         ({"RAILWEAVE_SPIN_US": "soon"}, "RAILWEAVE_SPIN_US is 'soon': expected a number"),
         (
             {"RAILWEAVE_PROGRESS_CPUS": "all"},
-            "cannot read CPUs 'all': expected numbers below 1024 and ranges",
+            "progress_cpus 'all': expected numbers below 1024 and ranges",
         ),
-        ({"RAILWEAVE_PROGRESS_CPUS": "1,3-2"}, "cannot read CPUs '3-2'"),
-        ({"RAILWEAVE_PROGRESS_CPUS": "-1"}, "cannot read CPUs '-1'"),
-        ({"RAILWEAVE_PROGRESS_CPUS": "0-9999"}, "cannot read CPUs '0-9999'"),
-        ({"RAILWEAVE_PROGRESS_CPUS": "9" * 5000}, "cannot read CPUs"),
+        ({"RAILWEAVE_PROGRESS_CPUS": "1,3-2"}, "progress_cpus '3-2': expected numbers below 1024 and ranges"),
+        ({"RAILWEAVE_PROGRESS_CPUS": "-1"}, "progress_cpus '-1': expected numbers below 1024 and ranges"),
+        (
+            {"RAILWEAVE_PROGRESS_CPUS": "0-9999"},
+            "progress_cpus '0-9999': expected numbers below 1024 and ranges",
+        ),
+        ({"RAILWEAVE_PROGRESS_CPUS": "9" * 5000}, "progress_cpus '9999"),
         ({"RAILWEAVE_MULTICAST_ROOTS": "-1"}, "multicast_roots is -1: expected 0 to 65535 ranks"),
         ({"RAILWEAVE_DETERMINISTIC": "maybe"}, "expected 1 or 0"),
     ],
@@ -154,7 +157,7 @@ def test_nonsense_is_named(changed: dict[str, str], message: str) -> None:
 
 
 def test_a_rail_that_is_no_text_is_named() -> None:
-    with pytest.raises(InvalidOption, match="cannot read rail 7: expected name=kind@interface"):
+    with pytest.raises(InvalidOption, match="rail 7: expected name=kind@interface or"):
         options_from(rails=[7], environment=ENVIRONMENT)  # type: ignore[list-item]
 
 

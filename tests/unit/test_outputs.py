@@ -89,7 +89,7 @@ def test_a_file_that_holds_something_stays_as_it_is(
     file.write_text("data")
     code, (line,) = invoke(path, option, str(file))
     assert (code, file.read_text()) == (1, "data")
-    assert f"{option} kept.svg: the file holds something already; remove it, or name another one" in line
+    assert f"{option} kept.svg: the file holds something already: expected a new or empty file" in line
 
 
 def test_a_capture_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_full_disk_is_named_though_a_failed_write_names_no_file(tmp_path: Path
         with Path("/dev/full").open("w", buffering=1) as file:
             file.write("a line\n")
 
-    with pytest.raises(OptionError, match=rf"^{tmp_path}: No space left on device; .* Make room"):
+    with pytest.raises(OptionError, match=rf"^{tmp_path}: No space left on device; .* make room"):
         common.run(write(), tmp_path)
 
 

@@ -63,13 +63,13 @@ def test_a_sweep_from_a_file(costs: Path) -> None:
     ("arguments", "words"),
     [
         (("5",), "size '5': expected a multiple of 4"),
-        (("4M", "--rails", "tcp,ib"), "unknown rail 'ib'"),
+        (("4M", "--rails", "tcp,ib"), "rail 'ib': expected one of ina"),
         (("4M", "--hosts", "1"), "--hosts 1: expected at least 2"),
-        (("4M", "--rate", "1M,2M"), "2 rates given for 3 planes"),
-        (("4M", "--op", "xor"), "unknown op 'xor'"),
-        (("4M", "--collective", "gather"), "unknown collective 'gather'"),
+        (("4M", "--rate", "1M,2M"), "2 rates for 3 planes"),
+        (("4M", "--op", "xor"), "op 'xor': expected one of sum"),
+        (("4M", "--collective", "gather"), "collective 'gather': expected one of all_reduce"),
         (("4M", "--costs", "/none/costs.json"), "/none/costs.json: No such file"),
-        (("4M", "--costs", "/none", "--rails", "tcp"), "give either --costs or --rails"),
+        (("4M", "--costs", "/none", "--rails", "tcp"), "--costs and --rails: expected one of them"),
     ],
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
@@ -80,5 +80,5 @@ def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -
 
 
 def test_which_job_of_a_file_must_be_clear(costs: Path) -> None:
-    assert "several kinds of job, choose with --hosts: 2 hosts" in plan("4M", "--costs", str(costs)).stderr
+    assert "2 kinds of job: expected one of: 2 hosts" in plan("4M", "--costs", str(costs)).stderr
     assert "no costs of 3 hosts" in plan("4M", "--costs", str(costs), "--hosts", "3").stderr

@@ -128,9 +128,7 @@ def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
 def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
-    with pytest.raises(
-        OptionError, match=r"unknown figure .*mine.*: there are A1, .*, or a folder with scen"
-    ):
+    with pytest.raises(OptionError, match=r"figure .*mine.*: expected one of A1, .*, or a folder with scen"):
         figures([str(folder)])
     for file in FILES:
         (folder / file).write_text((FOLDER / "N1" / file).read_text())
@@ -202,7 +200,7 @@ def test_failed_runs_are_named_and_the_same_command_tries_them_again(tmp_path: P
     first, second, third = (CliRunner().invoke(build("reproduce"), command) for _ in range(3))
     assert (first.exit_code, second.exit_code, third.exit_code) == (1, 0, 0)
     assert "railweave: once: x, round 2 failed: a switch was slow" in first.output.splitlines()
-    assert first.output.splitlines()[-1].endswith("the same command tries them again")
+    assert first.output.splitlines()[-1].endswith("run the same command again, which repeats them")
     assert "a switch was slow" not in second.output
     assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 4  # the third ran nothing
     assert "a switch was slow" not in (tmp_path / "out" / "report.html").read_text()
@@ -251,7 +249,7 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["N9"], "unknown figure 'N9'"),
+        (["N9"], "figure 'N9': expected one of A1"),
         (["N1", "--runs", "0"], "--runs 0: expected at least 1"),
         (["N1", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
     ],
@@ -305,5 +303,5 @@ def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     options = reproduce.Options(figures(["N6"]), tmp_path, quick=True)
     recorded(options)
     (tmp_path / "report.html").mkdir()
-    with pytest.raises(OptionError, match="Is a directory; what was run is recorded"):
+    with pytest.raises(OptionError, match="Is a directory; finished runs are recorded"):
         asyncio.run(reproduce.reproduce(options))

@@ -104,7 +104,10 @@ def test_runs_that_failed_are_left_to_do_and_those_that_succeeded_are_not(tmp_pa
 def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
     require_room(SCENARIO)
     too_many = replace(SCENARIO, hosts=199, rails=("tcp",), workload=Workload((1 << 30,)))
-    with pytest.raises(OptionError, match=r"199 hosts with tensors of 1024 MiB need about .* are free"):
+    with pytest.raises(
+        OptionError,
+        match=r"scenario 'small': 199 hosts with tensors of 1024 MiB: expected about .* are free",
+    ):
         require_room(too_many)
 
 
@@ -137,7 +140,9 @@ def test_ranks_that_measured_different_calls_are_no_run() -> None:
 def test_a_rank_that_does_not_say_when_calls_began_is_named_as_such() -> None:
     whole = result((1.0,), (7.0,), {}, [])
     lacking = replace(whole, samples=(replace(whole.samples[0], starts_s=()),))
-    with pytest.raises(OptionError, match="no starts_s: expected when each call began"):
+    with pytest.raises(
+        OptionError, match="a rank's result has no starts_s: expected the start of each call, by"
+    ):
         joined(RUN, Outcome(JOB, [whole, lacking]))
 
 

@@ -25,7 +25,7 @@ def test_hosts_that_are_too_many_for_a_switch_are_in_racks(hosts: int, expected:
 
 @pytest.mark.parametrize("hosts", [37, 964])
 def test_numbers_that_no_racks_share_are_refused(hosts: int) -> None:
-    with pytest.raises(OptionError, match=f"no racks share {hosts}"):
+    with pytest.raises(OptionError, match=f"--hosts {hosts} does not divide into racks"):
         topology(hosts)
 
 

@@ -82,7 +82,7 @@ def test_what_the_switch_lacks_goes_wholly_by_the_others(
 
 def test_without_a_rail_that_can_the_error_says_what_to_add() -> None:
     only_ina = Planner([StripedRail("ina", 0, "ina", 0, 1.0)], 4, Ledger(), fixed=True)
-    with pytest.raises(UnsupportedDType, match=r"no rail can carry all_reduce sum of float64 .*: add a tcp"):
+    with pytest.raises(UnsupportedDType, match=r"no rail can carry all_reduce sum of float64 .*; add a tcp"):
         plan(only_ina, 1, DType.FLOAT64)
     with pytest.raises(UnsupportedDType, match=r"r0: its share is 0.*give rail r0 a share"):
         plan(planner([0, 1]), 10, op=ReduceOp.PROD)

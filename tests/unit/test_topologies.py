@@ -45,19 +45,35 @@ def test_interface_names_fit_the_kernel() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("s-tcp", "leaf-of-rack-1", "switch 'leaf-of-rack-1': .*'leaf-of-rack-1-eth1', 19 characters; .* 15"),
+        (
+            "s-tcp",
+            "leaf-of-rack-1",
+            "would be called 'leaf-of-rack-1-eth1', 19 characters: expected 15 at most",
+        ),
         (
             "h2-tcp",
             "h2-on-the-tcp-plane",
-            "host 'h2': .* 'h2-on-the-tcp-plane', 19 characters; Linux allows 15",
+            "would be called 'h2-on-the-tcp-plane', 19 characters: expected 15 at most",
         ),
-        ("s-tcp", "a switch", "switch 'a switch': .* 'a switch-eth1'; expected an ASCII letter"),
-        ("h2-tcp", "h2/tcp", "host 'h2': .* 'h2/tcp'; expected an ASCII letter"),
-        ("h2-tcp", "2tcp", "host 'h2': .* '2tcp'; expected an ASCII letter"),
+        (
+            "s-tcp",
+            "a switch",
+            "switch': its interface would be called 'a switch-eth1': expected an ASCII letter, then letters",
+        ),
+        (
+            "h2-tcp",
+            "h2/tcp",
+            "host 'h2': its interface would be called 'h2/tcp': expected an ASCII letter, then letters",
+        ),
+        (
+            "h2-tcp",
+            "2tcp",
+            "host 'h2': its interface would be called '2tcp': expected an ASCII letter, then letters",
+        ),
         ("h2-tcp", "mgmt", "host 'h2': .* 'mgmt', and another one"),
         ("h2-ina", "h2-tcp", "host 'h2': .* 'h2-tcp', and another one"),
         ("s-tcp", "h2", "'h2' is the name of 2 nodes"),
-        ("s-tcp", "c0", "'c0' is the name of 2 nodes; .* neither c0 nor s-mgmt"),
+        ("s-tcp", "c0", "'c0' is the name of 2 nodes: expected different names, and neither c0"),
     ],
 )
 def test_names_that_linux_cannot_have_are_refused_before_anything_is_made(
@@ -82,12 +98,12 @@ def test_names_carry_numbers_only_where_kinds_repeat() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rails": ["ina", "ib"]}, "unknown rail 'ib'; rails are ina, tcp, rdma"),
+        ({"rails": ["ina", "ib"]}, "rail 'ib': expected one of ina, tcp, rdma"),
         ({"rails": []}, "no rails"),
         ({"hosts": 0}, "0 hosts"),
-        ({"hosts": 32}, "32 hosts given; from 1 to 31"),
+        ({"hosts": 32}, "32 hosts: expected 1 to 31, the fan-in of one"),
         ({"rates": -1}, "-1 bit/s"),
-        ({"rates": [1, 2]}, "2 rates given for 3 planes"),
+        ({"rates": [1, 2]}, "2 rates for 3 planes: expected one, or one per plane"),
     ],
 )
 def test_nonsense_is_refused(arguments: dict[str, object], message: str) -> None:
@@ -104,14 +120,14 @@ def test_yaml_returns_an_equal_value() -> None:
     ("key", "value", "message"),
     [
         ("colour", "red", r"topology\.planes\[0\]: unknown key 'colour'"),
-        ("kind", None, r"'kind' is missing"),
-        ("rate_bps", "fast", r"rate_bps: expected int, found 'fast'"),
-        ("kind", "ib", r"unknown kind 'ib'"),
-        ("nics", {"h1": 1}, r"nics: expected a list, found dict"),
-        ("nic switch", "s9", r"switch 's9' is not among \['s-ina'\]"),
-        ("nic host", "h9", r"host 'h9' is not among"),
+        ("kind", None, r"topology\.planes\[0\]: no key 'kind': expected this key"),
+        ("rate_bps", "fast", r"topology\.planes\[0\]\.rate_bps: 'fast': expected a whole number"),
+        ("kind", "ib", "plane 'ina': kind 'ib': expected one of ina, tcp, rdma"),
+        ("nics", {"h1": 1}, r"topology\.planes\[0\]\.nics: a mapping: expected a list"),
+        ("nic switch", "s9", "plane 'ina': switch 's9': expected one of s-ina"),
+        ("nic host", "h9", "plane 'ina': host 'h9': expected one of h1, h2"),
         ("nic port", 2, r"switch port \('s-ina', 2\) occurs twice"),
-        ("nic address", "192.0.2.1", r"192\.0\.2\.1 outside 10\.1\.0\.0/16"),
+        ("nic address", "192.0.2.1", r"plane 'ina': 192\.0\.2\.1: expected addresses of 10\.1\.0\.0/16"),
         ("nic address", "ten", r"ten"),
     ],
 )
@@ -146,7 +162,7 @@ def test_a_planes_least_mtu_is_that_of_its_narrowest_link() -> None:
     changed = replace(topology, planes=(narrower, tcp))
     assert from_yaml(to_yaml(changed)) == changed
     for wrong in (60, 65536):
-        message = rf"plane 'ina': link h1 to s-ina has an MTU of {wrong}; expected 68 to 65535 bytes"
+        message = rf"plane 'ina': link h1 to s-ina has an MTU of {wrong}: expected 68 to 65535 bytes"
         with pytest.raises(TopologyError, match=message):
             named("planes:hosts=1", rails=["ina"], rates=[0], mtu=wrong)
 
@@ -228,17 +244,17 @@ def test_topologies_have_names(text: str, hosts: int, switches: int) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ring", "unknown topology 'ring'; expected planes, leaf-spine, racks, fat-tree or a topology file"),
-        ("racks:racks=2,ina=3", "3 ina racks given; expected 0 to 2"),
-        ("racks:spine=fast", "a spine of kind 'fast' given; expected plain or ina"),
-        ("racks:leaves=3", "cannot read 'leaves=3'; expected NUMBER for racks, hosts, ina"),
-        ("leaf-spine:rack=2", "cannot read 'rack=2'; expected NUMBER for racks, hosts, spines"),
-        ("leaf-spine:racks=-1", "cannot read 'racks=-1'"),
-        ("leaf-spine:spines=0", "0 spines given"),
-        ("leaf-spine:hosts=32", "32 hosts per rack given; one switch adds up to 31"),
+        ("ring", "topology 'ring': expected planes, leaf-spine, racks"),
+        ("racks:racks=2,ina=3", "3 ina racks: expected 0 to 2"),
+        ("racks:spine=fast", "a spine of kind 'fast': expected plain or ina"),
+        ("racks:leaves=3", "topology racks: 'leaves=3': expected NAME=NUMBER, with a name of"),
+        ("leaf-spine:rack=2", "topology leaf-spine: 'rack=2': expected NAME=NUMBER, with a name of"),
+        ("leaf-spine:racks=-1", "topology leaf-spine: 'racks=-1': expected NAME=NUMBER, with a name of"),
+        ("leaf-spine:spines=0", "0 spines: expected at least 1"),
+        ("leaf-spine:hosts=32", "32 hosts per rack: expected 31 at most, whose contributions"),
         ("fat-tree:k=3", "k=3: expected an even number"),
         ("fat-tree:aggs=2,cores=3", "3 cores for 2 aggregation switches per pod: expected a multiple"),
-        ("fat-tree:k=18", "1458 hosts given; the address plan has room for 1024"),
+        ("fat-tree:k=18", "1458 hosts: expected 1024 at most, for which there"),
     ],
 )
 def test_names_of_no_topology_are_refused(text: str, message: str) -> None:

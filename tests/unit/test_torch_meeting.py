@@ -71,5 +71,5 @@ def test_a_rank_of_another_version_is_named(said: str) -> None:
 
     store = dist.HashStore()
     store.set("rails/1", said)
-    with pytest.raises(InvalidOption, match=r"rank 1 describes its rails as .*: all ranks must run the same"):
+    with pytest.raises(InvalidOption, match=r"rank 1 describes its rails as .*: expected the same version"):
         Meeting(store, 0, 2, [TCP], DEADLINE_S)

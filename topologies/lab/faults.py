@@ -92,7 +92,11 @@ def port_down(plane: Plane, host: str) -> Fault:
 def queue_pair_ended(plane: Plane, host: str) -> Fault:
     """A queue pair of the host that sends data gets an error; nothing has to be repaired."""
     if plane.kind not in ("rdma", "netreduce"):
-        raise TopologyError(f"plane {plane.name!r} has no queue pairs; its kind is {plane.kind}")
+        raise TopologyError(
+            f"plane {plane.name!r} of kind {plane.kind} has no queue pairs",
+            "a plane of kind rdma or netreduce",
+            "name another plane",
+        )
     nic = nic_of(plane, host)
     port = interface_of_port(nic.switch, nic.port)
     return Fault("queue pair ended", port, inject=(Step(nic.switch, Tool.END_QUEUE_PAIR, f"{port}\n"),))
@@ -120,7 +124,9 @@ def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = Tr
     if to_host:
         hooks.append(("in", "ingress", "drop"))
     if not hooks:
-        raise TopologyError("a link that loses frames in neither direction: expected one or both")
+        raise TopologyError(
+            "a link that loses frames in neither direction", "one or both directions", "name a direction"
+        )
     chains = "".join(
         f'  chain {chain} {{ type filter hook {hook} device "{nic.interface}" priority 0; }}\n'
         for chain, hook, _ in hooks
@@ -222,7 +228,11 @@ def link_steps(topology: Topology, node: str, other: str, state: str) -> tuple[S
         ends += [(nic.switch, nic.port) for nic in plane.nics if {nic.host, nic.switch} == pair]
         ends += [(t.upper, t.upper_port) for t in plane.trunks if {t.lower, t.upper} == pair]
     if not ends:
-        raise TopologyError(f"no link joins {node} and {other} in topology {topology.name!r}")
+        raise TopologyError(
+            f"{node} and {other} have no link in topology {topology.name!r}",
+            "a host and its switch, or two neighbouring switches",
+            "draw the topology with `railweave topo`, and correct the names",
+        )
     return tuple(
         Step(switch, Tool.IP, f"link set {interface_of_port(switch, port)} {state}\n")
         for switch, port in ends
@@ -235,5 +245,7 @@ def nic_of(plane: Plane, host: str) -> Nic:
         if nic.host == host:
             return nic
     raise TopologyError(
-        f"host {host!r} is not on plane {plane.name!r}; it has {[n.host for n in plane.nics]}"
+        f"host {host!r} is not on plane {plane.name!r}",
+        f"one of {', '.join(nic.host for nic in plane.nics)}",
+        "correct the host or the plane",
     )

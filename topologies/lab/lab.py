@@ -160,7 +160,11 @@ class Lab:
         answer, complaint = await process.communicate()
         if process.returncode:
             lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise LabError(f"the controller did not return the switches' counters: {lines[-1]}")
+            raise LabError(
+                f"the controller did not return the switches' counters: {lines[-1]}",
+                "an answer of the controller",
+                f"read its log in {self._options.out}",
+            )
         counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
         return counters_by_plane
 
@@ -247,7 +251,11 @@ class Lab:
             for switch in plane.switches:
                 if switch.name == name and switch.p4runtime:
                     return plane, switch
-        raise LabError(f"topology {self.topology.name!r} has no P4 switch {name!r}")
+        raise LabError(
+            f"topology {self.topology.name!r} has no P4 switch {name!r}",
+            "a P4 switch of this topology",
+            "draw the topology with `railweave topo`, and correct the name",
+        )
 
     @property
     def _nodes(self) -> Namespaces:
@@ -348,12 +356,14 @@ class Lab:
             alike.setdefault((end.code, end.child.trouble), []).append(end)
         words = [
             one.child.failure_notice(one.code)
-            + (f"; likewise {', '.join(other.child.name for other in others)}" if others else "")
+            + (f"; so did {', '.join(other.child.name for other in others)}" if others else "")
             for one, *others in alike.values()
         ]
         words += [f"{worker.name} did not notice within {NOTICE_S:g} s" for worker in waiting]
         text = "\n".join(words)
-        return WorkerFailed(text, ends[0].code) if first.child in self._workers else LabError(text)
+        if first.child in self._workers:
+            return WorkerFailed(ends[0].code, text, "exit status 0", "read the log")
+        return LabError(text, "a process that runs until the lab ends", "read the log")
 
     async def _close(self) -> None:
         children = [*self._workers, *self._services.values()]

@@ -26,13 +26,18 @@ MANAGEMENT_PREFIX = 16
 MANAGEMENT_INTERFACE = "mgmt"
 BRIDGE = "br0"  # in the namespace of a switch that is one
 MAX_INTERFACE_NAME = 15  # characters: Linux's IFNAMSIZ, without the zero at the end
+CHECK = "check this machine with `railweave doctor`"
 _INTERFACE = re.compile(r"[a-z][\w.-]*", re.ASCII | re.IGNORECASE)  # also the name of nft's chain
 
 
 def require_tools() -> None:
     """Raise LabError, naming what to do, where this machine or this user cannot make network namespaces."""
     if os.geteuid() != 0:
-        raise LabError("network namespaces need root; run the command again with sudo")
+        raise LabError(
+            f"user {os.geteuid()} runs this",
+            "root, which network namespaces need",
+            "run the command again with sudo",
+        )
     packages = {
         "mnexec": "mininet",
         "ip": "iproute2",
@@ -42,19 +47,23 @@ def require_tools() -> None:
     }
     for tool, package in packages.items():
         if shutil.which(tool) is None:
-            raise LabError(f"{tool} is missing; install it with: apt-get install {package}")
+            raise LabError(
+                f"{tool} is missing", f"the package {package}", f"install it: apt-get install {package}"
+            )
     # Mininet waits for ever for the shell of a namespace that could not be made, as in a container.
     attempt = subprocess.run(["mnexec", "-cn", "true"], capture_output=True, text=True, check=False)
     if attempt.returncode != 0:
         raise LabError(
-            "this machine lets nobody make network namespaces: `mnexec -cn true` says "
-            f"{attempt.stderr.strip() or f'status {attempt.returncode}'!r}; a container must be privileged"
+            "this machine cannot make network namespaces: `mnexec -cn true` says "
+            f"{attempt.stderr.strip() or f'status {attempt.returncode}'!r}",
+            "the right to make them",
+            "start a container as privileged",
         )
     try:
         import mininet.net  # noqa: F401, PLC0415 - here, so that its absence has a message
     except ImportError as error:
         raise LabError(
-            f"Mininet's Python package is missing ({error}); install it with: pip install mininet"
+            f"Mininet cannot be imported ({error})", "its Python package", "install it: pip install mininet"
         ) from error
 
 
@@ -70,22 +79,21 @@ def check_names(topology: Topology) -> None:
     for name, count in nodes.items():
         if count > 1:
             raise TopologyError(
-                f"{name!r} is the name of {count} nodes; expected different names of hosts and switches, and "
-                f"neither {CONTROLLER_NODE} nor {MANAGEMENT_NODE}, which every lab has: rename one"
+                f"{name!r} is the name of {count} nodes",
+                f"different names, and neither {CONTROLLER_NODE} nor {MANAGEMENT_NODE}, which every lab has",
+                "rename one",
             )
     interfaces = Counter(_interfaces(topology))
     for (node, name), count in interfaces.items():
         given = f"{node}: its interface would be called {name!r}"
         if len(name) > MAX_INTERFACE_NAME:
             raise TopologyError(
-                f"{given}, {len(name)} characters; Linux allows {MAX_INTERFACE_NAME}: choose a shorter name"
+                f"{given}, {len(name)} characters", f"{MAX_INTERFACE_NAME} at most", "choose a shorter name"
             )
         if not _INTERFACE.fullmatch(name):
-            raise TopologyError(
-                f"{given}; expected an ASCII letter, then letters, digits, '.', '_' or '-': rename it"
-            )
+            raise TopologyError(given, "an ASCII letter, then letters, digits, '.', '_' or '-'", "rename it")
         if count > 1:
-            raise TopologyError(f"{given}, and another one as well; expected different names: rename one")
+            raise TopologyError(f"{given}, and another one as well", "different names", "rename one")
 
 
 def _interfaces(topology: Topology) -> Iterator[tuple[str, str]]:
@@ -131,7 +139,11 @@ class Primed:
         complaint = self._process.stderr.read()
         self._process.stderr.close()
         if self._process.wait():
-            raise LabError(f"{self._text!r} failed in namespace {self._node}: {complaint.strip()}")
+            raise LabError(
+                f"{self._text!r} failed in namespace {self._node}: {complaint.strip()}",
+                "a command that succeeds",
+                CHECK,
+            )
 
     def dismiss(self) -> None:
         """Let it end without input, and so without effect."""
@@ -214,7 +226,9 @@ class Namespaces:
         )
         if done.returncode:
             raise LabError(
-                f"{' '.join(command)} failed in namespace {node}: {done.stderr.strip()}; input:\n{text}"
+                f"{' '.join(command)} failed in namespace {node}: {done.stderr.strip()}; input:\n{text}\n",
+                "a command that succeeds",
+                CHECK,
             )
         return done.stdout
 

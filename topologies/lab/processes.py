@@ -89,7 +89,9 @@ class Child:
             self.signal(signal.SIGKILL)
         code = await self._process.wait()
         if not self._ready.done():
-            self._ready.set_exception(LabError(self.failure_notice(code)))
+            self._ready.set_exception(
+                LabError(self.failure_notice(code), "`ready` on its output", "read its log")
+            )
             self._ready.exception()  # somebody else may not be waiting
         events.put_nowait(Exit(self, code))
 
@@ -119,7 +121,11 @@ class Child:
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), deadline_s)
         except TimeoutError:
-            raise LabError(f"{self.name} was not ready within {deadline_s:g} s; see {self.log}") from None
+            raise LabError(
+                f"{self.name} was not ready within {deadline_s:g} s",
+                "`ready` on its output",
+                f"read {self.log}",
+            ) from None
 
     @property
     def running(self) -> bool:

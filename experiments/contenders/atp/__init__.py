@@ -99,6 +99,10 @@ async def _configure(lab: Lab, plane: str, jobs: int, slots: int) -> dict[str, i
     answer, complaint = await process.communicate()
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise LabError(f"the switches could not be filled for ATP: {lines[-1]}")
+        raise LabError(
+            f"the switches could not be filled for ATP: {lines[-1]}",
+            "an answer of each switch",
+            "read the switches' logs",
+        )
     counted: dict[str, int] = json.loads(answer)
     return counted

@@ -129,7 +129,11 @@ def _goodputs(calls: list[list[tuple[float, float]]], size: int) -> list[float]:
     begin = max(of_job[0][1] for of_job in calls) + SETTLE_S
     end = min(of_job[-1][1] for of_job in calls) - SETTLE_S
     if end <= begin:
-        raise OptionError("the jobs did not run at the same time for long enough")
+        raise OptionError(
+            "the jobs did not run at the same time for long enough",
+            "calls of all jobs at once",
+            "measure again",
+        )
     return [
         sum(8 * size * max(0.0, min(end, e) - max(begin, b)) / (e - b) for b, e in of_job) / (end - begin)
         for of_job in calls

@@ -128,14 +128,14 @@ async def test_those_who_belong_there_join_watch_and_leave(own: Access) -> None:
 @pytest.mark.parametrize(
     ("who", "error", "message"),
     [
-        ("no TLS", ControllerUnreachable, "running, without TLS as here"),
+        ("no TLS", ControllerUnreachable, "a controller there, without TLS"),
         ("another CA", ControllerUnreachable, r"TLS with 127\.0\.0\.1:\d+: .*certificate"),
         (
             "not believed",
             ControllerUnreachable,
             r"TLS with 127\.0\.0\.1:\d+: it ends the connection on seeing our",
         ),
-        ("wrong token", RailweaveError, "no token, or another one than the controller's: see `token`"),
+        ("wrong token", RailweaveError, "no token, or another one than the controller's: expected the token"),
     ],
 )
 async def test_a_rank_that_is_refused_learns_why(
@@ -168,7 +168,7 @@ async def test_a_controller_of_another_name_is_not_believed(folder: Path, own: A
 @pytest.mark.parametrize(
     ("of_switch", "of_controller", "message"),
     [
-        ("host", None, "not configured within"),
+        ("host", None, "no switch is configured within"),
         ("host", "other/host", r"s-ina at .*TLS with .*certificate"),
         ("elsewhere", "host", r"s-ina at .*not valid for '127\.0\.0\.1'"),
         (None, "host", r"s-ina at .*TLS with .*WRONG_VERSION_NUMBER"),
@@ -243,7 +243,7 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
     await asyncio.gather(
         fails("token: is given without tls", "--cluster", cluster("a.yaml", "token: token\n")),
         fails(
-            "open.key: mode 0644, owner 0: others could read", "--cluster",
+            "open.key: mode 0644, owner 0, so others could read", "--cluster",
             cluster("b.yaml", tls.replace(f"{folder}/host.key", "open.key")),
         ),
         fails("token: mode 0644", "--cluster", cluster("c.yaml", f"{tls}token: token\n")),
@@ -252,8 +252,8 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
             "a certificate and its key", "--cluster",
             cluster("e.yaml", tls.replace("host.key", "elsewhere.key")),
         ),
-        fails("empty: expected a line of", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
-        fails("either --topology or --cluster"),
+        fails("0 characters: expected a line", "--cluster", cluster("h.yaml", f"{tls}token: empty\n")),
+        fails("both or none of --topology and --cluster"),
     )  # fmt: skip
     monkeypatch.setenv("RAILWEAVE_TOKEN", TOKEN)
     await fails("RAILWEAVE_TOKEN is set, but there is no TLS", "--cluster", cluster("f.yaml", ""))

@@ -95,7 +95,7 @@ async def test_errors_are_named(tmp_path: Path) -> None:
                 "127.0.0.1:0",
             ),
             fails("lanes", "--topology", good, "--lanes", 7),
-            fails("on this machine, which no other machine can reach", "--cluster", by_name),
+            fails("on this machine: expected an address that other machines can reach", "--cluster", by_name),
             fails("link h1 to s-ina has an MTU of 1500, but", "--topology", good, "--lanes", 1024),
             fails("--slots 100", "--topology", good, "--slots", 100),
             fails("--loss 'ina'", "--topology", good, "--loss", "ina"),

@@ -72,7 +72,7 @@ async def test_a_rank_of_another_build_is_refused_and_those_who_wait_for_it_lear
 ) -> None:
     waiting = asyncio.ensure_future(world.stub.JoinGroup(world.request(0, 2)))
     await world.waits("job", 0)
-    expected = f"rank 1 speaks version {protocol} of the ranks' protocol, this controller expects {PROTOCOL}"
+    expected = f"rank 1 has version {protocol} of the ranks' protocol: expected version {PROTOCOL}"
     for call in (world.stub.JoinGroup(world.request(1, 2, protocol=protocol)), waiting):
         await refused(call, grpc.StatusCode.INVALID_ARGUMENT, expected)
 
@@ -115,7 +115,9 @@ async def test_ranks_that_disagree_are_all_told_what_each_said() -> None:
         await world.waits("job", 0, 1)
         odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
         for call in (*waiting, odd):
-            await refused(call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5; start all ranks")
+            await refused(
+                call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5: expected the same on all ranks"
+            )
         assert len(await world.join(4)) == 4
 
 

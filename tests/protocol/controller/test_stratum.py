@@ -175,7 +175,7 @@ async def test_counters_and_no_loss_injector(program: Path) -> None:
         assert not counters.problem
         assert "members" in counters.packets
         assert "injected_drops_ingress" not in counters.packets
-        with pytest.raises(grpc.aio.AioRpcError, match="switch tor has no loss injector in its program"):
+        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
             await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
 
 
@@ -227,7 +227,7 @@ async def test_what_is_wrong_is_said_by_the_controller_and_by_doctor(
 async def test_without_its_program_the_controller_does_not_start(program: Path) -> None:
     async with running() as tofino:
         switch = switch_of(tofino, program, tofino="/nowhere")
-        message = "/nowhere: no p4info.txtpb; `python -m railweave.p4src.tofino FOLDER` makes the program"
+        message = "/nowhere: no p4info.txtpb: expected a compiled program"
         with pytest.raises(ControllerError, match=message):
             async with served(alone(switch)):
                 pass

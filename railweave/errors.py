@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of all errors that users read: what was given, what was expected, and what to do."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+
+def explain(given: str, expected: str = "", do: str = "") -> str:
+    """Return one message of three parts.
+
+    >>> explain("--hosts 1", "2 or more", "name more hosts")
+    '--hosts 1: expected 2 or more; name more hosts'
+    """
+    return given + (f": expected {expected}" if expected else "") + (f"; {do}" if do else "")
+
+
+class UserError(Exception):
+    """An error that a user can correct.
+
+    `given` names the value or the state, `expected` the correct ones, `do` the next step of the user.
+    A single argument is a complete message, for example one that another process has sent.
+    """
+
+    def __init__(self, given: str, expected: str = "", do: str = "") -> None:
+        """Join the three parts."""
+        super().__init__(explain(given, expected, do))
+
+
+E = TypeVar("E", bound=UserError)
+
+
+def of_file(kind: type[E], path: object, error: Exception, expected: str) -> E:
+    """Return the error of a file: what is wrong in it, or why it cannot be read."""
+    if isinstance(error, UserError):
+        return kind(f"{path}: {error}")
+    return kind(
+        f"{path}: {getattr(error, 'strerror', None) or error}", expected, "correct the file or its name"
+    )

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error that a user reads says what was given, what was expected, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from railweave import outputs, shell_environment
+from railweave._native.agent import Failure, FailureKind
+from railweave.controller import errors as of_controller
+from railweave.controller import groups, quotas, requests, service
+from railweave.errors import UserError, explain
+from railweave.experiments import hosts as experiment_hosts
+from railweave.experiments import units
+from railweave.experiments.errors import OptionError
+from railweave.experiments.program import testbed
+from railweave.hosts import arrays, bootstrap, errors, failures, rails
+from railweave.hosts.interfaces import Interface
+from railweave.hosts.options import RailSpec
+from railweave.p4src import compile as compiler
+from railweave.switch import errors as of_switch
+from railweave.switch.inspect import client
+from railweave.switch.options import parse_interfaces
+from railweave.switch.p4runtime.errors import DO, Code, Refused, invalid
+from railweave.switch.pipeline import Pipeline
+from railweave.switch.ports import PortError, Ports
+from railweave.topologies.errors import LabError, TopologyError, WorkerFailed
+from railweave.topologies.named import named
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("railweave", "hosts", "controller", "topologies", "switch", "experiments", "p4src")
+PARTS = re.compile(r"(?P<given>.+): expected (?P<expected>.+); (?P<do>.+)", re.DOTALL)
+MOST_LINES = 3
+OLD_WORDS = re.compile(r"\b(likewise|alike|hence|thereof|whoever|nobody|anew|told|lent)\b")
+
+
+def failed(kind: FailureKind) -> None:
+    failures.raise_failure(Failure(kind, 1, "it ended", "tcp"))
+
+
+def unconnected() -> None:
+    agent: Any = SimpleNamespace(
+        connect_tcp=lambda *_: [1], failure=lambda: None, last_refusal=lambda _: "refused"
+    )
+    at = Interface("eth0", "10.1.0.1", "02:00:00:00:00:01")
+    opening = rails.Opening(RailSpec("tcp", "tcp", "eth0"), 0, at, 1)
+    rails._connect_tcp(agent, opening, [], 0.1)
+
+
+def unanswered() -> None:
+    bootstrap.join("127.0.0.1:1", job="job", rank=0, size=1, rails=[], deadline_s=0.05)
+
+
+def without_railweave() -> None:
+    found = WorkerFailed(1, experiment_hosts.NO_RAILWEAVE, "exit status 0", "read the log")
+    raise experiment_hosts.explained(found, ["sh"])
+
+
+def unsupported() -> None:
+    raise of_switch.UnsupportedConstruct("a saturating field", "program.p4(7)")
+
+
+def no_program() -> None:
+    with client.SwitchClient("127.0.0.1:1", 1) as asked:
+        raise asked._no_program()
+
+
+def unknown_lease() -> None:
+    raise groups._unknown(7)
+
+
+PROVOKED: dict[type[UserError], Callable[[], object]] = {
+    errors.InvalidOption: lambda: RailSpec.parse("tcp"),
+    errors.UnsupportedDType: lambda: arrays.input_array(np.array(["text"])),
+    errors.CollectiveMismatch: lambda: failed(FailureKind.MISMATCH),
+    errors.PeerLost: lambda: failed(FailureKind.PEER_LOST),
+    errors.RailDown: lambda: failed(FailureKind.RAIL_DOWN),
+    errors.RailweaveError: lambda: failed(FailureKind.INTERNAL),
+    errors.JoinTimeout: unconnected,
+    errors.ControllerUnreachable: unanswered,
+    OptionError: lambda: units.parse_size("much"),
+    TopologyError: lambda: named("torus", rails=["tcp"], rates=[0]),
+    LabError: lambda: testbed.refuse_in_rank({"RANK": "0", "RAILWEAVE_CONTROLLER": "10.0.0.1:9600"}),
+    WorkerFailed: without_railweave,
+    outputs.OutputError: lambda: outputs.check_new_file("--json", Path("/")),
+    shell_environment.EnvironmentFailed: lambda: shell_environment._run(["false"], "success", "try again"),
+    compiler.CompileError: lambda: compiler._run(["false"]),
+    of_controller.ControllerError: lambda: quotas.read(["many"], None, quotas.Quota()),
+    of_controller.InvalidRequest: lambda: requests.identity("", 0, 1),
+    of_controller.UnknownLease: unknown_lease,
+    of_switch.SwitchError: lambda: parse_interfaces([]),
+    of_switch.InvalidProgram: lambda: Pipeline.load(b"{}"),
+    of_switch.UnsupportedConstruct: unsupported,
+    PortError: lambda: Ports({1: "no-such-link"}),
+    client.NoProgram: no_program,
+}
+# These need a controller or a switch: tests/protocol provokes them. The static check below reads their texts.
+NOT_PROVOKED = {
+    of_controller.RequestError,  # the base of the four below and of InvalidRequest
+    of_controller.AlreadyJoined,
+    of_controller.Overdue,
+    of_controller.Exhausted,
+    errors.GroupRefused,  # says what the controller has answered
+    client.Unsupported,  # says what the switch has answered
+}
+
+
+@pytest.mark.parametrize("kind", PROVOKED, ids=lambda kind: kind.__name__)
+def test_an_error_has_three_parts(kind: type[UserError]) -> None:
+    with pytest.raises(kind) as error:
+        PROVOKED[kind]()
+    assert error.type is kind
+    text = str(error.value)
+    assert PARTS.fullmatch(text), text
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_every_class_is_provoked_or_listed() -> None:
+    importlib.import_module("railweave.cli")
+    assert set(subclasses(UserError)) == {*PROVOKED, *NOT_PROVOKED}
+
+
+def subclasses(kind: type[UserError]) -> Iterator[type[UserError]]:
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("railweave."):
+            yield each
+        yield from subclasses(each)
+
+
+# ------------------------------------------------------------ all texts in the sources
+
+# Errors with fewer than three arguments pass on a message that has its parts already.
+FORWARDED = {
+    ("controller/server.py", "str(error)"): "a ValueError of artifact() and Fabric, made by explain()",
+    ("experiments/allreduce/run.py", "f'baseline {obstacle}'"): "an obstacle, made by explain()",
+    ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
+    ("experiments/scenario.py", "str(error)"): "a TopologyError",
+    ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
+    ("experiments/switch_speed/run.py", "f'--lanes {options.lanes}: {error}'"): "of artifact(), as above",
+    ("hosts/bootstrap.py", "text"): "the controller's answer",
+    ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
+    ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",
+    (
+        "hosts/communicator.py",
+        "f'{late} (this rank expects {options.world_size} ranks, because {options.size_from} is "
+        "{options.world_size})'",
+    ): "the controller's answer",
+    ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
+    ("hosts/options.py", "str(error)"): "a TopologyError",
+    ("railweave/commands/bench_controller.py", "f'--k: {error}'"): "a TopologyError",
+    ("switch/daemon.py", "str(error)"): "a PortError",
+    ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
+    ("switch/inspect/client.py", "details"): "the switch's answer",
+    ("switch/options.py", "f'--tls-key {error}'"): "a TopologyError of private_file()",
+}
+# The classes whose constructors add the parts themselves.
+OWN_PARTS = {"PeerLost", "RailDown", "InvalidProgram", "UnsupportedConstruct"}
+# Two parts in a text of another function, and the third here.
+COMPLETED = {"hosts/bootstrap.py", "railweave/commands/why.py"}
+
+
+def calls() -> Iterator[tuple[str, ast.Call]]:
+    """Yield each construction of a user's error, with the file's name."""
+    known = {kind.__name__ for kind in subclasses(UserError)} - OWN_PARTS
+    tracked = subprocess.run(
+        ["git", "ls-files", *(f"{folder}/*.py" for folder in FOLDERS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for file in tracked.stdout.split():
+        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in known:
+                yield file, node
+
+
+def test_every_text_in_the_sources_has_three_parts() -> None:
+    forwarded = set()
+    for file, call in calls():
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        at = f"{file}:{call.lineno}: {ast.unparse(call)}"
+        if any(isinstance(argument, ast.Starred) for argument in arguments):
+            continue  # a tuple of three parts
+        if len(arguments) >= 3:
+            texts = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
+            assert "" not in texts, at
+            continue
+        if any(keyword.arg == "do" for keyword in call.keywords):
+            assert file in COMPLETED, at
+            continue
+        key = (file, ast.unparse(arguments[0]))
+        if "explain(" not in key[1]:
+            assert key in FORWARDED, at
+            forwarded.add(key)
+    assert forwarded == FORWARDED.keys()
+
+
+def test_no_text_has_old_words() -> None:
+    for file, call in calls():
+        for part in ast.walk(call):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                assert not OLD_WORDS.search(part.value), f"{file}:{part.lineno}: {part.value}"
+
+
+# ------------------------------------------------------------ answers by gRPC
+
+
+def test_every_refusal_of_p4runtime_ends_with_what_to_do() -> None:
+    assert set(DO) == set(Code) - {Code.OK, Code.UNKNOWN}
+    for code, do in DO.items():
+        assert Refused(code, "index 9 of 'counts' is not in 0…7").message.endswith(f"; {do}")
+    assert invalid("nine", "give eight").message == "nine; give eight"
+
+
+def test_every_error_of_the_controller_has_a_status() -> None:
+    kinds = set(subclasses(of_controller.RequestError))
+    assert set(service.STATUS) == kinds
+    assert grpc.StatusCode.UNKNOWN not in service.STATUS.values()
+
+
+def test_explain_joins_the_parts_that_there_are() -> None:
+    assert (
+        explain("--hosts 1", "2 or more", "name more hosts")
+        == "--hosts 1: expected 2 or more; name more hosts"
+    )
+    assert explain("no answer", do="wait") == "no answer; wait"
