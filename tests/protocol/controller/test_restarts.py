@@ -330,7 +330,7 @@ async def test_loss_is_injected_and_taken_back(world: World) -> None:
     for bad, text in (
         ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
         ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
-        ({"plane": "ina", "port": 9}, "no port 9"),
+        ({"plane": "ina", "port": 9}, "port 9: expected one of"),
         ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
         ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
         ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
