@@ -115,7 +115,7 @@ os.setuid(65534)
 require_tools()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "network namespaces need root; run the command again with sudo" in done.stderr
+    assert "expected root, which network namespaces need; run the command again with sudo" in done.stderr
 
 
 def test_doctor_says_what_there_is() -> None:

@@ -130,7 +130,9 @@ def test_what_cannot_be_is_refused() -> None:
         OptionError, match="'leaf killed' fits none of the rails: expected an in-network rail"
     ):
         run.check(_options(faults=["leaf killed"], topology=planes(2, ["tcp", "tcp"])))
-    with pytest.raises(OptionError, match="'uplink cut' needs an in-network rail and two spines"):
+    with pytest.raises(
+        OptionError, match="'uplink cut' fits none of the rails: expected an in-network rail and two spines"
+    ):
         run.check(_options(faults=["uplink cut"]))
 
 

@@ -256,6 +256,6 @@ async def test_the_command_refuses_to_start_where_secrets_would_be_open(
         fails("both or none of --topology and --cluster"),
     )  # fmt: skip
     monkeypatch.setenv("RAILWEAVE_TOKEN", TOKEN)
-    await fails("RAILWEAVE_TOKEN is set, but there is no TLS", "--cluster", cluster("f.yaml", ""))
+    await fails("RAILWEAVE_TOKEN is set without TLS", "--cluster", cluster("f.yaml", ""))
     monkeypatch.setenv("RAILWEAVE_TOKEN", "short")
     await fails("at least 16 ASCII characters", "--cluster", cluster("g.yaml", tls))

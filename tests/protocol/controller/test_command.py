@@ -96,7 +96,7 @@ async def test_errors_are_named(tmp_path: Path) -> None:
             ),
             fails("lanes", "--topology", good, "--lanes", 7),
             fails("on this machine: expected an address that other machines can reach", "--cluster", by_name),
-            fails("link h1 to s-ina has an MTU of 1500, but", "--topology", good, "--lanes", 1024),
+            fails("link h1 to s-ina has an MTU of 1500: expected 4140", "--topology", good, "--lanes", 1024),
             fails("--slots 100", "--topology", good, "--slots", 100),
             fails("--loss 'ina'", "--topology", good, "--loss", "ina"),
         )

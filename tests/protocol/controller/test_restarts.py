@@ -328,9 +328,9 @@ async def test_loss_is_injected_and_taken_back(world: World) -> None:
     await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
     assert [len(world.switch.table(table)) for table in tables] == [2, 1]
     for bad, text in (
-        ({"plane": "tcp"}, "plane 'tcp' has no P4 switch"),
+        ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
         ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
-        ({"plane": "ina", "port": 9}, "no port 9"),
+        ({"plane": "ina", "port": 9}, "port 9: expected one of"),
         ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
         ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
         ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
