@@ -108,7 +108,9 @@ class Claims:
             for claim in made.claims:
                 claim.check()
             if made.main and made.main not in [claim.id for claim in made.claims]:
-                raise OptionError(f"main {made.main!r}: no such claim; expected the id of one of the claims")
+                raise OptionError(
+                    f"main {made.main!r}", "the id of one of the claims", "correct the key main"
+                )
         except (OSError, ValueError, TopologyError, OptionError) as error:
             raise of_file(OptionError, path, error, "claims in TOML") from None
         return made

@@ -69,7 +69,9 @@ def publish(out: Path, to: Path = FOLDER) -> Reference:
     """Replace the reference run and its plots in `to` by the results in `out`."""
     path = out / "records.jsonl"
     if not path.is_file():
-        raise OptionError(f"{out}: no records.jsonl; expected the output folder of `railweave reproduce`")
+        raise OptionError(
+            f"{out}: no records.jsonl", "the output folder of `railweave reproduce`", "name that folder"
+        )
     if not to.is_dir():
         raise OptionError(f"{to}: no such folder; expected a source tree of railweave: run it from one")
     every = counted(Records(path).read())

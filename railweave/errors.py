@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The form of all errors that users read: what was given, what was expected, and what to do."""
+"""The form of all errors that users read: the given value, the expected one, and the next step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=UserError)
 
 
 def of_file(kind: type[E], path: object, error: Exception, expected: str) -> E:
-    """Return the error of a file: what is wrong in it, or why it cannot be read."""
+    """Return the error of a file: the mistake in it, or the reason why it cannot be read."""
     if isinstance(error, UserError):
         return kind(f"{path}: {error}")
     return kind(

@@ -97,7 +97,7 @@ def plan(
             return
         if costs is not None and rails is not None:
             raise OptionError(
-                "--costs and --rails", "one of them, because --costs names the rails", "omit one of them"
+                "--costs and --rails", "one option, because --costs names the rails", "omit one of them"
             )
         from railweave.hosts.prediction import predict  # noqa: PLC0415 - help needs none
 

@@ -170,7 +170,7 @@ def test_thresholds_that_fall_in_between_do_not_grow() -> None:
     [
         ('title = 3\nabout = ""\nclaims = []', "expected text"),
         ('title = "t"\nabout = "a"\nclaims = []\nmore = 1', "unknown key 'more'"),
-        ('title = "t"\nabout = "a"\nclaims = []\nmain = "gain"', "main 'gain': no such claim"),
+        ('title = "t"\nabout = "a"\nclaims = []\nmain = "gain"', "main 'gain': expected the id"),
         ("= 3", "Invalid"),
     ],
 )

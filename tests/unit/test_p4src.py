@@ -129,5 +129,5 @@ def test_the_same_compiler_makes_the_same_programs(tmp_path: Path) -> None:
 
 def test_without_a_compiler_the_refusal_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CompileError, match="p4c-bm2-ss is not on PATH: install p4c"):
+    with pytest.raises(CompileError, match="p4c-bm2-ss is not on PATH: expected p4c"):
         compile_all(tmp_path)

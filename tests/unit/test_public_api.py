@@ -37,13 +37,13 @@ def test_a_rank_makes_no_lab(monkeypatch: pytest.MonkeyPatch, variable: str) -> 
 @pytest.mark.parametrize("rails", [["ina", "tpc"], ["tpc"], "tc", "tcp0", "tcp,ina,", "", []])
 def test_a_labs_job_names_planes_in_full(rails: str | list[str], tmp_path: Path) -> None:
     bed = railweave.lab(rails=["ina", "tcp"], out=str(tmp_path))
-    with pytest.raises(railweave.InvalidOption, match="expected one or more of ina, tcp: correct the name"):
+    with pytest.raises(railweave.InvalidOption, match="expected one or more of ina, tcp; correct the name"):
         bed.run(["true"], rails=rails)
 
 
 def test_a_labs_job_shares_only_among_its_planes(tmp_path: Path) -> None:
     bed = railweave.lab(rails="ina,tcp,tcp", out=str(tmp_path))
-    with pytest.raises(railweave.InvalidOption, match="rail 'tcp0', but the rails are ina, tcp1"):
+    with pytest.raises(railweave.InvalidOption, match="a share for rail 'tcp0': expected one of ina, tcp1"):
         bed.run(["true"], rails="tcp1, ina", shares={"tcp0": 1.0})
 
 

@@ -54,7 +54,7 @@ def test_an_mtu_has_room_for_headers_and_payload() -> None:
 
 @pytest.mark.parametrize("mtu", [0, 127, 65536])
 def test_what_is_no_mtu_is_refused(mtu: int) -> None:
-    with pytest.raises(OptionError, match=f"an MTU of {mtu}: expected 128 to 65535 bytes"):
+    with pytest.raises(OptionError, match=f"--mtu {mtu}: expected 128 to 65535 bytes"):
         run([1500, mtu], 0.001, print)
 
 
