@@ -73,7 +73,7 @@ def publish(out: Path, to: Path = FOLDER) -> Reference:
             f"{out}: no records.jsonl", "the output folder of `railweave reproduce`", "name that folder"
         )
     if not to.is_dir():
-        raise OptionError(f"{to}: no such folder; expected a source tree of railweave: run it from one")
+        raise OptionError(f"{to}: no such folder", "a source tree of railweave", "run the command from one")
     every = counted(Records(path).read())
     plots = to / PLOTS
     plots.mkdir(exist_ok=True)

@@ -69,7 +69,7 @@ def test_a_sweep_from_a_file(costs: Path) -> None:
         (("4M", "--op", "xor"), "op 'xor': expected one of sum"),
         (("4M", "--collective", "gather"), "collective 'gather': expected one of all_reduce"),
         (("4M", "--costs", "/none/costs.json"), "/none/costs.json: No such file"),
-        (("4M", "--costs", "/none", "--rails", "tcp"), "--costs and --rails: expected one of them"),
+        (("4M", "--costs", "/none", "--rails", "tcp"), "--costs and --rails: expected one option"),
     ],
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
