@@ -20,6 +20,7 @@ from typing import Any
 from railweave.errors import of_file
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
+from railweave.experiments.units import number_text
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.values import build
 
@@ -165,10 +166,11 @@ def range_text(low_high: Sequence[float]) -> str:
     """Return `1.58 to 1.90`, `≥ 0.95` or `≤ 200`."""
     low, high = low_high
     if low == high:
-        return f"{low:.4g}"
+        return number_text(low, 4)
     if math.isinf(high):
-        return f"≥ {low:.4g}"
-    return f"≤ {high:.4g}" if low == 0 else f"{low:.4g} to {high:.4g}"
+        return f"≥ {number_text(low, 4)}"
+    most = number_text(high, 4)
+    return f"≤ {most}" if low == 0 else f"{number_text(low, 4)} to {most}"
 
 
 def _inside(value: float, low_high: Sequence[float], tolerance: float) -> bool:

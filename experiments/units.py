@@ -174,3 +174,8 @@ def format_bytes(count: float) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def number_text(value: float, digits: int) -> str:
+    """Return a number with that many significant digits; large numbers are whole, as in `76,670`."""
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < math.inf else f"{value:.{digits}g}"

@@ -17,6 +17,7 @@ from railweave.experiments.figures import drawing, publications
 from railweave.experiments.measures import Measured, Runs
 from railweave.experiments.records import CPU, LINKS, Record
 from railweave.experiments.scenario import Scenario
+from railweave.experiments.units import number_text
 
 FOLDER = Path(__file__).parent
 MEANINGS = {
@@ -134,8 +135,10 @@ def _measured(found: Measured, unit: str) -> str:
 
 def measured_text(found: Measured) -> tuple[str, str]:
     """Return a measured number and its interval as text; the interval is empty for a single value."""
-    interval = f" [{found.low:.3g}, {found.high:.3g}]" if found.low != found.high else ""
-    return f"{found.value:.3g}", interval
+    interval = (
+        f" [{number_text(found.low, 3)}, {number_text(found.high, 3)}]" if found.low != found.high else ""
+    )
+    return number_text(found.value, 3), interval
 
 
 def _mark(verdict: str, count: str = "") -> str:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from railweave.experiments import units
@@ -76,3 +78,19 @@ def test_numbers_for_people() -> None:
     assert units.format_rate(94.12e6) == "94.12 Mbit/s"
     assert units.format_rate(0) == "0 bit/s"
     assert units.format_bytes(4 << 20) == "4.0 MiB"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1.9876, "1.99"),
+        (187.6, "188"),
+        (999.6, "1,000"),
+        (76_670, "76,670"),
+        (math.inf, "inf"),
+        (-5000, "-5,000"),
+    ],
+)
+def test_large_numbers_are_whole(value: float, text: str) -> None:
+    assert units.number_text(value, 3) == text
