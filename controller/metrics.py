@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telemetry for Prometheus: every scrape reads the switches' counters anew.
+"""Metrics of the controller for Prometheus. Each scrape reads the current counters of the switches.
 
-Names begin with `railweave_`; labels are job, rail, tree, group, plane and switch, as agents have them, too.
+Names begin with `railweave_`. Labels are job, rail, tree, group, plane and switch. Ranks use the same labels.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SWITCH = ("plane", "switch")
 
 
 async def collect(groups: Groups) -> list[Metric]:
-    """Return the current state of the jobs and the fabric of `groups`, whose event loop runs this."""
+    """Return the current state of jobs and switches. Call it in the event loop of `groups`."""
     fabric, running = groups.fabric, groups.running()
     found = await asyncio.gather(
         *(telemetry.of_switch(switch, running) for switch in fabric.switches()),
         *telemetry.of_ring_switches(fabric),
     )
-    up = GaugeMetricFamily("railweave_switch_up", "Whether it answers.", labels=SWITCH)
+    up = GaugeMetricFamily("railweave_switch_up", "1 if the switch answers, else 0.", labels=SWITCH)
     for switch in found:
         up.add_metric((switch.plane, switch.name), not switch.problem)
     alive = [switch for switch in found if not switch.problem]
@@ -41,11 +41,15 @@ async def collect(groups: Groups) -> list[Metric]:
 
 
 def _of_jobs(groups: Iterable[Group]) -> Iterator[Metric]:
-    ranks = GaugeMetricFamily("railweave_job_ranks", "World size.", labels=("job",))
+    ranks = GaugeMetricFamily("railweave_job_ranks", "Number of ranks of the job.", labels=("job",))
     reason = (*TREE[:2], "reason")
-    refused = GaugeMetricFamily("railweave_rail_refused", "Rails that got no tree.", labels=reason)
-    moves = CounterMetricFamily("railweave_tree_moves", "To other places.", labels=TREE[:3])
-    paused = GaugeMetricFamily("railweave_tree_paused", "Trees that hold still.", labels=TREE[:3])
+    refused = GaugeMetricFamily(
+        "railweave_rail_refused", "1 for each rail without a tree, with the reason.", labels=reason
+    )
+    moves = CounterMetricFamily(
+        "railweave_tree_moves", "Moves of the tree to another place in the network.", labels=TREE[:3]
+    )
+    paused = GaugeMetricFamily("railweave_tree_paused", "1 while the tree is paused.", labels=TREE[:3])
     for group in groups:
         ranks.add_metric((group.job,), group.size)
         for rail, why in group.refusals.items():
@@ -58,8 +62,10 @@ def _of_jobs(groups: Iterable[Group]) -> Iterator[Metric]:
 
 
 def _of_switches(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
-    slots = GaugeMetricFamily("railweave_switch_slots", "Slots, by use.", labels=(*SWITCH, "use"))
-    about = "Packets for the switch, by what became of them."
+    slots = GaugeMetricFamily(
+        "railweave_switch_slots", "Slots of the switch by use: used or free.", labels=(*SWITCH, "use")
+    )
+    about = "Packets by decision and other counters of the P4 program."
     packets = CounterMetricFamily("railweave_switch_packets", about, labels=(*SWITCH, "decision"))
     for switch in counters:
         slots.add_metric((switch.plane, switch.name, "used"), switch.slots_used)
@@ -71,8 +77,8 @@ def _of_switches(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
 
 def _of_groups(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
     labels = (*TREE, *SWITCH)
-    slots = GaugeMetricFamily("railweave_group_slots", "Slots of a group in a switch.", labels=labels)
-    about = "Packets of a group's members in a switch, by what became of them."
+    slots = GaugeMetricFamily("railweave_group_slots", "Slots of a tree in the switch.", labels=labels)
+    about = "Packets of the group's members in the switch, by outcome."
     packets = CounterMetricFamily("railweave_group_packets", about, labels=(*labels, "outcome"))
     for switch in counters:
         for group in switch.groups:
@@ -85,9 +91,9 @@ def _of_groups(counters: Iterable[pb.SwitchCounters]) -> Iterator[Metric]:
 
 @asynccontextmanager
 async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> AsyncIterator[str]:
-    """Serve `/metrics` at HOST:PORT ('': nowhere), with TLS if `access` has it.
+    """Serve `/metrics` at HOST:PORT, with TLS if `access` has certificates. An empty address means no server.
 
-    Yields the address, with the port that was free for 0.
+    Yields the address. For port 0 it has the free port that was chosen.
     """
     if not address:
         yield ""

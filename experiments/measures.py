@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims and plots read from records: times, ratios, shares and limits, one value per round."""
+"""Numbers that claims and plots read from records: times, ratios, shares and limits, one value per round."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ SPLIT = 0.995  # a call with a greater share on one rail rides that rail alone
 
 
 class NotMeasured(Exception):
-    """A claim's numbers are missing; says why."""
+    """The numbers of a claim are missing. The message says why."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A number with the confidence interval of its median over rounds."""
+    """Hold a number with the confidence interval of its median over rounds."""
 
     value: float
     low: float
     high: float
     rounds: int
-    where: str = ""  # the size or the like that gave it
-    cpu_bound: int = 0  # runs behind it in which the CPU, not the links, was the bottleneck
+    where: str = ""  # the size that gave it, or the spread
+    cpu_bound: int = 0  # number of its runs in which the CPU, not the links, was the bottleneck
 
     @classmethod
     def of(cls, values: Sequence[float], where: str = "", cpu_bound: int = 0) -> Measured:
-        """Sum up one value per round."""
+        """Return the median and interval of `values`, one value per round."""
         low, high = statistics.interval(values)
         return cls(statistics.median(values), low, high, len(values), where, cpu_bound)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The records of one figure, by the names of its scenarios and contenders."""
+    """Hold the records of one figure, by the names of its scenarios and contenders."""
 
     records: Sequence[Record]
     kept: Mapping[str, Sequence[Record]] = field(init=False, repr=False)  # good runs, by scenario
 
     def __post_init__(self) -> None:
-        """Leave out control runs and those that did not complete."""
+        """Leave out control runs and runs that did not complete."""
         kept: dict[str, list[Record]] = {}
         for record in self.records:
             if record.status == OK and not record.control:
@@ -61,14 +61,14 @@ class Runs:
 
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
-        """Return the scenarios with good runs; what other experiments recorded is not among them."""
+        """Return the scenarios with good runs, without those of experiments that have no contenders."""
         first = {name: runs[0].configuration for name, runs in self.kept.items()}
         return {
             name: build(Scenario, values, name) for name, values in first.items() if "contenders" in values
         }
 
     def incomplete(self) -> dict[str, str]:
-        """Return whose runs did not all complete, as `contender, scenario`; how many, and why the last."""
+        """Return the number of incomplete runs and the last error, by `contender, scenario`."""
         every = Counter((record.contender, record.name) for record in self.records if not record.control)
         bad = [record for record in self.records if record.status != OK and not record.control]
         lost = Counter((record.contender, record.name) for record in bad)
@@ -79,7 +79,7 @@ class Runs:
         }
 
     def of(self, scenario: str, contender: str) -> list[Record]:
-        """Return the good runs, by round; NotMeasured if there is none."""
+        """Return the good runs, by round. Raise NotMeasured if no run is good."""
         runs = [record for record in self.kept.get(scenario, ()) if record.contender == contender]
         if not runs:
             why = self.incomplete().get(f"{contender}, {scenario}", "not run yet")
@@ -87,12 +87,12 @@ class Runs:
         return sorted(runs, key=lambda record: record.round)
 
     def contenders(self, scenario: str) -> list[str]:
-        """Return those with good runs, in the scenario's order."""
+        """Return the contenders with good runs, in the scenario's order."""
         have = {record.contender for record in self.kept.get(scenario, ())}
         return [each.name for each in self.scenarios[scenario].contenders if each.name in have]
 
     def sizes(self, scenario: str, contender: str) -> list[int]:
-        """Return the sizes in bytes."""
+        """Return the sizes that were run, in bytes."""
         return sorted({sample.size_bytes for run in self.of(scenario, contender) for sample in run.samples})
 
     def medians_us(self, scenario: str, contender: str, size: int) -> dict[int, float]:
@@ -109,7 +109,7 @@ class Runs:
         return [time for sample in samples if sample is not None for time in sample.times_us]
 
     def step_us(self, scenario: str, contender: str) -> dict[int, float]:
-        """Return the median time of a training's step, by round."""
+        """Return the median time of a training step, by round."""
         return self.medians_us(scenario, contender, self.sizes(scenario, contender)[0])
 
     def cpu_s_per_gb(self) -> dict[str, dict[str, float]]:
@@ -123,7 +123,7 @@ class Runs:
         }
 
     def ratios(self, scenario: str, of: str, over: Iterable[str], size: int) -> list[float]:
-        """Return, by round, how many times faster `of` is than the fastest of `over` in the same round."""
+        """Return the speedup of `of` over the fastest of `over` in the same round, by round."""
         fast = self.medians_us(scenario, of, size)
         others = [self.medians_us(scenario, other, size) for other in over]
         common = sorted(set(fast).intersection(*others))
@@ -134,24 +134,24 @@ class Runs:
         )
 
     def shares(self, scenario: str, contender: str, size: int, rail: str) -> list[float]:
-        """Return a rail's share of such calls, by round."""
+        """Return a rail's share of calls of this size, by round."""
         runs = self.of(scenario, contender)
         return [run.shares[str(size)].get(rail, 0.0) for run in runs if str(size) in run.shares]
 
     def limits_bps(self, scenario: str, contender: str) -> dict[str, float]:
-        """Return what the links allow a contender, by plane: bits of the tensor per second."""
+        """Return the rate that the links allow a contender, by plane: tensor bits per second."""
         at = self.scenarios.get(scenario)
         if at is None:
             raise NotMeasured(f"no run in {scenario} is complete")
         return limits_bps(at, next(each for each in at.contenders if each.name == contender))
 
     def cpu_bound(self, scenario: str, *contenders: str) -> int:
-        """Return in how many runs the CPU was the bottleneck."""
+        """Return the number of runs in which the CPU was the bottleneck."""
         return sum(run.bottleneck == CPU for name in contenders for run in self.of(scenario, name))
 
 
 def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
-    """Return what the links allow a contender, by plane; 0 where links are unshaped."""
+    """Return the rate that the links allow a contender, by plane. It is 0 if links are unshaped."""
     network, implementation = scenario.network, contender.implementation()
     return {
         name: implementation.limit_bps(network.plane(name), scenario.workload.collective)
@@ -159,11 +159,14 @@ def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
     }
 
 
-# ------------------------------------------------------------ what claims can ask for
+# ------------------------------------------------------------ measures of claims
 
 
 def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """How many times faster `of` is than the fastest of `over`; with `per_limit`, of what the links allow."""
+    """Measure the speedup of `of` over the fastest of `over`.
+
+    With `per_limit`, measure the speedup divided by the ratio of the rates that the links allow.
+    """
     scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
     scale = 1.0
     if ask.get("per_limit"):
@@ -178,7 +181,7 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """Which part of what the links allow a contender reaches."""
+    """Measure the part of the rate allowed by the links that a contender reaches."""
     scenario, of = ask["scenario"], ask["of"]
     limit = sum(runs.limits_bps(scenario, of).values())
 
@@ -189,7 +192,10 @@ def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """A rail's share; with `off_limit`, how far that is from the rail's part of what the links allow."""
+    """Measure a rail's share.
+
+    With `off_limit`, measure its distance from the rail's part of the rates that the links allow.
+    """
     scenario, of, rail = ask["scenario"], ask["of"], ask["rail"]
     limits = runs.limits_bps(scenario, of)
     aim = limits[rail] / sum(limits.values())
@@ -202,9 +208,10 @@ def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def threshold(shares: Mapping[int, Mapping[str, float]]) -> int:
-    """Return the least size in bytes from which on all are split; twice the largest if that is not.
+    """Return the least size in bytes from which on calls of all sizes are split.
 
-    `shares` are the rails' by size.
+    It is twice the largest size if calls of the largest size are not split. `shares` maps sizes to the shares
+    of rails.
     """
     found = 2 * max(shares)
     for size in sorted(shares, reverse=True):
@@ -215,7 +222,10 @@ def threshold(shares: Mapping[int, Mapping[str, float]]) -> int:
 
 
 def growth(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """How many times the first scenario's threshold the last one's is; 0 if one falls in between."""
+    """Measure the ratio of the last scenario's threshold to the first one's.
+
+    It is 0 if the threshold falls from one scenario to the next.
+    """
     found = [
         [threshold({int(size): of for size, of in run.shares.items()}) for run in runs.of(name, ask["of"])]
         for name in ask["scenarios"]
@@ -228,7 +238,7 @@ def growth(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """A number recorded beside times: `take` of `field`, over scenarios by name or pattern."""
+    """Measure an extra field of records: `take` of `field`, over the scenarios of a name or pattern."""
     found = [record for name in fnmatch.filter(runs.kept, ask["scenario"]) for record in runs.kept[name]]
     values = [record.extra[ask["field"]] for record in found if record.extra.get(ask["field"]) is not None]
     if len(values) < len(found) or not found:
@@ -246,7 +256,7 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def extra_ratio(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """How many times greater the median of a recorded number is in `of` than in `over`."""
+    """Measure the ratio of an extra field's median in `of` to its median in `over`."""
     above, below = (extra(runs, {"scenario": ask[part], "field": ask["field"]}) for part in ("of", "over"))
     return Measured(
         above.value / below.value,
@@ -257,9 +267,9 @@ def extra_ratio(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def slowdown(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """How many times longer the largest calls take in the last of several scenarios than in the first.
+    """Measure the ratio of times of the largest calls: the last of several scenarios to the first.
 
-    With `take = "greatest"`: in the slowest of them than in the quickest.
+    With `take = "greatest"`, measure the slowest scenario to the fastest.
     """
     names, of = ask["scenarios"], ask["of"]
     medians = [runs.medians_us(name, of, max(runs.sizes(name, of))) for name in names]
@@ -274,13 +284,16 @@ def slowdown(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def counted(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """What a rail's ranks have counted in all, `field`, for each `per`, times `scale`."""
+    """Measure the ratio of two counters of a rail, `field` to `per`, times `scale`.
+
+    The counters are sums over all ranks.
+    """
     found = [run.counters[ask["rail"]] for run in runs.of(ask["scenario"], ask["of"])]
     return Measured.of([ask["scale"] * counts[ask["field"]] / counts[ask["per"]] for counts in found])
 
 
 def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """The number of wrong elements, over all runs of the figure."""
+    """Measure the number of wrong elements, over all runs of the figure."""
     every = [record for records in runs.kept.values() for record in records]
     if not every:
         raise NotMeasured("no run is complete")
@@ -297,7 +310,10 @@ _TAKE: dict[str, Callable[..., Any]] = {"least": min, "greatest": max}
 
 
 def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """Measure what a claim asks for; NotMeasured says what is missing, OptionError what is not understood."""
+    """Measure the number that a claim asks for.
+
+    Raises NotMeasured if runs are missing, and OptionError if the claim asks for an unknown measure.
+    """
     try:
         chosen = MEASURES[ask["what"]]
         return chosen(runs, ask)
@@ -312,7 +328,7 @@ def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 def _over_sizes(
     runs: Runs, ask: Mapping[str, Any], at: Callable[[int], list[float]], cpu_bound: int
 ) -> Measured:
-    """Measure at every size from `from` to `to` in bytes; take the least, the greatest or the last one."""
+    """Measure at each size from `from` to `to` in bytes. Take the least, the greatest or the last value."""
     low, high = ask.get("from", 0), ask.get("to", math.inf)
     sizes = [size for size in runs.sizes(ask["scenario"], ask["of"]) if low <= size <= high]
     found = [Measured.of(values, size_text(size), cpu_bound) for size in sizes if (values := at(size))]

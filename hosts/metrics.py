@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's metrics for Prometheus: every scrape reads the rails' current counts.
+"""Metrics of a rank for Prometheus. Each scrape reads the current counts of the rails.
 
 Names begin with `railweave_`. Labels are job, rank, rail, tree and group, as in the controller's metrics.
 """
@@ -18,60 +18,60 @@ from railweave.hosts.reports import GroupReport, RailReport, Stats
 from railweave.metrics_server import MetricsServer
 
 RAIL_COUNTERS = {
-    "slices": "Slices of tensors reduced.",
-    "payload_bytes": "Bytes of tensors reduced.",
-    "bytes_sent": "Bytes on the link, Ethernet headers included.",
-    "bytes_received": "Bytes on the link, Ethernet headers included.",
-    "packets_sent": "Packets on the link.",
-    "packets_received": "Packets on the link.",
+    "slices": "Slices carried.",
+    "payload_bytes": "Bytes of tensors carried.",
+    "bytes_sent": "Bytes sent on the wire, with Ethernet headers.",
+    "bytes_received": "Bytes received on the wire, with Ethernet headers.",
+    "packets_sent": "Packets sent on the wire.",
+    "packets_received": "Packets received on the wire.",
     "retransmissions": "Packets sent again.",
     "duplicates": "Packets received more than once.",
-    "malformed": "Packets and connections refused.",
-    "send_drops": "Packets that the kernel would not send.",
-    "segmentation_refused": "Super-packets that the kernel would not cut.",
-    "multicast_bytes": "Bytes of tensors sent once to all.",
-    "fetched_bytes": "Bytes of multicast tensors that a peer had to send again.",
-    "rings": "Times that a part of a tensor has gone round the ring of racks and ranks.",
+    "malformed": "Packets and connections that the agent refused.",
+    "send_drops": "Packets that the kernel did not send.",
+    "segmentation_refused": "Super-packets that the kernel did not segment.",
+    "multicast_bytes": "Bytes of tensors sent once to all ranks.",
+    "fetched_bytes": "Bytes of multicast tensors received again from a peer.",
+    "rings": "Parts of tensors that went round a ring of racks and single ranks.",
     "ring_messages": "Messages sent in these rings.",
-    "failures": "Times that the ranks have agreed to exclude the rail.",
+    "failures": "How often the ranks have excluded the rail.",
 }
-RAIL_SECONDS = {"busy_s": "With a slice in progress.", "down_s": "Not in use because it had failed."}
+RAIL_SECONDS = {"busy_s": "Seconds with a slice in progress.", "down_s": "Seconds of exclusion."}
 RAIL_GAUGES = {
-    "share": "Share of large tensors.",
-    "epoch": "Number of the last decision about which rails live.",
-    "incarnation": "Times that the rail was taken up again.",
+    "share": "Present share of large tensors, 0 to 1.",
+    "epoch": "Number of the ranks' last decision about the rails in use.",
+    "incarnation": "Restarts of the rail's main channel, failed trials included.",
 }
 RAIL_STATES = ("up", "down", "recovering")
 GROUP_COUNTERS = {
     "contributions": "Chunks sent for the first time.",
-    "results": "Results taken.",
+    "results": "Results received.",
     "retransmissions": "Chunks sent again.",
-    "early_retransmissions": "Chunks sent again because later ones had their results.",
-    "timeouts": "Expiries of the retransmission timer.",
-    "stale": "Results of the group before a move.",
-    "duplicates": "Results that were here already.",
+    "early_retransmissions": "Chunks sent again because results of later chunks came first.",
+    "timeouts": "Expirations of the retransmission timer.",
+    "stale": "Results from before a move.",
+    "duplicates": "Results that had arrived before.",
     "mismatches": "Results of contributions that did not belong together.",
-    "refused": "Packets malformed, of strangers, or impossible.",
-    "probes_sent": "Probes sent.",
-    "probes_answered": "Probes that came back.",
-    "nonfinite_chunks": "Chunks that held NaN or Inf.",
-    "moves": "Moves to another place.",
+    "refused": "Packets that the agent refused: malformed, from strangers, or impossible.",
+    "probes_sent": "Probes sent to the switches.",
+    "probes_answered": "Answers to probes.",
+    "nonfinite_chunks": "Chunks with NaN or Inf, which took a second exchange.",
+    "moves": "Moves of the tree to another place in the network.",
     "multicasts": "Slices that were multicast.",
-    "multicast_bytes": "Bytes of tensors sent once to all.",
-    "fetched_bytes": "Bytes of multicast tensors that a peer had to send again.",
+    "multicast_bytes": "Bytes of tensors sent once to all ranks.",
+    "fetched_bytes": "Bytes of multicast tensors received again from a peer.",
     "answered_bytes": "Bytes of multicast tensors sent again to peers.",
 }
 GROUP_GAUGES = {
-    "slots": "Chunks that may be in flight.",
-    "in_flight": "Chunks in flight.",
-    "window": "Chunks that are let in flight.",
-    "rtt_s": "Smoothed round-trip time, seconds.",
-    "error_bound": "Greatest error that fixed point can have caused in an element.",
+    "slots": "Slots of the tree, which limit the chunks in flight.",
+    "in_flight": "Chunks sent whose results have not come.",
+    "window": "Present limit of the chunks in flight, by the measured delay.",
+    "rtt_s": "Smoothed round-trip time in seconds.",
+    "error_bound": "Greatest error that fixed point can have caused in an element so far.",
 }
 
 
 class RankCollector:
-    """Reads a communicator in the server's thread, as long as the communicator exists."""
+    """Read the counts of a communicator, in the server's thread, as long as the communicator exists."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RankCollector:
         )
         yield from self._families(GaugeMetricFamily, "rail", RAIL_GAUGES, labels, things)
         states = GaugeMetricFamily(
-            "railweave_rail_state", "1 of the state it is in.", labels=(*labels, "state")
+            "railweave_rail_state", "1 for the present state, 0 for the others.", labels=(*labels, "state")
         )
         for rail in rails:
             for state in RAIL_STATES:
@@ -126,7 +126,7 @@ class RankCollector:
         labels: Sequence[str],
         things: Sequence[tuple[tuple[str, ...], RailReport | GroupReport]],
     ) -> Iterator[Metric]:
-        """Return a metric per attribute; its name has the unit in full."""
+        """Return a metric per attribute. Its name ends in the full name of the unit."""
         for name, text in texts.items():
             full = name.removesuffix("_s") + "_seconds" if name.endswith("_s") else name
             metric = family(f"railweave_{what}_{full}", text, labels=labels)
@@ -137,7 +137,9 @@ class RankCollector:
     def _of_calls(self, decisions: Sequence[Decision]) -> Metric:
         labels = ("job", "rank", "rail", "collective", "dtype", "op", "size_class", "reason")
         calls = CounterMetricFamily(
-            "railweave_rail_calls", "Calls by class, and why the rail had no part in them.", labels=labels
+            "railweave_rail_calls",
+            "Calls by class; reason: why the rail carried no part, empty if it did.",
+            labels=labels,
         )
         counts: Counter[tuple[str, ...]] = Counter()  # decisions may differ only in their text
         for each in decisions:
@@ -150,7 +152,7 @@ class RankCollector:
 
 
 def serve(listen: str, collector: RankCollector, access: Access = IN_CLEAR) -> MetricsServer:
-    """Answer scrapes at HOST:PORT, port 0 for a free one; with TLS if `access` has certificates.
+    """Serve the metrics at HOST:PORT, with TLS if `access` has certificates. Port 0 means a free port.
 
     Raises InvalidOption if the address cannot be used.
     """
