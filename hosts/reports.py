@@ -80,7 +80,7 @@ class RailReport:
     last_failure: str = ""  # why the ranks excluded it last
     down_s: float = 0.0  # total seconds of exclusion
     epoch: int = 0  # number of the ranks' last decision about the rails in use
-    incarnation: int = 0  # how often the ranks have readmitted it
+    incarnation: int = 0  # number of restarts of its main channel
     groups: tuple[GroupReport, ...] = ()  # one per aggregation tree
     send_drops: int = 0  # packets of an in-network rail that this host's kernel did not send
     segmentation_refused: int = 0  # super-packets that the kernel did not segment: sent packet by packet
