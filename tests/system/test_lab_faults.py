@@ -235,7 +235,7 @@ def test_a_frozen_switch_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
 def test_faults_of_what_is_not_there_are_refused() -> None:
     (plane,) = planes(2, ["tcp"]).planes
-    with pytest.raises(TopologyError, match=r"host 'h3' is not on plane 'tcp'; it has \['h1', 'h2'\]"):
+    with pytest.raises(TopologyError, match="host 'h3' is not on plane 'tcp': expected one of h1, h2"):
         faults.host_down(plane, "h3")
     with pytest.raises(TopologyError, match="neither direction"):
         faults.lossy(plane, "h1", to_switch=False, to_host=False)
