@@ -117,8 +117,8 @@ def ready() -> None:
 @pytest.mark.usefixtures("ready")
 def test_the_tutorial(tmp_path: Path) -> None:
     carry_out(TUTORIAL.read_text(), tmp_path)
-    assert (tmp_path / "railweave-tutorial" / "sums.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "railweave-tutorial" / "out" / "run" / "latest" / "timeline.png").exists()
+    assert (tmp_path / "out" / "tutorial" / "sums.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "tutorial" / "out" / "run" / "latest" / "timeline.png").exists()
 
 
 @pytest.mark.timeout(DEADLINE_S + 60)
