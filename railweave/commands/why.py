@@ -133,14 +133,14 @@ def _decisions(report: pb.JobReport) -> Table:
     """Return a row for every class of calls and rail, with the ranks that reported it."""
     from rich.table import Table  # noqa: PLC0415
 
-    ranks: dict[tuple[str, ...], list[int]] = {}
+    ranks: dict[tuple[str, ...], set[int]] = {}
     for rank in report.ranks:
         for each in rank.decisions:
             size = f"<= {each.size_class:,}" if each.size_class else "any"
             verdict = " ".join(filter(None, ("used" if each.used else each.reason, each.detail)))
             key = (each.collective, each.dtype, each.op, size, each.rail, verdict)
-            ranks.setdefault(key, []).append(rank.rank)
+            ranks.setdefault(key, set()).add(rank.rank)
     table = Table("collective", "dtype", "op", "bytes", "rail", "verdict", "ranks", box=None, pad_edge=True)
     for row, who in sorted(ranks.items()):
-        table.add_row(*row, "all" if len(who) == report.size else ",".join(map(str, who)))
+        table.add_row(*row, "all" if len(who) == report.size else ",".join(map(str, sorted(who))))
     return table

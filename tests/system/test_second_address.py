@@ -46,7 +46,13 @@ NETWORK = (
     ("nic", "name", "detail", "remedy", "used"),
     [
         ("nic", "tcp: address", "nic has 10.9.0.1, then 10.2.0.1", "ip address del 10.9.0.1", "10.9.0.1"),
-        ("10.2.0.1", "tcp: interface", "no interface has 10.2.0.1", "correct hosts.this.tcp", "first address"),
+        (
+            "10.2.0.1",
+            "tcp: interface",
+            "no interface has 10.2.0.1",
+            "correct hosts.this.tcp",
+            "first address",
+        ),
     ],
 )
 def test_a_second_address_is_not_the_one_that_ranks_use(
