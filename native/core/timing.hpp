@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every time-out of failure and recovery, and what must hold between them. docs/design/recovery.md has the table.
+// Every time-out of failure and recovery, and what must hold between them. docs/design/recovery.md has the
+// table.
 #pragma once
 
 #include "core/time.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The aggregation packet: 16 bytes of header in network order, then the lanes. docs/reference/wire-format.md describes
-// it.
+// The aggregation packet: 16 bytes of header in network order, then the lanes. docs/reference/wire-format.md
+// describes it.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This rank's ends of a ring of reliable connections whose WRITEs a switch adds up (docs/design/netreduce.md):
-// messages go to the next rank, the sums of all ranks' messages come from the rank before.
+// This rank's ends of a ring of reliable connections whose WRITEs a switch adds up
+// (docs/design/netreduce.md): messages go to the next rank, the sums of all ranks' messages come from the
+// rank before.
 #pragma once
 
 #include <cstdint>
