@@ -61,7 +61,7 @@ def refused(namespace: str, *arguments: str, under: Sequence[str] = ()) -> str:
         (("-i", "1@s1", "--program", str(PATCH.json)), ["--p4info"]),
         (("-i", "1@s1", "--program", "/nowhere.json", "--p4info", str(PATCH.p4info)), ["/nowhere.json"]),
         (("-i", "1@s1", "--program", str(PATCH.p4info), "--p4info", str(PATCH.p4info)), ["patch.p4info"]),
-        (("-i", "1@s1", "--program", str(PATCH.json), "--p4info", str(PATCH.json)), ["not a P4Info"]),
+        (("-i", "1@s1", "--program", str(PATCH.json), "--p4info", str(PATCH.json)), ["expected a P4Info"]),
         (("-i", "1@s1", "--program", str(PATCH.json), "--p4info", str(ROUTER.p4info)), ["table", "lacks"]),
     ],
 )
