@@ -26,7 +26,7 @@ lint: ## check format, style and types
 
 docs: ## write the documentation site into build/site
 	@./bootstrap docs
-	.venv/bin/mkdocs build --quiet
+	.venv/bin/mkdocs build
 	@echo "the site: build/site/index.html"
 
 docs-serve: ## show the documentation site on this machine, and follow changes
