@@ -16,6 +16,15 @@ from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
 NOTE_WIDTH = 98  # columns
 LEAST_SHOWN = 500  # bytes; fewer round to 0.000 MB
 
+SPEED = (  # columns that tables of collectives share
+    ("time", "(us)", 11),
+    ("p99", "(us)", 11),
+    ("algbw", "(Mbit/s)", 9),
+    ("busbw", "(Mbit/s)", 9),
+    ("%limit", "", 8),
+    ("#wrong", "", 7),
+)
+
 
 class Lines:
     """A table of which each row is a line that can be printed at once: numbers, then words."""

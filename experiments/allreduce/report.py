@@ -14,12 +14,7 @@ from railweave.experiments.scenario import Scenario
 LINES = tables.Lines(
     (
         ("size", "(B)", 10),
-        ("time", "(us)", 11),
-        ("p99", "(us)", 11),
-        ("algbw", "(Mbit/s)", 9),
-        ("busbw", "(Mbit/s)", 9),
-        ("%limit", "", 8),
-        ("#wrong", "", 7),
+        *tables.SPEED,
     ),
     "share per rail (%)",
 )

@@ -24,12 +24,7 @@ LINES = tables.Lines(
     (
         ("hosts", "", 5),
         ("size", "(B)", 9),
-        ("time", "(us)", 11),
-        ("p99", "(us)", 11),
-        ("algbw", "(Mbit/s)", 9),
-        ("busbw", "(Mbit/s)", 9),
-        ("%limit", "", 8),
-        ("#wrong", "", 7),
+        *tables.SPEED,
         ("cpu", "(ms)", 7),
         ("memory", "(MiB)", 7),
     ),
