@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every time-out of failure and recovery, and what must hold between them. docs/design/recovery.md has the
+// All time-outs of failure and recovery, and the inequalities between them. docs/design/recovery.md has the
 // table.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One slice as a sequence of chunks: which come when, what they carry, where their results go.
+// One slice as a sequence of chunks: their order, their contents, and the place of their results.
 //
 // The sequence follows from the call and from results alone, so that it is the same on every rank:
 //   int32; floats' MAX, MIN  data chunks in order

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What proves a sum of a switch to the ranks: marks that only members can write, and a tag that adds up as
-// the lanes do. docs/reference/wire-format.md has the construction, its assumptions and its proof.
+// The proof of a switch's sum: marks that only members can write, and a tag that adds up as the lanes do.
+// docs/reference/wire-format.md has the construction, its assumptions and its proof.
 //
 // The last four lanes of a sealed packet are the seal. The first of them counts ranks, in three fields. The
 // others are the tags t_j of rank r, one for each prime p_j < 2^32 / n,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recovery machine and the agent say to each other. docs/design/recovery.md describes the protocol.
+// The messages between the recovery machine and the agent. docs/design/recovery.md describes the protocol.
 #pragma once
 
 #include <cstddef>
