@@ -66,6 +66,16 @@ def test_all_figures_are_drawn_and_judged(tmp_path: Path, quick: bool) -> None:
     assert any(entry.left_out for entry in found.values()) == quick
 
 
+@pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.name)
+def test_an_interrupted_figure_is_drawn(tmp_path: Path, figure: Figure) -> None:
+    options = reproduce.Options([figure], tmp_path, quick=True)
+    records = recorded(options).read()
+    keys = list(dict.fromkeys(record.scenario for record in records))
+    for known in [*(keys[:end] for end in range(1, len(keys))), *([key] for key in keys)]:
+        found = reproduce.entry(options, figure, [each for each in records if each.scenario in known])
+        assert found.verdicts
+
+
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_plan_keeps_to_its_time(tmp_path: Path, quick: bool, paper: str) -> None:

@@ -32,7 +32,8 @@ def draw(runs: Runs) -> Figure:
         drawing.ticks(panel, known, "hosts")
         panel.set_ylim(bottom=0, auto=None)
         panel.set_ylabel("time of a call (ms)")
-        panel.set_title(f"{collective.replace('_', '')} of {_size(runs, names[known[0]]) >> 10} KiB")
+        sizes = {f"{_size(runs, names[hosts]) >> 10} KiB" for hosts in known}
+        panel.set_title(" of ".join([collective.replace("_", ""), *sizes]))
     return figure
 
 

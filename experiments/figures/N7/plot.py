@@ -18,7 +18,7 @@ def draw(runs: Runs) -> Figure:
     figure, (speed, trained, cpu) = drawing.sheet(3)
     known = [model for model in models.load(Path(__file__).parent) if model.name in runs.scenarios]
     names = list(dict.fromkeys(who for model in known for who in runs.contenders(model.name)))
-    base = "gloo" if "gloo" in names else names[-1]
+    base = "gloo" if "gloo" in names else next(reversed(names), "the first")
     units = [_samples_per_s(runs, model, base)[0] for model in known]
     for who in names:
         rates, limits = zip(*(_samples_per_s(runs, model, who) for model in known), strict=True)
