@@ -15,7 +15,7 @@ from railweave.help_texts import examples
 
 EPILOG = examples(
     "bench ratios",
-    "bench ratios --update     # writes experiments/baseline.toml",
+    "bench ratios --update     # writes benchmarks/baseline.toml",
 )
 
 
@@ -27,12 +27,12 @@ def ratios(
 ) -> None:
     """Compare a fixed set of ratios with the baseline.
 
-    Absolute times depend on the machine, so the baseline (experiments/baseline.toml) has ratios: to the
+    Absolute times depend on the machine, so the baseline (benchmarks/baseline.toml) has ratios: to the
     physical limit, to Gloo and to BMv2. Exits with 1 if a ratio is worse than the baseline by more than its
     tolerance.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
-        from railweave.experiments import ratios as work  # noqa: PLC0415
+        from railweave.benchmarks import ratios as work  # noqa: PLC0415
         from railweave.experiments import tables  # noqa: PLC0415
 
         if update and not os.access(work.BASELINE, os.W_OK):

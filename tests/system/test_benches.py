@@ -7,14 +7,16 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
-from system.command import Command, Start, result_of
+from system.command import Start, result_of
 
 from railweave._native import load
+from railweave.benchmarks import namespaces
+from railweave.benchmarks.switch_pauses import REQUESTS
 from railweave.experiments.failover.kinds import RANK_KILLED
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
-from railweave.experiments.receive import own_network
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
@@ -32,7 +34,8 @@ PNG = b"\x89PNG"
         ),
         (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "expected an in-network rail"),
         (("switch", "--lanes", "100"), "for 100 lanes: expected one of 32, 64, 256"),
-        (("switch", "--vs", "tofino"), "--vs tofino: expected one of"),
+        (("switch", "--compare", "tofino"), "--compare tofino: expected one of"),
+        (("switch", "--parts", "speed"), "--parts speed: expected one of engine, load, pauses"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
@@ -157,45 +160,65 @@ def test_ctrl_c_tells_what_has_come_so_far(start: Start, tmp_path: Path) -> None
 # ------------------------------------------------------------ the switch
 
 
+SHORT = ("--seconds", "0.1", "--repeat", "1")
+
+
+def values(result: dict[str, Any], table: str, **parameters: object) -> dict[str, float]:
+    """Return the numbers of one line of a table, by name."""
+    wanted = {"table": table, **parameters}
+    return {row["name"]: row["value"] for row in result["rows"] if wanted.items() <= row.items()}
+
+
 def test_the_embedded_switch_is_measured(start: Start, tmp_path: Path) -> None:
-    result = result_of(
-        *(start, tmp_path, "bench", "switch", "--lanes", "64", "--workers", "3", "--seconds", "0.2")
-    )
-    assert (result["lanes"], result["workers"]) == (64, 3)
-    assert set(result["engine_ns_per_packet"]) == {"interpreted", "compiled"}
-    assert all(ns > 0 for times in result["engine_ns_per_packet"].values() for ns in times.values())
-    assert result["pps"]["embedded"] > 0
-    assert (result["pps"]["bmv2"], result["ratio"]) == (None, None)
+    result = result_of(*(start, tmp_path, "bench", "switch", "--lanes", "64", "--hosts", "3", *SHORT))
+    for engine in ("interpreted", "compiled"):
+        assert min(values(result, "engine", engine=engine, lanes=64, hosts=3).values()) > 0
+    found = values(result, "load", target="embedded", lanes=64, hosts=3)
+    assert found["sums"] > 0
+    assert values(result, "windows", window=found["window"])["sums"] > 0
+    assert json.loads((tmp_path / "out" / "1" / "result.json").read_text()) == result
+
+
+def test_the_pauses_of_each_kind_of_request_are_measured(start: Start, tmp_path: Path) -> None:
+    result = result_of(start, tmp_path, "bench", "switch", "--parts", "pauses", *SHORT)
+    for request in REQUESTS:
+        found = values(result, "pauses", requests=request)
+        assert 0 < found["packet"] <= found["longest packet"]
+        assert 0 < found["answer"] <= found["longest answer"]
 
 
 def test_that_bmv2_is_missing_is_said(start: Start, tmp_path: Path) -> None:
     if TARGETS["bmv2"].missing() is None:
         pytest.skip("BMv2 is installed here")
-    result = result_of(start, tmp_path, "bench", "switch", "--seconds", "0.2", "--vs", "bmv2")
-    assert result["pps"]["bmv2"] is None
-    assert "simple_switch_grpc is not on PATH" in result["missing"]
+    result = result_of(start, tmp_path, "bench", "switch", "--parts", "load", *SHORT, "--compare", "bmv2")
+    assert values(result, "load", target="bmv2") == {}
+    assert "simple_switch_grpc is not on PATH" in result["missing"][0]
 
 
-def test_the_embedded_switch_is_compared_with_bmv2(start: Start, tmp_path: Path) -> None:
-    if missing := TARGETS["bmv2"].missing():
+@pytest.mark.parametrize("target", ["echo", "bmv2"])
+def test_the_embedded_switch_is_compared(start: Start, tmp_path: Path, target: str) -> None:
+    if target in TARGETS and (missing := TARGETS[target].missing()):
         pytest.skip(missing)
-    result = result_of(
-        *(start, tmp_path, "bench", "switch", "--lanes", "64", "--seconds", "0.3", "--vs", "bmv2")
-    )
-    assert result["ratio"] == pytest.approx(result["pps"]["embedded"] / result["pps"]["bmv2"], rel=0.1)
+    options = ("--parts", "load", "--lanes", "64", *SHORT, "--compare", target)
+    result = result_of(start, tmp_path, "bench", "switch", *options)
+    ours, other = (values(result, "load", target=name) for name in ("embedded", target))
+    assert other["embedded is"] == pytest.approx(ours["sums"] / other["sums"])
 
 
 # ------------------------------------------------------------ the controller
 
 
 def test_the_controller_is_measured_on_a_fat_tree(start: Start, tmp_path: Path) -> None:
-    result = result_of(*(start, tmp_path, "bench", "controller", "--k", "4", "--jobs", "3", "--ranks", "4"))
-    (row,) = result["rows"]
-    assert (row["k"], row["hosts"], row["switches"]) == (4, 16, 20)
-    assert row["admit_updates"] > 0
-    assert row["moved_trees"] > 0
-    assert 0 < row["paused_s"] < row["move_s"]
-    assert row["full_bytes"] > 0
+    options = ("--k", "4", "--jobs", "3", "--ranks", "4", "--repeat", "1")
+    result = result_of(start, tmp_path, "bench", "controller", *options)
+    network = values(result, "network", k=4, hosts=16, switches=20)
+    assert network["with all jobs"] > 0
+    admission = values(result, "admission", jobs=3, ranks=4)
+    assert admission["updates"] > 0
+    assert 0 < admission["admitted"] <= admission["p99"]
+    death = values(result, "death", k=4)
+    assert death["trees"] > 0
+    assert 0 < death["first pause"] < death["all moved"]
 
 
 def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
@@ -208,28 +231,25 @@ def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
 # ------------------------------------------------------------ the receive path
 
 
-def test_receiving_is_measured_on_every_way(tmp_path: Path) -> None:
-    def start(*arguments: str) -> Command:
-        return Command(arguments)  # it makes no lab, and has no folder for logs
-
-    result = result_of(start, tmp_path, "bench", "receive", "--mtu", "1500,9000", "--seconds", "0.05")
-    assert result["ok"]
-    assert (result["missing"] is None) == (own_network.missing() == "")
-    ways = ("memory", "super-packets", "packets")[: 1 if result["missing"] else 3]
-    shapes = [("spread", 1440), ("spread", 8940), ("result", 1456), ("result", 8192)]
-    assert [(row["way"], row["kind"], row["payload"]) for row in result["rows"]] == [
-        (way, *shape) for way in ways for shape in shapes
-    ]
-    assert all(row["pps"] > 0 for row in result["rows"])
-    mtus = (1500, 9000) if len(os.sched_getaffinity(0)) > 1 else ()
-    assert [(pair["way"], pair["kind"], pair["mtu"]) for pair in result["pairs"]] == [
-        (way, kind, mtu) for way in ways for kind in ("spread", "result") for mtu in mtus
-    ]
-    assert all(pair["one_ns"] > 0 < pair["two_ns"] for pair in result["pairs"])
+def test_receiving_is_measured_from_every_source(start: Start, tmp_path: Path) -> None:
+    options = ("--mtu", "1500,9000", "--seconds", "0.01", "--repeat", "2")
+    result = result_of(start, tmp_path, "bench", "receive", *options)
+    kernel = not namespaces.missing()
+    assert (result["missing"] == []) == kernel
+    sources = ("memory", "super-packets", "packets")[: 3 if kernel else 1]
+    for source in sources:
+        for kind, mtu, payload in (("spread", 9000, 8940), ("result", 1500, 1456)):
+            row = {"from": source, "kind": kind, "mtu": mtu}
+            assert values(result, "receive", payload=payload, **row)["packet"] > 0
+            pair = values(result, "workers", **row)
+            assert not pair or pair["gain"] > 0
+    assert values(result, "endpoint", lanes=256, dtype="int32", op="avg")["core"] > 0
+    assert {row["repetitions"] for row in result["rows"]} == {2}
+    assert all(row["low"] <= row["value"] <= row["high"] for row in result["rows"])
 
 
 def test_the_receiving_cpu_does_the_kernels_part_as_well() -> None:
-    if missing := own_network.missing():
+    if missing := namespaces.missing():
         pytest.skip(missing)
     sending, *_, receiving = sorted(os.sched_getaffinity(0))
 
@@ -244,6 +264,6 @@ def test_the_receiving_cpu_does_the_kernels_part_as_well() -> None:
         return reading["packets"], packets_by_cpu()[receiving], before[receiving]
 
     here = Path("/proc/self/ns/net").readlink()
-    packets, after, before = own_network.run(receiving, call)
+    packets, after, before = namespaces.on_own_loopback(receiving, call)
     assert after - before >= packets > 0
     assert Path("/proc/thread-self/ns/net").readlink() == here

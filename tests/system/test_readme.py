@@ -51,7 +51,7 @@ SHORTENED = {
     "bench all-gather": CALL,
     "bench scaling": f"{CALL} --baseline ring",
     "bench jobs": "--seconds 2.1 --hosts 2 --size 64K",
-    "bench controller": "--k 4 --jobs 2 --ranks 4",
+    "bench controller": "--k 4 --jobs 2 --ranks 4 --repeat 1",
     "bench": None,
     "plan": "",
     "reproduce": "--list",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from vectors.case import case
 
-from railweave.experiments.switch_speed import alone
-from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.benchmarks import switch as benchmark
+from railweave.benchmarks.aggregation import Scenario
 from railweave.switch import compiler
 from railweave.switch.compiler import Background, NotCompiled, compiled
 from railweave.switch.pipeline import Pipeline
@@ -112,7 +112,7 @@ def test_a_switch_that_ends_ends_its_compiler(
 def test_damaged_packets_fare_alike(lanes: int) -> None:
     """Contributions with random bytes changed, cut off and repeated: packets out, registers, counters."""
     scenario = Scenario(lanes, 3)
-    ways = [alone.loaded(scenario) for _ in range(2)]
+    ways = [benchmark.loaded(scenario) for _ in range(2)]
     compiled(ways[1].native)
     rng = random.Random(lanes)
     emitted = 0

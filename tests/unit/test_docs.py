@@ -34,7 +34,16 @@ BESIDE_THE_SITE = [
     *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("[!.]*/*/README.md")),
 ]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-CODE = ("controller", "experiments", "hosts", "p4src", "railweave", "switch", "topologies")  # folders
+CODE = (
+    "benchmarks",
+    "controller",
+    "experiments",
+    "hosts",
+    "p4src",
+    "railweave",
+    "switch",
+    "topologies",
+)  # folders
 VARIABLE = re.compile(r"\bRAILWEAVE_[A-Z]+(?:_[A-Z]+)*\b")
 OBJECTS = {"comm": railweave.Communicator, "lab": testbed.Testbed}  # by the names that pages use
 

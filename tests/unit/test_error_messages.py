@@ -39,7 +39,7 @@ from railweave.topologies.errors import LabError, TopologyError, WorkerFailed
 from railweave.topologies.named import named
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("railweave", "hosts", "controller", "topologies", "switch", "experiments", "p4src")
+FOLDERS = ("railweave", "benchmarks", "hosts", "controller", "topologies", "switch", "experiments", "p4src")
 PARTS = re.compile(r"(?P<given>.+): expected (?P<expected>.+); (?P<do>.+)", re.DOTALL)
 MOST_LINES = 3
 OLD_WORDS = re.compile(r"\b(likewise|alike|hence|thereof|whoever|nobody|anew|told|lent)\b")
@@ -142,12 +142,13 @@ def subclasses(kind: type[UserError]) -> Iterator[type[UserError]]:
 
 # Errors with fewer than three arguments pass on a message that has its parts already.
 FORWARDED = {
+    ("benchmarks/controller.py", "f'--k: {error}'"): "a TopologyError",
+    ("benchmarks/switch.py", "f'--lanes {lanes}: {error}'"): "a ValueError of artifact(), made by explain()",
     ("controller/server.py", "str(error)"): "a ValueError of artifact() and Fabric, made by explain()",
     ("experiments/allreduce/run.py", "f'baseline {obstacle}'"): "an obstacle, made by explain()",
     ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
-    ("experiments/switch_speed/run.py", "f'--lanes {options.lanes}: {error}'"): "of artifact(), as above",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
     ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
     ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",
@@ -158,7 +159,6 @@ FORWARDED = {
     ): "the controller's answer",
     ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
     ("hosts/options.py", "str(error)"): "a TopologyError",
-    ("railweave/commands/bench_controller.py", "f'--k: {error}'"): "a TopologyError",
     ("switch/daemon.py", "str(error)"): "a PortError",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
     ("switch/inspect/client.py", "details"): "the switch's answer",

@@ -14,9 +14,9 @@ import typer
 from typer.testing import CliRunner
 
 from railweave import outputs
+from railweave.benchmarks import ratios
 from railweave.cli import COMMANDS, build
 from railweave.commands import common
-from railweave.experiments import ratios
 from railweave.experiments.allreduce import run as sweep
 from railweave.experiments.errors import OptionError
 from railweave.experiments.scenario import Scenario

@@ -24,7 +24,7 @@ from p4runtime_clients import (
     update,
 )
 
-from railweave.experiments.switch_speed.scenario import Scenario
+from railweave.benchmarks.aggregation import Scenario
 from railweave.switch.p4runtime import batches, requests
 from railweave.switch.p4runtime.arbitration import Arbitration
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from railweave._native import load
+from railweave.benchmarks.namespaces import mask
+from railweave.benchmarks.receive import benchmark, link_gbps, payload_of
 from railweave.experiments.errors import OptionError
-from railweave.experiments.receive import own_network
-from railweave.experiments.receive.run import Row, payload_of, run
 
 
 @pytest.mark.parametrize("kind", ["spread", "result"])
@@ -55,18 +55,17 @@ def test_an_mtu_has_room_for_headers_and_payload() -> None:
 @pytest.mark.parametrize("mtu", [0, 127, 65536])
 def test_what_is_no_mtu_is_refused(mtu: int) -> None:
     with pytest.raises(OptionError, match=f"--mtu {mtu}: expected 128 to 65535 bytes"):
-        run([1500, mtu], 0.001, print)
+        benchmark([1500, mtu], 0.001)
 
 
-def test_a_link_needs_as_many_cores_as_its_packets_take() -> None:
+def test_the_rate_of_a_link_includes_all_headers_and_gaps() -> None:
     """At 1,500 bytes a frame takes 1,538 bytes of the link: 8.127 million fit in 100 Gbit/s."""
-    row = Row("memory", "spread", 1500, 1440, ns=150.0, best_ns=140.0, small_ns=50.0, busy=1.0)
-    assert row.gbps == pytest.approx(1538 * 8 / 150)
-    assert [row.cores(link) for link in (82, 83, 100, 400, 1600)] == [1, 2, 2, 5, 20]
+    assert link_gbps("spread", 1440, ns=150.0) == pytest.approx(1538 * 8 / 150)
+    assert link_gbps("spread", 1440, ns=1e3 / 8.127) == pytest.approx(100, rel=1e-3)
 
 
 def test_a_set_of_one_cpu_is_words_of_32_bits() -> None:
-    assert [own_network.mask(cpu) for cpu in (0, 3, 31, 32, 65)] == [
+    assert [mask(cpu) for cpu in (0, 3, 31, 32, 65)] == [
         *("1", "8", "80000000", "1,00000000", "2,00000000,00000000")
     ]
 

@@ -9,10 +9,10 @@ import grpc
 from finsy.proto import p4i, p4r
 
 from railweave.access import IN_CLEAR, Access
-from railweave.experiments.control_plane.switches import AnsweringSwitch, Key, key_of
+from railweave.benchmarks.stub_switches import Key, StubSwitch, key_of
 
 
-class FakeSwitch(AnsweringSwitch):
+class FakeSwitch(StubSwitch):
     """Also direct counters and counters, a memory of all that was written, and faults."""
 
     def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:

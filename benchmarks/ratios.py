@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from railweave.benchmarks import harness, switch
 from railweave.errors import of_file
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
@@ -18,7 +19,6 @@ from railweave.experiments.measures import Measured, NotMeasured, Runs, measure
 from railweave.experiments.records import Record, failures
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario, Workload
-from railweave.experiments.switch_speed import run as switch_speed
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.values import build
 
@@ -36,7 +36,7 @@ SCENARIO = Scenario(
     rails=RAILS,
     repetitions=3,
 )
-SWITCH = switch_speed.Options(lanes=256, workers=2, seconds=3.0, versus="bmv2")
+SWITCH: Mapping[str, Any] = {"lanes": 256, "hosts": 2, "seconds": 1.0}
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,16 @@ async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Found], 
 
 
 async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
-    """Return the two switches' ratio as a run; one that could not be had is skipped."""
-    options = {"lanes": SWITCH.lanes, "workers": SWITCH.workers}
-    found = await switch_speed.run(replace(SWITCH, out=out / "switch"), on_phase)
-    if found.ratio is None:
-        return [run_by("switch", options, 0, contender="bmv2", status="skipped", error=found.missing)]
-    return [run_by("switch", options, 0, contender="embedded", extra={"ratio": found.ratio})]
+    """Return the ratios of the two switches as runs, or one skipped run without BMv2."""
+    chosen = switch.benchmark(**SWITCH, compare=["bmv2"]).only(["load"])
+    if chosen.missing:
+        return [run_by("switch", SWITCH, 0, contender="bmv2", status="skipped", error=chosen.missing[0])]
+    found = await harness.run(chosen, SCENARIO.repetitions, out / "switch", on_phase)
+    ratios = found.samples("embedded is", target="bmv2")
+    return [
+        run_by("switch", SWITCH, round_, contender="embedded", extra={"ratio": ratio})
+        for round_, ratio in enumerate(ratios)
+    ]
 
 
 def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Found]:

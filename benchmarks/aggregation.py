@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: one group of workers on one switch, and the contributions that they send."""
+"""One group of workers on one switch, and the contributions that they send."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import finsy as fy
 
+from railweave._native import ina
 from railweave.controller import desired, tables, wire
 from railweave.controller.slots import SlotRange
 from railweave.controller.state import SwitchState, difference
@@ -29,6 +30,11 @@ class Scenario:
 
     lanes: int = 256
     workers: int = 2
+
+    @property
+    def size(self) -> dict[str, int]:
+        """Return the parameters of a measurement."""
+        return {"lanes": self.lanes, "hosts": self.workers}
 
     @property
     def program(self) -> Artifact:
@@ -67,7 +73,7 @@ class Scenario:
     def contribution(self, worker: int, slot: int, round_: int) -> bytes:
         """A CONTRIBUTE frame; `slot` counts copies."""
         nic, lanes = self.nics[worker], range(slot, slot + self.lanes)
-        body = struct.pack(">BBHBBHII", 0x10, 0, GROUP, worker, 0, slot, round_, 0xCAFE)
+        body = ina.Header(group=GROUP, child=worker, slot=slot, round=round_, mark=0xCAFE).encode()
         body += struct.pack(f">{self.lanes}i", *lanes)
         udp = struct.pack(">HHHH", FIRST_WORKER_PORT + worker, UDP_PORT, 8 + len(body), 0)
         source, to = tables.ip_number(nic.address), tables.ip_number(VIRTUAL_IP)

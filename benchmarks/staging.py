@@ -1,23 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how CUDA tensors go over the rails: copies alone, rails alone, both, and when each piece is where.
+"""Measure how CUDA tensors go over the rails: copies alone, rails alone, both, and the times of each piece.
 
-torchrun --nproc-per-node 2 -m railweave.experiments.cuda_staging --out staging.json
-python -m railweave.experiments.cuda_staging --plot staging.json --out staging.png
+torchrun --nproc-per-node 2 -m railweave.benchmarks.staging --json staging.json --plot staging.png
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import statistics
+import shlex
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from rich.console import Console
+
+from railweave import outputs
+from railweave.benchmarks import harness
+from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Part, Reading
+from railweave.experiments.errors import OptionError
+
 MIB = 1 << 20
-WARM_UP = 2  # rounds that do not count
+WARM_UP = 2  # calls of each size before the timed one
+LINES = ("to the GPU", "on the rails", "to the host")  # of the timeline
 
 
 class NoRails:
@@ -72,8 +82,8 @@ def timed(note: Mapping[str, Any]) -> dict[str, Any]:
     return {"what": note["what"], "bytes": note["bytes"], "begin_s": begin_s, "end_s": end_s}
 
 
-def measure(sizes: Sequence[int], rounds: int, timeline_bytes: int) -> dict[str, Any]:
-    """Return the times of every contender, which take turns, and this rank's timeline."""
+async def measure(sizes: Sequence[int], _: Path, on_phase: OnPhase) -> AsyncIterator[Reading]:
+    """Measure every way of a tensor, one after the other, for tensors of these sizes in MiB."""
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 
@@ -93,10 +103,6 @@ def measure(sizes: Sequence[int], rounds: int, timeline_bytes: int) -> dict[str,
         dist.all_reduce(on_cpu)
         x.copy_(on_cpu)
 
-    for _ in range(2):  # pinned memory is made
-        first = torch.zeros(16 * MIB, device=device)
-        staged(copies.all_reduce(first, "max", first))
-        dist.all_reduce(first)
     # Of a tensor on the GPU, pinned memory, and a tensor on the CPU.
     alone: dict[str, Callable[[Any, Any, Any], Any]] = {
         "plain copy to the host": lambda x, host, _: host.copy_(x, non_blocking=True),
@@ -110,12 +116,11 @@ def measure(sizes: Sequence[int], rounds: int, timeline_bytes: int) -> dict[str,
         "all_reduce on the GPU": lambda x, *_: dist.all_reduce(x),
         "copy, all_reduce, copy": lambda x, *_: pageable(x),
     }
-    results = []
-    for size in sizes:
-        x = torch.zeros(size // 4, device=device)
-        host, plain = torch.zeros(size // 4, pin_memory=True), torch.zeros(size // 4)
-        times: dict[str, list[float]] = {name: [] for name in (*alone, *together)}
-        for number in range(WARM_UP + rounds):
+    for mib in sizes:
+        on_phase(f"{mib} MiB")
+        x = torch.zeros(mib * MIB // 4, device=device)
+        host, plain = torch.zeros(mib * MIB // 4, pin_memory=True), torch.zeros(mib * MIB // 4)
+        for number in range(WARM_UP + 1):
             for name, call in {**alone, **together}.items():
                 for of in (x, plain):
                     of.fill_(rank + 1.0)
@@ -126,23 +131,19 @@ def measure(sizes: Sequence[int], rounds: int, timeline_bytes: int) -> dict[str,
                 begin = time.monotonic()
                 call(x, host, plain)
                 torch.cuda.synchronize()
-                took = time.monotonic() - begin
+                took_s = time.monotonic() - begin
                 if name in together:
                     of = plain if name == "all_reduce on the CPU" else x
                     if of[0].item() != ranks * (ranks + 1) / 2 or of[-1].item() != of[0].item():
-                        raise AssertionError(f"{name}: {of}")
-                if number >= WARM_UP:
-                    times[name].append(took)
-        results.append({"bytes": size, "times_s": times})
+                        raise OptionError(f"{name}: {of}", "the sum over all ranks", REPORT)
+                if number == WARM_UP:
+                    rate = (mib * MIB / took_s / 1e9, "GB/s")
+                    yield Reading(
+                        "staging",
+                        {"way": name, "MiB": mib, "ranks": ranks, "piece": staging.PIECE_BYTES >> 20},
+                        {"rate": rate},
+                    )
     copies.close()
-    return {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "ranks": ranks,
-        "piece_bytes": staging.PIECE_BYTES,
-        "results": results,
-        "timeline": timeline(timeline_bytes),
-    }
 
 
 def timeline(size: int) -> list[dict[str, Any]]:
@@ -158,7 +159,7 @@ def timeline(size: int) -> list[dict[str, Any]]:
     x = torch.ones(size // 4, device="cuda")
     streams = staging.streams(x.device)
     begin = 0.0
-    for _ in range(3):  # the last one is told of
+    for _ in range(WARM_UP + 1):
         torch.cuda.synchronize()
         dist.barrier()
         comm.drain_records()
@@ -176,55 +177,33 @@ def timeline(size: int) -> list[dict[str, Any]]:
     return [{**each, "begin_s": each["begin_s"] - begin, "end_s": each["end_s"] - begin} for each in found]
 
 
-def report(measured: Mapping[str, Any]) -> str:
-    """Return the medians as a table, in GB/s of the tensor."""
-    names = list(measured["results"][0]["times_s"])
-    lines = [
-        f"{measured['device']}, torch {measured['torch']}, {measured['ranks']} ranks; GB/s of the tensor"
-    ]
-    lines.append(f"{'':<24}" + "".join(f"{each['bytes'] // MIB:>6} MiB" for each in measured["results"]))
-    for name in names:
-        rates = [
-            each["bytes"] / statistics.median(each["times_s"][name]) / 1e9 if each["times_s"][name] else 0.0
-            for each in measured["results"]
-        ]
-        lines.append(f"{name:<24}" + "".join(f"{rate:>10.2f}" for rate in rates))
-    return "\n".join(lines)
-
-
-def plot(measured: Mapping[str, Any], out: Path) -> None:
-    """Draw the timeline."""
+def plot(pieces: Sequence[Mapping[str, Any]], title: str, path: Path) -> None:
+    """Draw a timeline."""
     from matplotlib import pyplot  # noqa: PLC0415
 
-    rows = ["to the GPU", "on the rails", "to the host"]
     figure, axes = pyplot.subplots(figsize=(8, 2.2), layout="constrained")
-    for each in measured["timeline"]:
+    for each in pieces:
+        line = LINES.index(each["what"])
         begin_ms, took_ms = 1e3 * each["begin_s"], 1e3 * (each["end_s"] - each["begin_s"])
-        color = f"C{rows.index(each['what'])}"
-        axes.barh(
-            rows.index(each["what"]), took_ms, left=begin_ms, color=color, edgecolor="white", linewidth=0.4
-        )
-    axes.set_yticks(range(len(rows)), rows)
+        axes.barh(line, took_ms, left=begin_ms, color=f"C{line}", edgecolor="white", linewidth=0.4)
+    axes.set_yticks(range(len(LINES)), LINES)
     axes.set_xlabel("ms from the call")
-    total = sum(each["bytes"] for each in measured["timeline"] if each["what"] == "to the host")
-    title = f"all_reduce of {total // MIB} MiB, {measured['ranks']} ranks, {measured['device']}"
     axes.set_title(title, fontsize=9)
-    figure.savefig(out, dpi=110)
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
-    """Measure, or plot what has been measured."""
+    """Measure in a rank that torchrun has started. Rank 0 prints and writes the result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="1,16,64,256", help="of tensors, in MiB")
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--piece", type=int, help="size of a piece, in MiB, in place of railweave's own")
-    parser.add_argument("--timeline", type=int, default=64, help="size of the call that is shown, in MiB")
-    parser.add_argument("--plot", type=Path, help="a file that has been measured")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sizes", default="1,16,64,256", help="sizes of tensors in MiB, a list")
+    parser.add_argument("--repeat", type=int, default=10, help="number of repetitions")
+    parser.add_argument("--piece", type=int, help="size of a piece in MiB. Default: railweave's own")
+    parser.add_argument("--timeline", type=int, default=64, help="size of the call in the timeline in MiB")
+    parser.add_argument("--plot", type=Path, help="draw the timeline to a new file")
+    parser.add_argument("--json", type=Path, help="write the result to a new file")
     asked = parser.parse_args()
-    if asked.plot:
-        plot(json.loads(asked.plot.read_text()), asked.out)
-        return
+    for option in ("json", "plot"):
+        outputs.check_new_file(f"--{option}", getattr(asked, option))
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 
@@ -236,11 +215,26 @@ def main() -> None:
     torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     if asked.piece:
         staging.PIECE_BYTES = asked.piece * MIB
-    sizes = [int(size) * MIB for size in asked.sizes.split(",")]
-    measured = measure(sizes, asked.rounds, asked.timeline * MIB)
+    sizes = [int(size) for size in asked.sizes.split(",")]
+    gpu = torch.cuda.get_device_name()
+    benchmark = Benchmark(
+        "staging",
+        {"staging": Part(partial(measure, sizes), f"the rails, or the bus of the {gpu}", ())},
+    )
+    result = asyncio.run(harness.run(benchmark, asked.repeat, Path(), lambda _: None))
+    pieces = timeline(asked.timeline * MIB)
     if dist.get_rank() == 0:
-        print(report(measured))
-        asked.out.write_text(json.dumps(measured))
+        console = Console(highlight=False, markup=False)
+        console.print(*result.tables())
+        console.print(result.notes())
+        if asked.plot:
+            title = f"all_reduce of {asked.timeline} MiB, {dist.get_world_size()} ranks"
+            plot(pieces, title, asked.plot)
+        if asked.json:
+            value = {**result.as_json(), "timeline": pieces}
+            value["command"] = shlex.join(["python", "-m", "railweave.benchmarks.staging", *sys.argv[1:]])
+            value["versions"] |= {"torch": torch.__version__}
+            outputs.write_new_file("--json", asked.json, json.dumps(value, indent=2))
     dist.destroy_process_group()
 
 

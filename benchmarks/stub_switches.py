@@ -1,17 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches that answer over P4Runtime and move no packets: what a controller writes is kept, and read back.
-
-`python -m railweave.experiments.control_plane.switches COUNT` serves so many, each at a port of loopback:
-`ready PORT…`. On SIGUSR1 it prints a line of JSON: how many requests came, and updates in them. It ends on
-SIGTERM.
-"""
+"""Stub switches: they answer over P4Runtime and keep a controller's writes, but move no packets."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -25,7 +16,7 @@ Key = tuple[int, bytes]
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
+class StubSwitch(p4r_grpc.P4RuntimeServicer):
     """Tables and multicast groups of one device, behind a gRPC server of its own."""
 
     def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:
@@ -56,7 +47,7 @@ class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
             await self._server.stop(grace=None)
             self._server = None
 
-    async def StreamChannel(  # noqa: N802
+    async def StreamChannel(
         self, request_iterator: AsyncIterator[Any], context: _Context
     ) -> AsyncIterator[Any]:
         """Make whoever asks the primary."""
@@ -66,7 +57,7 @@ class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
             answer.status.CopyFrom(rpc_status.Status(code=rpc_code.OK))
             yield p4r.StreamMessageResponse(arbitration=answer)
 
-    async def Capabilities(self, request: Any, context: _Context) -> Any:  # noqa: N802
+    async def Capabilities(self, request: Any, context: _Context) -> Any:
         """Version 1.3.0, as BMv2."""
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
 
@@ -74,18 +65,14 @@ class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no gNMI here")
         return b""
 
-    async def SetForwardingPipelineConfig(  # noqa: N802
-        self, request: Any, context: _Context
-    ) -> Any:
+    async def SetForwardingPipelineConfig(self, request: Any, context: _Context) -> Any:
         """Take any program; all that was written before is lost."""
         await self._check_device(request, context)
         self.config = request.config
         self.entities.clear()
         return p4r.SetForwardingPipelineConfigResponse()
 
-    async def GetForwardingPipelineConfig(  # noqa: N802
-        self, request: Any, context: _Context
-    ) -> Any:
+    async def GetForwardingPipelineConfig(self, request: Any, context: _Context) -> Any:
         """Answer with the program's cookie."""
         await self._check_device(request, context)
         if self.config is None:
@@ -94,7 +81,7 @@ class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
         config = p4r.ForwardingPipelineConfig(cookie=self.config.cookie)
         return p4r.GetForwardingPipelineConfigResponse(config=config)
 
-    async def Write(self, request: Any, context: _Context) -> Any:  # noqa: N802
+    async def Write(self, request: Any, context: _Context) -> Any:
         """Carry out updates in order, up to the first that cannot be."""
         await self._check_device(request, context)
         self.counts["writes"] += 1
@@ -114,9 +101,7 @@ class AnsweringSwitch(p4r_grpc.P4RuntimeServicer):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"there: {there}: {update.entity}")
         self.entities[key] = update.entity
 
-    async def Read(  # noqa: N802
-        self, request: Any, context: _Context
-    ) -> AsyncIterator[Any]:
+    async def Read(self, request: Any, context: _Context) -> AsyncIterator[Any]:
         """Answer with the entities of a table, of all tables, or with the multicast groups."""
         await self._check_device(request, context)
         self.counts["reads"] += 1
@@ -143,25 +128,3 @@ def key_of(entity: Any) -> Key:
         return entity.table_entry.table_id, match.SerializeToString(deterministic=True)
     group = entity.packet_replication_engine_entry.multicast_group_entry.multicast_group_id
     return 0, group.to_bytes(4, "big")
-
-
-async def serve(count: int) -> None:
-    """Serve so many until SIGTERM."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    switches = [AnsweringSwitch() for _ in range(count)]
-
-    def tell() -> None:
-        print(json.dumps(sum((switch.counts for switch in switches), Counter())), flush=True)
-
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_signal_handler(signal.SIGUSR1, tell)
-    for switch in switches:
-        await switch.start()
-    print("ready", *(switch.port for switch in switches), flush=True)
-    await ended.wait()
-    await asyncio.gather(*(switch.stop() for switch in switches))
-
-
-if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`railweave bench receive`: the cost of a packet for a core, from memory and through the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from railweave._native import ina, load, spread
+from railweave.benchmarks import namespaces
+from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Parameters, Part, Reading
+from railweave.experiments.errors import OptionError
+
+KINDS = ("spread", "result")
+MEMORY, SUPER_PACKETS, PACKETS = "memory", "super-packets", "packets"
+LINK_GBPS = 100
+IP_UDP = 20 + 8
+ON_THE_WIRE = 7 + 1 + 14 + 4 + 12  # preamble, start of frame, Ethernet header, check sequence, gap
+MOST_LANES = 2048  # of a RESULT
+SMALL = 64  # bytes, which cost almost nothing to copy
+MTUS = (128, 65535)
+ENDPOINT_CASES = (
+    ("float32", "sum"),
+    ("float32", "avg"),
+    ("float32", "max"),
+    ("int32", "sum"),
+    ("int32", "avg"),
+)
+ENDPOINT_LANES, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS = (256, 64), 512, 1 << 20, 10
+CHECKED = "Every received byte was checked."
+RECEIVE_NOTES = (
+    "packet: time of one core; from memory its processor time, through the kernel elapsed time.",
+    f"at 64 B: the same with a payload of {SMALL} bytes, so almost without copying.",
+    "busy: part of the time in which the receiving thread ran. If it is small, the sender or other processes "
+    "were the limit, and a core can receive more.",
+    f"cores: number of such cores that a link of {LINK_GBPS} Gbit/s needs. For comparison, the multicast "
+    "allgather paper (arXiv 2408.13356, abstract) leaves this work to a SmartNIC and says that it scales to "
+    "links of 1.6 Tbit/s.",
+    CHECKED,
+)
+WORKERS_NOTES = (
+    "workers: one worker has two trees, or two workers have one each. The time is the processor time per "
+    "packet of the worker that takes longer, from memory or from full queues of the kernel.",
+    CHECKED,
+)
+ENDPOINT_NOTES = (
+    "endpoint: processor time per chunk, without network and switch. transmit finds, quantises and builds "
+    "the next chunk; receive judges a result and writes its values; core is the rate of both together.",
+)
+
+
+def benchmark(mtus: Sequence[int], seconds: float) -> Benchmark:
+    """Return the benchmark: `seconds` for each line. OptionError for an MTU that does not exist."""
+    for mtu in mtus:
+        if not MTUS[0] <= mtu <= MTUS[1]:
+            raise OptionError(f"--mtu {mtu}", f"{MTUS[0]} to {MTUS[1]} bytes", "correct --mtu")
+    missing = namespaces.missing()
+    sources = (MEMORY,) if missing else (MEMORY, SUPER_PACKETS, PACKETS)
+    cpus = sorted(os.sched_getaffinity(0))
+    pairs = sources if len(cpus) > 1 else ()
+    parts = {
+        "receive": Part(partial(receive, sources, mtus, seconds, cpus), "one core", RECEIVE_NOTES),
+        "workers": Part(partial(workers, pairs, mtus, seconds, cpus[-2:]), "one or two cores", WORKERS_NOTES),
+        "endpoint": Part(endpoint, "one core", ENDPOINT_NOTES),
+    }
+    lacking = {"through the kernel": missing, "two workers": "" if len(cpus) > 1 else "there is only one CPU"}
+    reasons = tuple(f"{what}: {why}" for what, why in lacking.items() if why)
+    return Benchmark("receive", parts, reasons)
+
+
+async def receive(
+    sources: Sequence[str],
+    mtus: Sequence[int],
+    seconds: float,
+    cpus: Sequence[int],
+    _: Path,
+    on_phase: OnPhase,
+) -> AsyncIterator[Reading]:
+    """Measure one core that receives packets of each kind and size. Another core sends."""
+    for source in sources:
+        on_phase(f"from {source}")
+        read = partial(_readings, source, mtus, seconds, cpus[0])
+        if source == MEMORY:
+            readings = await asyncio.to_thread(read)
+        else:
+            readings = await asyncio.to_thread(namespaces.on_own_loopback, cpus[-1], read)
+        for reading in readings:
+            yield reading
+
+
+def _readings(source: str, mtus: Sequence[int], seconds: float, send_on: int) -> list[Reading]:
+    found = []
+    for kind in KINDS:
+        small_ns, _ = _packet(source, kind, SMALL, seconds, send_on)
+        for mtu in mtus:
+            payload = payload_of(kind, mtu)
+            ns, busy = _packet(source, kind, payload, seconds, send_on)
+            gbps = link_gbps(kind, payload, ns)
+            numbers = {
+                "packet": (ns, "ns"),
+                "at 64 B": (small_ns, "ns"),
+                "busy": (100 * busy, "%"),
+                "link": (gbps, "Gbit/s"),
+                "cores": (LINK_GBPS / gbps, f"at {LINK_GBPS}G"),
+            }
+            parameters: Parameters = {"from": source, "kind": kind, "mtu": mtu, "payload": payload}
+            found.append(Reading("receive", parameters, numbers))
+    return found
+
+
+def _packet(source: str, kind: str, payload: int, seconds: float, send_on: int) -> tuple[float, float]:
+    """Return the nanoseconds of a packet, and the part of the time in which the thread ran."""
+    if source == MEMORY:
+        counts = _checked(load.receive_from_memory, kind, payload, seconds)
+    else:
+        super_packets = source == SUPER_PACKETS
+        counts = _checked(load.receive_from_kernel, kind, payload, seconds, super_packets, send_on)
+    time_ns = counts["cpu" if source == MEMORY else "clock"]
+    return time_ns / counts["packets"], counts["cpu"] / counts["clock"]
+
+
+async def workers(
+    sources: Sequence[str],
+    mtus: Sequence[int],
+    seconds: float,
+    cpus: Sequence[int],
+    _: Path,
+    on_phase: OnPhase,
+) -> AsyncIterator[Reading]:
+    """Measure two workers with a tree each, and one worker with both."""
+    for source in sources:
+        on_phase(f"from {source}")
+        super_packets = None if source == MEMORY else source == SUPER_PACKETS
+        for kind in KINDS:
+            for mtu in mtus:
+                taken = []
+                for count in (1, 2):
+                    arguments = (payload_of(kind, mtu), seconds / 2, super_packets, cpus[-count:])
+                    counts = await asyncio.to_thread(_checked, load.receive_by_workers, kind, *arguments)
+                    taken.append(counts["cpu"] / counts["packets"])
+                numbers = {
+                    "one worker": (taken[0], "ns"),
+                    "two workers": (taken[1], "ns"),
+                    "gain": (taken[0] / taken[1], "times"),
+                }
+                yield Reading("workers", {"from": source, "kind": kind, "mtu": mtu}, numbers)
+
+
+async def endpoint(_: Path, __: OnPhase) -> AsyncIterator[Reading]:
+    """Measure an in-network endpoint: chunks that it makes, and results that it takes."""
+    for lanes in ENDPOINT_LANES:
+        for dtype, op in ENDPOINT_CASES:
+            counts = ina.measure_endpoint(dtype, op, lanes, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS)
+            transmit, took = (counts[key] / counts["chunks"] for key in ("transmit_ns", "receive_ns"))
+            numbers = {
+                "transmit": (transmit, "ns"),
+                "receive": (took, "ns"),
+                "core": (32 * lanes / (transmit + took), "Gbit/s"),
+            }
+            yield Reading("endpoint", {"lanes": lanes, "dtype": dtype, "op": op}, numbers)
+
+
+def link_gbps(kind: str, payload: int, ns: float) -> float:
+    """Return the rate of a link that brings such a packet every `ns`, with all headers and gaps."""
+    return 8 * (payload + beside(kind) + IP_UDP + ON_THE_WIRE) / ns
+
+
+def payload_of(kind: str, mtu: int) -> int:
+    """Return the most bytes that a packet of this kind brings in a frame of this MTU."""
+    room = mtu - IP_UDP - beside(kind)
+    return room if kind == "spread" else min(room // 4, MOST_LANES) * 4
+
+
+def beside(kind: str) -> int:
+    """Return the bytes of such a datagram that are not payload: its header, and the code of a SPREAD."""
+    return ina.HEADER_BYTES + (spread.CODE_BYTES if kind == "spread" else 0)
+
+
+def _checked(
+    receive: Callable[..., Mapping[str, int]], kind: str, payload: int, *rest: Any
+) -> Mapping[str, int]:
+    try:
+        return receive(kind, payload, *rest)
+    except RuntimeError as error:
+        given = f"{kind} packets with {payload} bytes: {error}"
+        raise OptionError(given, "the bytes that were sent", REPORT) from None
