@@ -38,22 +38,22 @@ class Scenario:
 
     @property
     def program(self) -> Artifact:
-        """The compiled aggregation program; ValueError if there is none for that many lanes."""
+        """Return the compiled aggregation program. ValueError for a number of lanes without a program."""
         return artifact(self.lanes)
 
     @property
     def topology(self) -> Topology:
-        """One plane; TopologyError for more workers than a switch has children."""
+        """Return one plane. TopologyError for more workers than a switch has children."""
         made = planes(self.workers, ["ina"], 0)
         return made.with_mtu(JUMBO_MTU) if mtu_for(self.lanes) > DEFAULT_MTU else made
 
     @property
     def nics(self) -> tuple[Nic, ...]:
-        """Each worker's interface."""
+        """Return each worker's interface."""
         return self.topology.planes[0].nics
 
     def updates(self) -> list[fy.P4TableEntry | fy.P4MulticastGroupEntry]:
-        """What makes the workers a group with this switch as its root, in the order to be written."""
+        """Return the entries, in order, that make the workers a group with this switch as its root."""
         me = tables.Endpoint(tables.virtual_mac(tables.ip_number(VIRTUAL_IP)), tables.ip_number(VIRTUAL_IP))
         guard = desired.source_guard(self.topology.planes[0], self.nics[0].switch)
         entries = {*guard.entries, tables.virtual_addresses(me.ip)}
@@ -71,7 +71,7 @@ class Scenario:
         return {worker: nic.port for worker, nic in enumerate(self.nics)}
 
     def contribution(self, worker: int, slot: int, round_: int) -> bytes:
-        """A CONTRIBUTE frame; `slot` counts copies."""
+        """Return a CONTRIBUTE frame; `slot` counts copies."""
         nic, lanes = self.nics[worker], range(slot, slot + self.lanes)
         body = ina.Header(group=GROUP, child=worker, slot=slot, round=round_, mark=0xCAFE).encode()
         body += struct.pack(f">{self.lanes}i", *lanes)

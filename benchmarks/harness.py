@@ -46,11 +46,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What to measure."""
+    """A benchmark, ready to run."""
 
     name: str
     parts: Mapping[str, Part]
-    missing: tuple[str, ...] = ()  # what cannot be measured on this machine, and why
+    missing: tuple[str, ...] = ()  # measurements that this machine cannot make, with reasons
 
     def only(self, names: Sequence[str]) -> Benchmark:
         """Return the benchmark with some of its parts. Raise OptionError for an unknown part."""

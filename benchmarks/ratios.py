@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short fixed set of ratios, held against those of `baseline.toml`: what has moved since."""
+"""A short fixed set of ratios, compared with those of `baseline.toml`."""
 
 from __future__ import annotations
 

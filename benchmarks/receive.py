@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,7 @@ ON_THE_WIRE = 7 + 1 + 14 + 4 + 12  # preamble, start of frame, Ethernet header, 
 MOST_LANES = 2048  # of a RESULT
 SMALL = 64  # bytes, which cost almost nothing to copy
 MTUS = (128, 65535)
-ENDPOINT_CASES = (
-    ("float32", "sum"),
-    ("float32", "avg"),
-    ("float32", "max"),
-    ("int32", "sum"),
-    ("int32", "avg"),
-)
+ENDPOINT_CASES = [("float32", op) for op in ("sum", "avg", "max")] + [("int32", op) for op in ("sum", "avg")]
 ENDPOINT_LANES, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS = (256, 64), 512, 1 << 20, 10
 CHECKED = "Every received byte was checked."
 RECEIVE_NOTES = (
@@ -58,110 +54,99 @@ def benchmark(mtus: Sequence[int], seconds: float) -> Benchmark:
     for mtu in mtus:
         if not MTUS[0] <= mtu <= MTUS[1]:
             raise OptionError(f"--mtu {mtu}", f"{MTUS[0]} to {MTUS[1]} bytes", "correct --mtu")
-    missing = namespaces.missing()
-    sources = (MEMORY,) if missing else (MEMORY, SUPER_PACKETS, PACKETS)
-    cpus = sorted(os.sched_getaffinity(0))
-    pairs = sources if len(cpus) > 1 else ()
+    cpus, missing = sorted(os.sched_getaffinity(0)), namespaces.missing()
+    work = _Receivers((MEMORY,) if missing else (MEMORY, SUPER_PACKETS, PACKETS), mtus, seconds, cpus)
     parts = {
-        "receive": Part(partial(receive, sources, mtus, seconds, cpus), "one core", RECEIVE_NOTES),
-        "workers": Part(partial(workers, pairs, mtus, seconds, cpus[-2:]), "one or two cores", WORKERS_NOTES),
+        "receive": Part(work.one_core, "one core", RECEIVE_NOTES),
+        "workers": Part(work.two_workers, "one or two cores", WORKERS_NOTES),
         "endpoint": Part(endpoint, "one core", ENDPOINT_NOTES),
     }
     lacking = {"through the kernel": missing, "two workers": "" if len(cpus) > 1 else "there is only one CPU"}
-    reasons = tuple(f"{what}: {why}" for what, why in lacking.items() if why)
-    return Benchmark("receive", parts, reasons)
+    return Benchmark("receive", parts, tuple(f"{what}: {why}" for what, why in lacking.items() if why))
 
 
-async def receive(
-    sources: Sequence[str],
-    mtus: Sequence[int],
-    seconds: float,
-    cpus: Sequence[int],
-    _: Path,
-    on_phase: OnPhase,
-) -> AsyncIterator[Reading]:
-    """Measure one core that receives packets of each kind and size. Another core sends."""
-    for source in sources:
-        on_phase(f"from {source}")
-        read = partial(_readings, source, mtus, seconds, cpus[0])
-        if source == MEMORY:
-            readings = await asyncio.to_thread(read)
-        else:
-            readings = await asyncio.to_thread(namespaces.on_own_loopback, cpus[-1], read)
-        for reading in readings:
-            yield reading
+@dataclass(frozen=True)
+class _Receivers:
+    """Cores that receive packets of each kind and size. Another core sends."""
 
+    sources: Sequence[str]
+    mtus: Sequence[int]
+    seconds: float
+    cpus: Sequence[int]
 
-def _readings(source: str, mtus: Sequence[int], seconds: float, send_on: int) -> list[Reading]:
-    found = []
-    for kind in KINDS:
-        small_ns, _ = _packet(source, kind, SMALL, seconds, send_on)
-        for mtu in mtus:
-            payload = payload_of(kind, mtu)
-            ns, busy = _packet(source, kind, payload, seconds, send_on)
-            gbps = link_gbps(kind, payload, ns)
-            numbers = {
-                "packet": (ns, "ns"),
-                "at 64 B": (small_ns, "ns"),
-                "busy": (100 * busy, "%"),
-                "link": (gbps, "Gbit/s"),
-                "cores": (LINK_GBPS / gbps, f"at {LINK_GBPS}G"),
-            }
-            parameters: Parameters = {"from": source, "kind": kind, "mtu": mtu, "payload": payload}
-            found.append(Reading("receive", parameters, numbers))
-    return found
+    async def one_core(self, _: Path, on_phase: OnPhase) -> AsyncIterator[Reading]:
+        """Measure one core."""
+        for source in self.sources:
+            on_phase(f"from {source}")
+            read = partial(self._readings, source)
+            if source == MEMORY:
+                readings = await asyncio.to_thread(read)
+            else:
+                readings = await asyncio.to_thread(namespaces.on_own_loopback, self.cpus[-1], read)
+            for reading in readings:
+                yield reading
 
-
-def _packet(source: str, kind: str, payload: int, seconds: float, send_on: int) -> tuple[float, float]:
-    """Return the nanoseconds of a packet, and the part of the time in which the thread ran."""
-    if source == MEMORY:
-        counts = _checked(load.receive_from_memory, kind, payload, seconds)
-    else:
-        super_packets = source == SUPER_PACKETS
-        counts = _checked(load.receive_from_kernel, kind, payload, seconds, super_packets, send_on)
-    time_ns = counts["cpu" if source == MEMORY else "clock"]
-    return time_ns / counts["packets"], counts["cpu"] / counts["clock"]
-
-
-async def workers(
-    sources: Sequence[str],
-    mtus: Sequence[int],
-    seconds: float,
-    cpus: Sequence[int],
-    _: Path,
-    on_phase: OnPhase,
-) -> AsyncIterator[Reading]:
-    """Measure two workers with a tree each, and one worker with both."""
-    for source in sources:
-        on_phase(f"from {source}")
-        super_packets = None if source == MEMORY else source == SUPER_PACKETS
+    def _readings(self, source: str) -> list[Reading]:
+        found = []
         for kind in KINDS:
-            for mtu in mtus:
-                taken = []
-                for count in (1, 2):
-                    arguments = (payload_of(kind, mtu), seconds / 2, super_packets, cpus[-count:])
-                    counts = await asyncio.to_thread(_checked, load.receive_by_workers, kind, *arguments)
-                    taken.append(counts["cpu"] / counts["packets"])
+            small_ns, _ = self._packet(source, kind, SMALL)
+            for mtu in self.mtus:
+                payload = payload_of(kind, mtu)
+                ns, busy = self._packet(source, kind, payload)
+                gbps = link_gbps(kind, payload, ns)
                 numbers = {
-                    "one worker": (taken[0], "ns"),
-                    "two workers": (taken[1], "ns"),
-                    "gain": (taken[0] / taken[1], "times"),
+                    "packet": (ns, "ns"),
+                    "at 64 B": (small_ns, "ns"),
+                    "busy": (100 * busy, "%"),
+                    "link": (gbps, "Gbit/s"),
+                    "cores": (LINK_GBPS / gbps, f"at {LINK_GBPS}G"),
+                }
+                parameters: Parameters = {"from": source, "kind": kind, "mtu": mtu, "payload": payload}
+                found.append(Reading("receive", parameters, numbers))
+        return found
+
+    def _packet(self, source: str, kind: str, payload: int) -> tuple[float, float]:
+        """Return the nanoseconds of a packet, and the part of the time in which the thread ran."""
+        if source == MEMORY:
+            counts = _checked(load.receive_from_memory, kind, payload, self.seconds)
+            return counts["cpu"] / counts["packets"], counts["cpu"] / counts["clock"]
+        rest = (self.seconds, source == SUPER_PACKETS, self.cpus[0])
+        counts = _checked(load.receive_from_kernel, kind, payload, *rest)
+        return counts["clock"] / counts["packets"], counts["cpu"] / counts["clock"]
+
+    async def two_workers(self, _: Path, on_phase: OnPhase) -> AsyncIterator[Reading]:
+        """Measure one worker with two trees, and two workers with a tree each, if there are two cores."""
+        for source in self.sources if len(self.cpus) > 1 else ():
+            on_phase(f"from {source}")
+            super_packets = None if source == MEMORY else source == SUPER_PACKETS
+            for kind, mtu in itertools.product(KINDS, self.mtus):
+                one, two = [
+                    await asyncio.to_thread(
+                        *(_checked, load.receive_by_workers, kind, payload_of(kind, mtu)),
+                        *(self.seconds / 2, super_packets, self.cpus[-count:]),
+                    )
+                    for count in (1, 2)
+                ]
+                one_ns, two_ns = (counts["cpu"] / counts["packets"] for counts in (one, two))
+                numbers = {
+                    "one worker": (one_ns, "ns"),
+                    "two workers": (two_ns, "ns"),
+                    "gain": (one_ns / two_ns, "times"),
                 }
                 yield Reading("workers", {"from": source, "kind": kind, "mtu": mtu}, numbers)
 
 
 async def endpoint(_: Path, __: OnPhase) -> AsyncIterator[Reading]:
     """Measure an in-network endpoint: chunks that it makes, and results that it takes."""
-    for lanes in ENDPOINT_LANES:
-        for dtype, op in ENDPOINT_CASES:
-            counts = ina.measure_endpoint(dtype, op, lanes, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS)
-            transmit, took = (counts[key] / counts["chunks"] for key in ("transmit_ns", "receive_ns"))
-            numbers = {
-                "transmit": (transmit, "ns"),
-                "receive": (took, "ns"),
-                "core": (32 * lanes / (transmit + took), "Gbit/s"),
-            }
-            yield Reading("endpoint", {"lanes": lanes, "dtype": dtype, "op": op}, numbers)
+    for lanes, (dtype, op) in itertools.product(ENDPOINT_LANES, ENDPOINT_CASES):
+        counts = ina.measure_endpoint(dtype, op, lanes, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS)
+        transmit, took = (counts[key] / counts["chunks"] for key in ("transmit_ns", "receive_ns"))
+        numbers = {
+            "transmit": (transmit, "ns"),
+            "receive": (took, "ns"),
+            "core": (32 * lanes / (transmit + took), "Gbit/s"),
+        }
+        yield Reading("endpoint", {"lanes": lanes, "dtype": dtype, "op": op}, numbers)
 
 
 def link_gbps(kind: str, payload: int, ns: float) -> float:

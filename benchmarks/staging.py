@@ -202,8 +202,6 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw the timeline to a new file")
     parser.add_argument("--json", type=Path, help="write the result to a new file")
     asked = parser.parse_args()
-    for option in ("json", "plot"):
-        outputs.check_new_file(f"--{option}", getattr(asked, option))
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 
@@ -212,6 +210,9 @@ def main() -> None:
 
     railweave.torch.rank_from_launcher()
     dist.init_process_group("railweave")
+    if dist.get_rank() == 0:
+        outputs.check_new_file("--json", asked.json)
+        outputs.check_new_file("--plot", asked.plot)
     torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     if asked.piece:
         staging.PIECE_BYTES = asked.piece * MIB
@@ -228,7 +229,7 @@ def main() -> None:
         console.print(*result.tables())
         console.print(result.notes())
         if asked.plot:
-            title = f"all_reduce of {asked.timeline} MiB, {dist.get_world_size()} ranks"
+            title = f"all_reduce of {asked.timeline} MiB, {dist.get_world_size()} ranks, {gpu}"
             plot(pieces, title, asked.plot)
         if asked.json:
             value = {**result.as_json(), "timeline": pieces}

@@ -17,10 +17,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StubSwitch(p4r_grpc.P4RuntimeServicer):
-    """Tables and multicast groups of one device, behind a gRPC server of its own."""
+    """The tables and multicast groups of one device, with a gRPC server."""
 
     def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:
-        """Begin without a program; `start` serves."""
+        """Start without a program. `start` serves."""
         self.device_id = device_id
         self.port = 0
         self.config: p4r.ForwardingPipelineConfig | None = None
@@ -42,7 +42,7 @@ class StubSwitch(p4r_grpc.P4RuntimeServicer):
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("gnmi.gNMI", {"Get": get})])
 
     async def stop(self) -> None:
-        """Go away at once."""
+        """End all connections at once, as a crash would."""
         if self._server:
             await self._server.stop(grace=None)
             self._server = None
@@ -50,7 +50,7 @@ class StubSwitch(p4r_grpc.P4RuntimeServicer):
     async def StreamChannel(
         self, request_iterator: AsyncIterator[Any], context: _Context
     ) -> AsyncIterator[Any]:
-        """Make whoever asks the primary."""
+        """Make every client the primary."""
         async for request in request_iterator:
             answer = p4r.MasterArbitrationUpdate()
             answer.CopyFrom(request.arbitration)
@@ -58,7 +58,7 @@ class StubSwitch(p4r_grpc.P4RuntimeServicer):
             yield p4r.StreamMessageResponse(arbitration=answer)
 
     async def Capabilities(self, request: Any, context: _Context) -> Any:
-        """Version 1.3.0, as BMv2."""
+        """Answer with version 1.3.0, as BMv2 does."""
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
 
     async def _gnmi_get(self, request: bytes, context: _Context) -> bytes:
@@ -66,7 +66,7 @@ class StubSwitch(p4r_grpc.P4RuntimeServicer):
         return b""
 
     async def SetForwardingPipelineConfig(self, request: Any, context: _Context) -> Any:
-        """Take any program; all that was written before is lost."""
+        """Take any program, and delete all entries."""
         await self._check_device(request, context)
         self.config = request.config
         self.entities.clear()

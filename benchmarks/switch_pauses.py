@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import multiprocessing as mp
+import signal
 import tempfile
 import threading
 import time
@@ -70,7 +71,7 @@ async def measure(seconds: float, _: Path, on_phase: OnPhase) -> AsyncIterator[R
 def _process(target: Callable[..., None], *arguments: str) -> Iterator[Connection]:
     """Start a process and wait until it is ready. Yield the other end of its pipe. Kill it at the end."""
     pipe, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=target, args=(theirs, *arguments), daemon=True)
+    process = _SPAWN.Process(target=_without_sigint, args=(target, theirs, *arguments), daemon=True)
     process.start()
     theirs.close()  # so that recv() fails if the process ends
     try:
@@ -83,6 +84,12 @@ def _process(target: Callable[..., None], *arguments: str) -> Iterator[Connectio
     finally:
         process.kill()
         process.join()
+
+
+def _without_sigint(target: Callable[..., None], *arguments: object) -> None:
+    """Call in a process that its parent ends, also on Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    target(*arguments)
 
 
 class Probe:

@@ -25,9 +25,7 @@ SWITCH_EXAMPLES = examples(
 )
 RECEIVE_EXAMPLES = examples("bench receive", "bench receive --mtu 9000 --parts receive --json -")
 CONTROLLER_EXAMPLES = examples("bench controller", "bench controller --k 16 --jobs 64 --ranks 16")
-Repeat = Annotated[
-    int, typer.Option(help="Number of repetitions; all rows take turns in each of them.", min=1)
-]
+Repeat = Annotated[int, typer.Option(help="Number of repetitions; all parts take turns.", min=1)]
 
 
 def switch(

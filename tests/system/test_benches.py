@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benches, short, in labs: their JSON and pictures, and what they refuse."""
+"""The benches, short, in labs: their JSON, pictures and refusals."""
 
 from __future__ import annotations
 
