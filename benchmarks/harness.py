@@ -53,10 +53,10 @@ class Benchmark:
     missing: tuple[str, ...] = ()  # measurements that this machine cannot make, with reasons
 
     def only(self, names: Sequence[str]) -> Benchmark:
-        """Return the benchmark with some of its parts. Raise OptionError for an unknown part."""
-        for name in names:
+        """Return the benchmark with some of its parts. Raise OptionError for an unknown part, or none."""
+        for name in names or [""]:
             if name not in self.parts:
-                raise OptionError(f"--parts {name}", f"one of {', '.join(self.parts)}", "correct the name")
+                raise OptionError(f"--parts {name!r}", f"one of {', '.join(self.parts)}", "correct the name")
         return replace(self, parts={name: self.parts[name] for name in names})
 
 
@@ -104,13 +104,6 @@ class Result:
     benchmark: Benchmark
     rows: tuple[Row, ...]
     cpu: CpuTimes
-
-    def samples(self, name: str, **parameters: str | int) -> list[float]:
-        """Return the samples of a row; none if it was not measured."""
-        found = (
-            row for row in self.rows if row.name == name and parameters.items() <= row.parameters.items()
-        )
-        return next((row.samples for row in found), [])
 
     def tables(self) -> Iterator[Table]:
         """Yield the tables, with a line for each set of parameters."""

@@ -98,7 +98,7 @@ async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
     if chosen.missing:
         return [run_by("switch", SWITCH, 0, contender="bmv2", status="skipped", error=chosen.missing[0])]
     found = await harness.run(chosen, SCENARIO.repetitions, out / "switch", on_phase)
-    ratios = found.samples("embedded is", target="bmv2")
+    [ratios] = (row.samples for row in found.rows if row.name == "embedded is")
     return [
         run_by("switch", SWITCH, round_, contender="embedded", extra={"ratio": ratio})
         for round_, ratio in enumerate(ratios)

@@ -120,20 +120,23 @@ class _Receivers:
             on_phase(f"from {source}")
             super_packets = None if source == MEMORY else source == SUPER_PACKETS
             for kind, mtu in itertools.product(KINDS, self.mtus):
-                one, two = [
-                    await asyncio.to_thread(
-                        *(_checked, load.receive_by_workers, kind, payload_of(kind, mtu)),
-                        *(self.seconds / 2, super_packets, self.cpus[-count:]),
-                    )
+                payload = payload_of(kind, mtu)
+                one_ns, two_ns = [
+                    await asyncio.to_thread(self._by_workers, kind, payload, super_packets, count)
                     for count in (1, 2)
                 ]
-                one_ns, two_ns = (counts["cpu"] / counts["packets"] for counts in (one, two))
                 numbers = {
                     "one worker": (one_ns, "ns"),
                     "two workers": (two_ns, "ns"),
                     "gain": (one_ns / two_ns, "times"),
                 }
                 yield Reading("workers", {"from": source, "kind": kind, "mtu": mtu}, numbers)
+
+    def _by_workers(self, kind: str, payload: int, super_packets: bool | None, count: int) -> float:
+        """Return the nanoseconds of a packet for the slowest of these workers."""
+        rest = (self.seconds / 2, super_packets, self.cpus[-count:])
+        counts = _checked(load.receive_by_workers, kind, payload, *rest)
+        return counts["cpu"] / counts["packets"]
 
 
 async def endpoint(_: Path, __: OnPhase) -> AsyncIterator[Reading]:

@@ -35,7 +35,7 @@ PNG = b"\x89PNG"
         (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "expected an in-network rail"),
         (("switch", "--lanes", "100"), "for 100 lanes: expected one of 32, 64, 256"),
         (("switch", "--compare", "tofino"), "--compare tofino: expected one of"),
-        (("switch", "--parts", "speed"), "--parts speed: expected one of engine, load, pauses"),
+        (("switch", "--parts", "speed"), "--parts 'speed': expected one of engine, load, pauses"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
