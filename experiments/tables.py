@@ -17,11 +17,12 @@ NOTE_WIDTH = 98  # columns
 LEAST_SHOWN = 500  # bytes; fewer round to 0.000 MB
 
 SPEED = (  # columns that tables of collectives share
-    ("time", "(us)", 11),
-    ("p99", "(us)", 11),
-    ("algbw", "(Mbit/s)", 9),
-    ("busbw", "(Mbit/s)", 9),
-    ("%limit", "", 8),
+    ("mean", "us", 9),
+    ("median", "us", 9),
+    ("p99", "us", 9),
+    ("algbw", "Mbit/s", 8),
+    ("busbw", "Mbit/s", 8),
+    ("%limit", "", 7),
     ("#wrong", "", 7),
 )
 

@@ -46,9 +46,9 @@ def test_a_line_that_was_not_finished_is_replaced(tmp_path: Path) -> None:
 def test_another_version_is_refused_with_its_line(tmp_path: Path) -> None:
     file = Records(tmp_path / "records.jsonl")
     file.path.write_text(RECORD.line() + json.dumps({**json.loads(RECORD.line()), "version": 9}) + "\n")
-    with pytest.raises(OptionError, match="line 2: a record of version 9: expected version 1"):
+    with pytest.raises(OptionError, match="line 2: a record of version 9: expected version 2"):
         file.read()
-    file.path.write_text('{"version": 1, "speed": 3}\n')
+    file.path.write_text('{"version": 2, "speed": 3}\n')
     with pytest.raises(OptionError, match=r"line 1: .*unknown key 'speed'"):
         file.read()
     file.path.write_text("nothing\n")
