@@ -41,6 +41,11 @@ class Lines:
         return f"{''.join(cells)}  {words}".rstrip()
 
 
+def microseconds(seconds: float) -> str:
+    """Return a time in microseconds: with a decimal up to 0.1 s."""
+    return f"{seconds * 1e6:.{1 if seconds < 0.1 else 0}f}"
+
+
 def notes(*texts: str) -> str:
     """Return notes on a table, one per line, wrapped."""
     return "\n".join(

@@ -92,9 +92,7 @@ def line(row: Row) -> str:
 def speed(row: Row) -> tuple[str, ...]:
     """Return the cells of the columns `tables.SPEED`."""
     return (
-        f"{row.mean_s * 1e6:.1f}",
-        f"{row.median_s * 1e6:.1f}",
-        f"{row.p99_s * 1e6:.1f}",
+        *(tables.microseconds(time) for time in (row.mean_s, row.median_s, row.p99_s)),
         f"{row.algbw_bps / 1e6:.1f}",
         f"{row.busbw_bps / 1e6:.1f}",
         percent(row.limit_fraction),
