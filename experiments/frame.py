@@ -56,7 +56,7 @@ def records(out: str | PathLike[str]) -> pandas.DataFrame:
         ) from None
 
     path = Path(out)
-    files = [path] if path.is_file() else sorted(path.rglob(FILE))
+    files = [path] if path.is_file() else sorted({file.resolve() for file in path.rglob(FILE)})
     if not files:
         raise OptionError(f"{path} has no {FILE}", "a folder of a measurement", "correct the folder")
     rows = [
