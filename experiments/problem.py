@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs whose result is known, and the check of every element of a result against numpy."""
+"""Inputs with known results, and the check of every element of a result."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.bounds import average_error_bound, sum_error_bound
-
 DTYPES = ("float32", "int32")
 OPS = ("sum", "max", "min", "avg")
 BOTH = "all_gather+reduce_scatter"  # at once, as sharded training calls them
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", BOTH)
 REDUCING = ("all_reduce", "reduce_scatter")
 SHARDED = ("reduce_scatter", "all_gather", BOTH)
-SCALES = 3  # runs in a row differ by factors 1, 2, 4
+SCALES = 3  # factors 1, 2, 4: consecutive calls that are compared have different inputs
 LANES = 256
+BLOCK = 1 << 16  # elements that are compared at once: they stay in the cache
+
+# Floats are multiples of 1/64. Sums over 1,023 ranks are exact in float32, in the fixed point
+# of ina rails, and in ATP's, whose unit is a millionth.
+INTEGERS, FLOATS, FRACTION = 1 << 18, 1 << 10, 64
+QUOTIENT_ERROR = 2.0**-22  # relative, of an average of floats: it may be rounded twice
 ITEM = 4  # bytes of an element of either type
 
 Array = NDArray[np.float32] | NDArray[np.int32]
@@ -25,30 +29,41 @@ Array = NDArray[np.float32] | NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Problem:
-    """What one rank gives to every run of one size, and what it must get.
+    """The input of one rank for all calls of one size, and its correct result.
 
-    Run i takes the base input times a power of two that changes from run to run, so that a result left over
-    from the run before is wrong in every element. Such scaling is exact, so one sum serves all runs.
+    Call i multiplies the input by a power of two that differs from that of call i - 1. Thus the result of an
+    earlier call is wrong in every element that is not 0. The multiplication is exact.
     """
 
-    base: Array
-    total: NDArray[np.float64]  # of the base inputs: their exact sum, greatest, least, or what is moved
-    ranks_averaged: int  # what the sum is divided by; 1 unless the op is AVG
-    bound: NDArray[np.float64]  # greatest difference allowed; 0 where the result is exact
+    base: Array  # the input of call 0
+    result: Array  # of call 0, of an average before its division
+    averaged: int = 1  # the number of ranks, if the operation is avg
 
-    def inputs(self) -> list[Array]:
-        """Return the inputs; run i takes number i mod SCALES."""
-        return [self.base * self.base.dtype.type(1 << scale) for scale in range(SCALES)]
+    def fill(self, call: int, given: Array) -> None:
+        """Write the input of a call."""
+        np.multiply(self.base, self.base.dtype.type(_scale(call)), out=given)
 
-    def wrong(self, run: int, result: Array, error_bound: float = 0.0) -> int:
-        """Return how many elements of a run's result are wrong; floats may be off by `error_bound` more."""
-        scale = 1 << run % SCALES
-        expected = self.total * scale / self.ranks_averaged
-        if result.dtype == np.int32:
-            expected = np.trunc(expected)  # integer averages are cut towards zero
-        bound = self.bound * scale + (error_bound if result.dtype == np.float32 else 0.0)
-        difference = np.abs(result.astype(np.float64) - expected)
-        return int(np.count_nonzero(~(difference <= bound)))  # NaN is wrong
+    def wrong(self, call: int, result: Array, error_bound: float = 0.0) -> int:
+        """Return the number of wrong elements in the result of a call; floats may differ by `error_bound`."""
+        wrong = 0
+        for first in range(0, result.size, BLOCK):
+            part, good = (array[first : first + BLOCK] for array in (result, self.result))
+            right = self._right(part, good * good.dtype.type(_scale(call)), error_bound)
+            wrong += right.size - int(np.count_nonzero(right))
+        return wrong
+
+    def _right(self, part: Array, exact: Array, error_bound: float) -> NDArray[np.bool_]:
+        if part.dtype == np.int32:  # averages are cut towards zero
+            return np.equal(part, exact if self.averaged == 1 else np.trunc(exact / self.averaged))
+        if self.averaged == 1 and not error_bound:
+            return np.equal(part, exact)
+        quotient = exact / np.float32(self.averaged)
+        bound = error_bound + QUOTIENT_ERROR * np.abs(quotient)
+        return np.less_equal(np.abs(part - quotient), bound)  # false for NaN
+
+
+def _scale(call: int) -> int:
+    return 1 << call % SCALES
 
 
 def shard_elements(collective: str, size: int, ranks: int) -> int:
@@ -68,33 +83,28 @@ def problem(
     seed: int = 0,
     collective: str = "all_reduce",
     root: int = 0,
-    lanes: int = LANES,
 ) -> Problem:
-    """Return the problem of `count` elements as `rank` sees it; every rank knows all inputs.
+    """Return the problem of `count` elements as `rank` sees it; every rank can compute all inputs.
 
-    `count` is that of `shard_elements`; packets of an in-network rail have at most so many `lanes`.
+    `count` is that of `shard_elements`.
     """
     given = count * ranks if collective == "reduce_scatter" else count
-    inputs = np.stack([_base(given, dtype, [seed, count, other]) for other in range(ranks)])
-    mine = inputs[rank]
-    if collective not in REDUCING:
-        moved = inputs[root] if collective == "broadcast" else inputs.reshape(-1)
-        return Problem(mine, moved.astype(np.float64), 1, np.zeros(moved.size))
-    if collective == "reduce_scatter":
-        inputs = inputs[:, rank * count : (rank + 1) * count]
-    bound = np.zeros(count)
-    if op == "max":
-        return Problem(mine, inputs.max(axis=0).astype(np.float64), 1, bound)
-    if op == "min":
-        return Problem(mine, inputs.min(axis=0).astype(np.float64), 1, bound)
-    if dtype == "float32":
-        error_bound = average_error_bound if op == "avg" else sum_error_bound
-        bound = error_bound(np.abs(inputs).max(axis=0), ranks, lanes).astype(np.float64)
-    return Problem(mine, inputs.sum(axis=0, dtype=np.float64), ranks if op == "avg" else 1, bound)
+    inputs = (_base(given, dtype, [seed, count, other]) for other in range(ranks))
+    mine = _base(given, dtype, [seed, count, rank])
+    if collective == "broadcast":
+        return Problem(mine, _base(given, dtype, [seed, count, root]))
+    if collective == "all_gather":
+        return Problem(mine, np.concatenate(list(inputs)))
+    own = slice(rank * count, (rank + 1) * count) if collective == "reduce_scatter" else slice(None)
+    combine = {"max": np.maximum, "min": np.minimum}.get(op, np.add)
+    total = next(inputs)[own].copy()
+    for each in inputs:
+        combine(total, each[own], out=total)
+    return Problem(mine, total, ranks if op == "avg" else 1)
 
 
 def _base(count: int, dtype: str, seed: list[int]) -> Array:
     random = np.random.default_rng(seed)
     if dtype == "int32":
-        return random.integers(-(1 << 18), 1 << 18, count, np.int32)  # sums of 31 at the largest scale fit
-    return random.standard_normal(count, np.float32)
+        return random.integers(-INTEGERS, INTEGERS, count, np.int32)
+    return random.integers(-FLOATS, FLOATS, count, np.int32).astype(np.float32) / np.float32(FRACTION)

@@ -19,7 +19,7 @@ from railweave.topologies.values import build, plain
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2  # 1: each call had memory of its own
 HEAD = b'{"version": '  # of every line
 BLOCK_BYTES = 1 << 16
 OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
@@ -33,7 +33,7 @@ class Sample:
     size_bytes: int
     times_us: tuple[float, ...]
     rank_times_us: tuple[tuple[float, ...], ...]  # by rank
-    verified: int  # results compared element by element, over all ranks
+    verified: int  # results compared element by element, over all ranks, in or after the timed calls
     wrong: int  # elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
     memory_bytes: int = 0  # resident after them, of the rank with most

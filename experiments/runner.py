@@ -30,7 +30,6 @@ from railweave.experiments.program.fault_script import parse, play
 from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
 from railweave.experiments.scenario import Scenario
 from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages
-from railweave.p4src.artifacts import lanes_for
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -41,6 +40,9 @@ TIMEOUT_S = 60.0  # a rank that gives up says more than one that is ended
 CONTROL_FACTOR = 0.5
 SAMPLE_S = 0.2
 PROCESS_BYTES = 100 << 20  # of one rank, beside its tensors; measured: 70, and of PyTorch 217, partly shared
+
+
+TENSORS = 8  # of one rank: input, output, both as they must be, and those of the contender
 
 
 class _HungError(Exception):
@@ -199,10 +201,9 @@ class Runner:
             planes=planes,
             addresses={name: tuple(nic.address for nic in lab.topology.plane(name).nics) for name in planes},
             rates_bps={name: lab.topology.plane(name).rate_bps for name in planes},
-            lanes=max(lanes_for(lab.topology.plane(name).least_mtu) for name in planes),
             out=str(folder.absolute()),
             timeout_s=self._timeout_s,
-            workload=plain(scenario.workload),
+            workload=plain(replace(scenario.workload, verify=scenario.verify)),
             seed=scenario.seed + run.round,
             series=bool(scenario.faults),
             services=lab.processes(),
@@ -278,8 +279,7 @@ def require_room(scenario: Scenario) -> None:
     hosts = len(scenario.network.hosts)
     work = scenario.workload
     tensors = sum(set(work.messages)) if work.messages else max(work.sizes)
-    # A rank knows all inputs, and compares in float64: as `problem` does.
-    needed = hosts * (PROCESS_BYTES + (hosts + 16) * tensors)
+    needed = hosts * (PROCESS_BYTES + TENSORS * tensors)
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) << 10
     if needed > free:

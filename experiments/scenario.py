@@ -22,6 +22,7 @@ from railweave.topologies.named import COUNTS, named
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 from railweave.topologies.values import build, plain
 
+LAST, EACH = "last", "each"
 MOST_NOISE = 0.9
 MIN_SLOTS = CONFIG["GROUP_STEP"] // 2
 
@@ -43,6 +44,8 @@ class Workload:
     ] = ()  # in place of sizes: bytes of the tensors of one step of training, in order
     model: str = ""  # whose messages these are
     compute_s: float = 0.0  # of a step: time before its messages in which nothing is sent
+    in_place: bool = False  # the output is the input, or a part of it, or contains it
+    verify: str = ""  # calls whose results are compared: LAST or EACH; by default EACH under faults and loss
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Scenario:
         """Identify what is measured; the number of repetitions has no part in it."""
         values = {name: value for name, value in self.as_json().items() if name != "repetitions"}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def verify(self) -> str:
+        """Return which calls' results are compared, LAST or EACH."""
+        return self.workload.verify or (EACH if self.faults or self.impair or self.loss else LAST)
 
     def planes_of(self, contender: Contender) -> tuple[str, ...]:
         """Return the names of the planes that a contender uses."""
@@ -153,6 +161,7 @@ class Scenario:
         smallest = min((*work.sizes, *work.messages))
         self._require(smallest >= least, "smallest size", smallest, f"at least {least}, an element per shard")
         self._require(0 <= work.root < hosts, "root", work.root, f"a rank, 0 to {hosts - 1}")
+        self._among("verify", work.verify, ("", LAST, EACH))
         self._require(work.iterations >= 1, "iterations", work.iterations, "at least 1")
         for name in ("warmup", "seconds", "compute_s"):
             self._require(getattr(work, name) >= 0, name, getattr(work, name), "at least 0")

@@ -17,6 +17,11 @@ def median(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
+def mean(values: Sequence[float]) -> float:
+    """Return the arithmetic mean."""
+    return float(np.mean(values))
+
+
 def p99(values: Sequence[float]) -> float:
     """Return the 99th percentile by nearest rank: a value that was seen, of fewer than 100 the greatest."""
     return float(sorted(values)[math.ceil(0.99 * len(values)) - 1])

@@ -17,11 +17,12 @@ NOTE_WIDTH = 98  # columns
 LEAST_SHOWN = 500  # bytes; fewer round to 0.000 MB
 
 SPEED = (  # columns that tables of collectives share
-    ("time", "(us)", 11),
-    ("p99", "(us)", 11),
-    ("algbw", "(Mbit/s)", 9),
-    ("busbw", "(Mbit/s)", 9),
-    ("%limit", "", 8),
+    ("mean", "us", 9),
+    ("median", "us", 9),
+    ("p99", "us", 9),
+    ("algbw", "Mbit/s", 8),
+    ("busbw", "Mbit/s", 8),
+    ("%limit", "", 7),
     ("#wrong", "", 7),
 )
 
@@ -38,6 +39,11 @@ class Lines:
         """Return a row."""
         cells = (number.rjust(width) for number, width in zip(numbers, self._widths, strict=True))
         return f"{''.join(cells)}  {words}".rstrip()
+
+
+def microseconds(seconds: float) -> str:
+    """Return a time in microseconds: with a decimal up to 0.1 s."""
+    return f"{seconds * 1e6:.{1 if seconds < 0.1 else 0}f}"
 
 
 def notes(*texts: str) -> str:

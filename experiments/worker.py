@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of one run of any contender: `python -m railweave.experiments.worker JOB.json RANK`.
 
-For each size: warm-up calls until times are steady and nothing is left to learn, then timed calls, every
-result of which is compared element by element. Writes a `RankResult`.
+For each size: warm-up calls until times are steady and nothing is left to learn, then timed calls. All calls
+of a size use the same memory, as training reuses its buckets. Results are compared outside the timed part:
+either those of all calls, or those of calls with other inputs that follow the timed ones, as in nccl-tests.
+Writes a `RankResult`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,9 @@ from railweave.experiments.cpu import CpuTimes, cpu_times, resident_bytes
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.problem import ITEM, SCALES, SHARDED, Problem, problem, shard_elements
 from railweave.experiments.records import RankResult, Sample
-from railweave.experiments.scenario import Workload
+from railweave.experiments.scenario import EACH, Workload
 from railweave.topologies.values import build
 
-BATCH_BYTES = 64 << 20  # results kept before they are checked
 BATCH_CALLS, BATCH_S = 10, 0.05  # at least, and about, where `seconds` bounds the calls: then it is looked at
 LEAST_CALLS = 3
 STEADY_CALLS = 5  # two medians of so many calls differ by less than
@@ -50,6 +50,7 @@ class Worker:
         self._rank = rank
         self._endpoint = endpoint
         self._work = build(Workload, job.workload, "workload")
+        self._each = self._work.verify == EACH
         self._token = np.zeros(1, np.int32)
         self._carried: dict[str, Counter[str]] = {}
         self._series: dict[str, Counter[int]] = defaultdict(Counter)  # bytes by rail and bin
@@ -78,7 +79,7 @@ class Worker:
 
     def _measure(self, step: Sequence[int]) -> Sample:
         """Measure calls of these sizes, one after the other, as one."""
-        calls = _Step(self._job, self._work, self._rank, step)
+        calls = _Step(self._job, self._work, self._rank, self._endpoint, step)
         warm = self._warm_up(calls)
         self._endpoint.slices()
         self._start_s = self._start_s or time.monotonic()
@@ -88,64 +89,67 @@ class Worker:
         carried: Counter[str] = Counter()
         while batch := self._sum(self._next_batch(sample, deadline) if self._rank == 0 else 0):
             begin = warm + len(sample.times_us)
-            for first in range(begin, begin + batch, calls.batch):
-                numbers = range(first, min(first + calls.batch, begin + batch))
-                sample = self._batch(calls, sample, numbers)
-                self._take_slices(carried, sample)
+            sample = self._batch(calls, sample, range(begin, begin + batch))
+            self._take_slices(carried, sample)
         if carried:
             self._carried[str(calls.size_bytes)] = carried
-        return sample
+        return sample if self._each else self._verified(calls, sample)
 
     def _warm_up(self, calls: _Step) -> int:
         """Return how many calls it took; none are made if none are asked for."""
         seconds: list[float] = []
         while several := self._sum(self._next_warm_up(calls, seconds) if self._rank == 0 else 0):
-            end = len(seconds) + several
-            while len(seconds) < end:  # each in memory of its own, as timed calls
-                numbers = range(len(seconds), min(end, len(seconds) + calls.batch))
-                calls.prepare(numbers)
-                made = [calls.made(self._endpoint, number, place) for place, number in enumerate(numbers)]
-                for step in made:
-                    begin = time.monotonic()
-                    for call in step:
-                        call()
-                    seconds.append(time.monotonic() - begin)
-                    self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
+            for number in range(len(seconds), len(seconds) + several):
+                calls.prepare(number, fresh=self._each)
+                begin = time.monotonic()
+                calls.make()
+                seconds.append(time.monotonic() - begin)
+                self._tell(size_bytes=calls.size_bytes, calls=len(seconds), warm_up=True)
         return len(seconds)
 
     def _batch(self, calls: _Step, sample: Sample, numbers: Sequence[int]) -> Sample:
-        """Time calls that follow each other without a pause; compare their results then."""
-        calls.prepare(numbers)
-        made = [calls.made(self._endpoint, number, place) for place, number in enumerate(numbers)]
-        begins, ends = [], []
-        compute_s, together = self._work.compute_s, self._work.collective == "broadcast"
+        """Time calls; their inputs are written, and their results compared, between the timed parts."""
+        begins: list[float] = []
+        ends: list[float] = []
+        wrong, aside_s = 0, 0.0
+        together = self._work.collective == "broadcast"
         self._endpoint.barrier()
         before, processor = cpu_times(self._job.services), time.process_time()
-        # As little as can be between two calls: the other ranks wait for it.
-        for step in made:
-            if together:  # in a broadcast nobody waits for those behind: calls would overlap
+        for number in numbers:
+            aside = time.thread_time()
+            calls.prepare(number, fresh=self._each)
+            aside_s += time.thread_time() - aside
+            if together:  # a root does not wait for the other ranks: its calls would overlap
                 self._endpoint.barrier()
             begins.append(time.monotonic())
-            if compute_s:
-                time.sleep(compute_s)
-            for call in step:
-                call()
+            calls.make()
             ends.append(time.monotonic())
-            if ends[-1] - self._news_s > NEWS_S:
-                done = len(sample.times_us) + len(ends)
-                self._tell(size_bytes=calls.size_bytes, calls=done, warm_up=False)
-        processor = time.process_time() - processor
+            if self._each:
+                aside = time.thread_time()
+                wrong += calls.wrong(number)
+                aside_s += time.thread_time() - aside
+            self._tell(size_bytes=calls.size_bytes, calls=len(sample.times_us) + len(ends), warm_up=False)
+        processor = time.process_time() - processor - aside_s
         self._cpu += cpu_times(self._job.services) - before
         times = [round((end - begin) * 1e6, 1) for begin, end in zip(begins, ends, strict=True)]
         return replace(
             sample,
             times_us=(*sample.times_us, *times),
             starts_s=(*sample.starts_s, *begins),
-            verified=sample.verified + len(numbers) * len(calls.parts),
-            wrong=sample.wrong + calls.wrong(numbers),
+            verified=sample.verified + (len(numbers) * calls.parts if self._each else 0),
+            wrong=sample.wrong + wrong,
             cpu_s=sample.cpu_s + processor,
             memory_bytes=resident_bytes(os.getpid()),
         )
+
+    def _verified(self, calls: _Step, sample: Sample) -> Sample:
+        """Compare the results of the last timed call, and of calls with other inputs."""
+        wrong = calls.wrong(0)
+        for number in range(1, SCALES):
+            calls.prepare(number, fresh=True)
+            calls.make()
+            wrong += calls.wrong(number)
+        return replace(sample, verified=SCALES * calls.parts, wrong=wrong)
 
     def _next_warm_up(self, calls: _Step, seconds: Sequence[float]) -> int:
         """Return how many calls to make until it is looked again whether all is warm; 0: it is.
@@ -209,67 +213,80 @@ class Worker:
 
 
 class _Step:
-    """What is timed as one: a call, or the calls of one step of training; with room for their results."""
+    """The calls that are timed as one: one call, or those of a training step. They reuse their memory."""
 
-    def __init__(self, job: Job, work: Workload, rank: int, sizes: Sequence[int]) -> None:
+    def __init__(self, job: Job, work: Workload, rank: int, endpoint: Endpoint, sizes: Sequence[int]) -> None:
         self.sizes = sizes
-        self._work = work
-        self._tasks: dict[tuple[int, str], Problem] = {}
-        self._collectives = work.collective.split("+")
-        self.parts = [(size, collective) for size in sizes for collective in self._collectives]
         self.size_bytes = 0
+        self._compute_s = work.compute_s
+        self._error_bound = job.contender.implementation().error_bound(job.size)
+        self._buffers: list[_Buffers] = []
+        self._calls: list[Callable[[], None]] = []
+        method = getattr(endpoint, work.collective.replace("+", "_and_"))
+        last = {"all_gather": (), "broadcast": (work.root,)}.get(work.collective, (work.op,))
+        tasks: dict[tuple[int, str], Problem] = {}
         for size in sizes:
             count = shard_elements(work.collective, size, job.size)
             self.size_bytes += ITEM * count * (job.size if work.collective in SHARDED else 1)
-            for collective in self._collectives:
-                if (size, collective) not in self._tasks:
-                    self._tasks[size, collective] = problem(
-                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root, job.lanes
+            arrays: list[Array] = []
+            for collective in work.collective.split("+"):
+                if (count, collective) not in tasks:
+                    tasks[count, collective] = problem(
+                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
                     )
-        self._error_bound = job.contender.implementation().error_bound(job.size)
-        self._inputs = {part: task.inputs() for part, task in self._tasks.items()}
-        self._results: list[list[Array]] = []  # by place and part
-        self._copied = work.collective == "all_reduce" or (
-            work.collective == "broadcast" and rank == work.root
-        )
-        elements = sum(self._tasks[part].total.size for part in self.parts)
-        self.batch = max(1, BATCH_BYTES // (ITEM * elements))
+                buffers = _Buffers(tasks[count, collective], collective, rank, work)
+                self._buffers.append(buffers)
+                arrays += [buffers.out] if collective == "broadcast" else [buffers.given, buffers.out]
+            self._calls.append(partial(method, *arrays, *last))
+        self.parts = len(self._buffers)
+        self.prepare(0, fresh=True)
 
-    def prepare(self, numbers: Sequence[int]) -> None:
-        """Fill the results of these calls with what is wrong, or with the input where that is expected."""
-        while len(self._results) < len(numbers):
-            self._results.append([self._new(part) for part in self.parts])
-        for number, results in zip(numbers, self._results, strict=False):
-            for part, result in zip(self.parts, results, strict=True):
-                if self._copied:
-                    np.copyto(result, self._inputs[part][number % SCALES])
-                else:
-                    result.fill(-1)
+    def prepare(self, number: int, *, fresh: bool) -> None:
+        """Write the inputs of call `number`, or of call 0 again unless `fresh`."""
+        for buffers in self._buffers:
+            buffers.prepare(number if fresh else 0, fresh=fresh)
 
-    def made(self, endpoint: Endpoint, number: int, place: int) -> list[Callable[[], None]]:
-        """Return the calls of one step, ready to be made."""
-        work = self._work
-        method = getattr(endpoint, work.collective.replace("+", "_and_"))
-        last = {"all_gather": (), "broadcast": (work.root,)}.get(work.collective, (work.op,))
-        arrays: list[Array] = []
-        for part, out in zip(self.parts, self._results[place], strict=True):
-            given = () if work.collective == "broadcast" else (self._inputs[part][number % SCALES],)
-            arrays += (*given, out)
-        each = len(arrays) // len(self.sizes)
-        calls = (arrays[begin : begin + each] for begin in range(0, len(arrays), each))
-        return [partial(method, *call, *last) for call in calls]
+    def make(self) -> None:
+        """Make the calls, after the time of a step's computation."""
+        if self._compute_s:
+            time.sleep(self._compute_s)
+        for call in self._calls:
+            call()
 
-    def wrong(self, numbers: Sequence[int]) -> int:
-        """Return how many elements of these calls' results are wrong."""
-        return sum(
-            self._tasks[part].wrong(number, result, self._error_bound)
-            for number, results in zip(numbers, self._results, strict=False)
-            for part, result in zip(self.parts, results, strict=True)
-        )
+    def wrong(self, number: int) -> int:
+        """Return the number of wrong elements in the results of call `number`."""
+        return sum(each.task.wrong(number, each.out, self._error_bound) for each in self._buffers)
 
-    def _new(self, part: tuple[int, str]) -> Any:
-        task = self._tasks[part]
-        return np.full(task.total.size, -1, task.base.dtype)  # touched: no page fault is timed
+
+class _Buffers:
+    """The input and the output of one collective, allocated once."""
+
+    def __init__(self, task: Problem, collective: str, rank: int, work: Workload) -> None:
+        self.task = task
+        self._never = np.nan if work.dtype == "float32" else np.iinfo(np.int32).min  # no right result
+        self.out = np.full_like(task.result, self._never)  # touched: the first call causes no page fault
+        self.given = np.full_like(task.base, self._never)
+        self._in_place = work.in_place or collective == "broadcast"
+        # Some contenders reduce in place, so that `out` holds the input of an all_reduce before each call.
+        self._copied = collective == "all_reduce"
+        if self._in_place and collective == "reduce_scatter":
+            self.out = self.given[rank * self.out.size :][: self.out.size]
+        elif self._in_place and collective == "all_gather":
+            self.given = self.out[rank * self.given.size :][: self.given.size]
+        elif self._in_place:
+            self.given = self.out
+        self._receives = collective == "broadcast" and rank != work.root
+
+    def prepare(self, number: int, *, fresh: bool) -> None:
+        """Write the input where the last call has replaced it; if `fresh`, also remove the last result."""
+        if fresh:
+            self.out.fill(self._never)
+        if self._receives:
+            return
+        if fresh or self._in_place:
+            self.task.fill(number, self.given)
+        if self._copied and not self._in_place:
+            np.copyto(self.out, self.given)
 
 
 def _steady(seconds: Sequence[float]) -> bool:

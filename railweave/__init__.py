@@ -17,6 +17,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    import pandas
+
     from railweave.experiments.program.testbed import Testbed
     from railweave.hosts.communicator import Communicator
     from railweave.hosts.errors import (
@@ -53,6 +57,7 @@ __all__ = [
     "Work",
     "init",
     "lab",
+    "records",
 ]
 
 
@@ -144,6 +149,26 @@ def init(
             multicast_roots=multicast_roots,
         )
     )
+
+
+def records(out: str | PathLike[str]) -> pandas.DataFrame:
+    """Return all timed calls below a folder of measurements as a flat table.
+
+    The table has one row per call and rail. Its columns are described in the reference of file formats.
+
+    Args:
+        out: Folder that `railweave bench`, `railweave bench failover` or `railweave reproduce` has written,
+            or one of its `records.jsonl`.
+
+    Returns:
+        A pandas DataFrame.
+
+    Raises:
+        OptionError: There are no records, they have another version, or pandas is not installed.
+    """
+    from railweave.experiments.frame import records as read  # noqa: PLC0415
+
+    return read(out)
 
 
 def lab(

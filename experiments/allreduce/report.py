@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from railweave.experiments import statistics, tables
 from railweave.experiments.allreduce.run import BASELINES, RAILWEAVE, Row, Sweep
-from railweave.experiments.problem import REDUCING
+from railweave.experiments.problem import REDUCING, SCALES
 from railweave.experiments.records import CPU, LINKS
-from railweave.experiments.scenario import Scenario
+from railweave.experiments.scenario import EACH, LAST, Scenario
 
 LINES = tables.Lines(
     (
-        ("size", "(B)", 10),
+        ("size", "B", 8),
         *tables.SPEED,
     ),
     "share per rail (%)",
@@ -23,6 +24,10 @@ BUSBW = {
     "reduce_scatter": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
     "all_gather": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
     "broadcast": "busbw: the same as algbw",
+}
+VERIFIED = {
+    EACH: "the results of all calls are compared",
+    LAST: f"the results of {SCALES} calls per size are compared, after the timed calls (--verify each: all)",
 }
 BOTTLENECKS = {
     CPU: "The processors were the bottleneck of {runs}: the times depend on this machine. With a lower "
@@ -50,10 +55,24 @@ def legend(scenario: Scenario) -> list[str]:
         f"rails: {rates_text(scenario)}",
         f"{work.iterations} calls per size{rounds}, after {work.warmup} or more warm-up calls (until times "
         "are steady)",
-        "time: median, from the start of the last rank to the end of the last rank",
+        "time of a call: from the start of the last rank to the end of the last rank, by CLOCK_MONOTONIC",
+        f"buffers: the same for all calls of a size, {'in place' if work.in_place else 'out of place'}",
+        "algbw: bits of the tensor by the median time",
         BUSBW[work.collective],
         "%limit: algbw in percent of the physical limit of the links, headers included",
-        "#wrong: wrong elements; every element of every result is checked",
+        f"#wrong: wrong elements; {VERIFIED[scenario.verify]}",
+        *_crowded(len(scenario.network.hosts)),
+    ]
+
+
+def _crowded(hosts: int) -> list[str]:
+    """Return a note if ranks share processors."""
+    cores = os.cpu_count() or 1
+    if hosts <= cores:
+        return []
+    return [
+        f"{hosts} ranks share {cores} processors: times of small calls depend on how this machine schedules "
+        "the ranks' threads, more for contenders with many threads"
     ]
 
 
@@ -67,16 +86,18 @@ def rates_text(scenario: Scenario) -> str:
 
 def line(row: Row) -> str:
     """Return one row, with the contender's name where it has no shares."""
-    values = (
-        str(row.bytes),
-        f"{row.median_s * 1e6:.1f}",
-        f"{row.p99_s * 1e6:.1f}",
+    return LINES.row((str(row.bytes), *speed(row)), tables.shares(row.shares) or row.contender)
+
+
+def speed(row: Row) -> tuple[str, ...]:
+    """Return the cells of the columns `tables.SPEED`."""
+    return (
+        *(tables.microseconds(time) for time in (row.mean_s, row.median_s, row.p99_s)),
         f"{row.algbw_bps / 1e6:.1f}",
         f"{row.busbw_bps / 1e6:.1f}",
         percent(row.limit_fraction),
         str(row.wrong),
     )
-    return LINES.row(values, tables.shares(row.shares) or row.contender)
 
 
 def percent(fraction: float | None) -> str:
@@ -143,6 +164,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "dtype": row.dtype,
         "op": row.op if row.collective in REDUCING else None,
         "root": row.root if row.root >= 0 else None,
+        "time_us_mean": row.mean_s * 1e6,
         "time_us_median": row.median_s * 1e6,
         "time_us_p99": row.p99_s * 1e6,
         "time_us_interval": [bound * 1e6 for bound in statistics.interval(row.seconds)],  # of the median

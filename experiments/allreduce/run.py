@@ -48,6 +48,11 @@ class Row:
         return self.bytes // ITEM // (self.ranks if self.collective in SHARDED else 1)
 
     @property
+    def mean_s(self) -> float:
+        """Return the mean time of a call."""
+        return statistics.mean(self.seconds)
+
+    @property
     def median_s(self) -> float:
         """Return the median time of a call."""
         return statistics.median(self.seconds)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave.experiments import limits
-from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ class Job:
     seed: int = 0
     series: bool = False  # also write when calls began, and what rails carried when
     rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
-    lanes: int = CONFIG["LANES"]  # of an in-network rail's packets, at most
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
 
     def result_of(self, rank: int) -> Path:
@@ -148,7 +146,7 @@ class Implementation(ABC):
         return limits.over_hosts(plane, collective)
 
     def error_bound(self, ranks: int) -> float:
-        """Return what a sum of float32 may be off by, beyond what `problem` allows any."""
+        """Return the greatest error of a sum of float32; 0 if sums that float32 can hold are exact."""
         return 0.0
 
     @contextlib.asynccontextmanager

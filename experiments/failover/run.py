@@ -13,6 +13,7 @@ from railweave.experiments.failover.kinds import Kind
 from railweave.experiments.failover.series import Series
 from railweave.experiments.failover.values import FailoverOptions, Trial
 from railweave.experiments.hosts import require_peers
+from railweave.experiments.records import Records
 from railweave.topologies.lab.lab import Lab
 
 
@@ -49,9 +50,13 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> FailoverResult:
-    """Run the experiment; raises LabError and OptionError."""
+    """Run the experiment; raises LabError and OptionError.
+
+    The calls around each fault of a rail are written to records.jsonl in the lab's folder.
+    """
     trials: list[Trial] = []
     curves: dict[tuple[str, str], Curve] = {}
+    records = Records(options.lab.out / "records.jsonl")
     for kind, rail in check(options):
         on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}, {options.trials} trials per fault")
         done = 0
@@ -62,6 +67,8 @@ async def run(
                 series = Series(lab, options, kind, rail)
                 found = await series.run(done, on_trial)
             trials += found
+            for record in series.records:
+                records.append(record)
             if series.curve is not None:
                 curves.setdefault((kind.name, rail), series.curve)
             done += len(found)

@@ -15,6 +15,7 @@ from railweave.experiments.failover import worker
 from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
 from railweave.experiments.failover.kinds import OF_TREES, RANK_COMPUTES, Kind
 from railweave.experiments.failover.trace import RankTrace
+from railweave.experiments.failover.trial_record import record_of
 from railweave.experiments.failover.values import (
     EXCLUDED,
     HUNG,
@@ -27,6 +28,7 @@ from railweave.experiments.failover.values import (
 )
 from railweave.experiments.hosts import JobOptions
 from railweave.experiments.program.worker import command_of
+from railweave.experiments.records import Record
 from railweave.experiments.supervisor import Supervisor, alongside, messages
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
@@ -55,6 +57,8 @@ class Series:
         self._traces = [RankTrace() for _ in lab.topology.hosts]
         self._supervisor = Supervisor(lab)
         self.curve: Curve | None = None  # of the first trial
+        self.records: list[Record] = []  # of the trials with a fault of a rail
+        self._window: Window | None = None  # of the last such trial
 
     async def run(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
         """Run the trials from number `first` on, until one leaves the job hung or a rail excluded.
@@ -81,6 +85,8 @@ class Series:
             wrong = self._wrong()
             trial = await self._trial(Trial(name, rail, number), rng)
             done.append(replace(trial, wrong=self._wrong() - wrong))
+            if self._window is not None:
+                self.records.append(record_of(self._options, done[-1], self._traces, self._window))
             on_trial(done[-1])
             if trial.outcome in (HUNG, NOT_BACK):
                 break  # the next fault would not be the only one
@@ -133,6 +139,7 @@ class Series:
         window = Window(injected.begin, repair_begin, repaired.end, end)
         if self.curve is None:
             self.curve = curve(self._traces, window)
+        self._window = window
         return replace(
             trial,
             where=f"{fault.name} {fault.where}",

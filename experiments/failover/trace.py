@@ -45,6 +45,7 @@ class RankTrace:
 
     joined: float = 0.0
     calls: list[Call] = field(default_factory=list)
+    forgotten: int = 0  # calls before `calls`
     errors: list[RankError] = field(default_factory=list)
     wrong: int = 0  # elements
     computed: tuple[float, float] = (0.0, 0.0)  # begin and end of its last computation
@@ -78,7 +79,9 @@ class RankTrace:
 
     def forget(self, before: float) -> None:
         """Drop the calls that ended before."""
-        self.calls = [call for call in self.calls if call.end >= before]
+        kept = [call for call in self.calls if call.end >= before]
+        self.forgotten += len(self.calls) - len(kept)
+        self.calls = kept
 
     def first_error(self, since: float) -> RankError | None:
         """Return the first error since an instant."""

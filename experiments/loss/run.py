@@ -14,7 +14,7 @@ from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import drawing
 from railweave.experiments.problem import LANES
-from railweave.experiments.scenario import Scenario, Workload
+from railweave.experiments.scenario import EACH, Scenario, Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def workload(chunks: int, size_bytes: int) -> Workload:
     if chunks < 1:
         raise OptionError(f"--chunks {chunks}", "at least 1", "correct --chunks")
     calls = math.ceil(chunks / chunks_of(size_bytes))
-    return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls)
+    return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls, verify=EACH)
 
 
 def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[NetworkConditions]:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 LINES = tables.Lines(
     (
         ("hosts", "", 5),
-        ("size", "(B)", 9),
+        ("size", "B", 9),
         *tables.SPEED,
-        ("cpu", "(ms)", 7),
-        ("memory", "(MiB)", 7),
+        ("cpu", "ms", 7),
+        ("memory", "MiB", 7),
     ),
     "contender",
 )
@@ -79,12 +79,7 @@ def line(row: Row) -> str:
     values = (
         str(row.ranks),
         str(row.bytes),
-        f"{row.median_s * 1e6:.1f}",
-        f"{row.p99_s * 1e6:.1f}",
-        f"{row.algbw_bps / 1e6:.1f}",
-        f"{row.busbw_bps / 1e6:.1f}",
-        report.percent(row.limit_fraction),
-        str(row.wrong),
+        *report.speed(row),
         f"{row.cpu_s * 1e3:.2f}",
         f"{row.memory_bytes / 2**20:.0f}",
     )
@@ -102,6 +97,7 @@ def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
                 "points": [
                     {
                         "hosts": row.ranks,
+                        "time_us_mean": row.mean_s * 1e6,
                         "time_us_median": row.median_s * 1e6,
                         "time_us_p99": row.p99_s * 1e6,
                         "limit_fraction": row.limit_fraction,

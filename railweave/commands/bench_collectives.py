@@ -46,6 +46,19 @@ class Sweep:
     ] = 1
     shares: common.Shares = None
     switch: common.SwitchTarget = "embedded"
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place", help="Let input and output share memory, as far as the collective allows."
+        ),
+    ] = False
+    verify: Annotated[
+        str,
+        typer.Option(
+            help="Calls whose results are compared: each, or last (calls with other inputs after the timed "
+            "ones). Default: last; with --loss, each."
+        ),
+    ] = ""
     each_alone: Annotated[bool, typer.Option("--each-alone", help="Also measure every rail alone.")] = False
     baseline: common.Baseline = ""
     control: Annotated[
@@ -88,8 +101,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
             "all_reduce",
             """Measure allreduces of several sizes.
 
-            The table shows time, bandwidth (algbw and busbw as in nccl-tests), the percentage of the physical
-            limit, and the share of each rail.
+            The table shows the time of a call (mean, median and 99th percentile), the bandwidth (algbw and
+            busbw as in nccl-tests), the percentage of the physical limit, and the share of each rail.
             """,
             "root",
         ),
@@ -134,6 +147,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
             ready until the last rank is done.
             """,
             "op",
+            "in_place",
         ),
         _examples("broadcast", "--sizes 64K:16M", "--root 3 --rails ina,tcp --each-alone --json r.json"),
     ),
@@ -154,6 +168,8 @@ def _sweep(collective: str, given: Sweep) -> None:
             given.root,
             given.warmup,
             given.iters,
+            in_place=given.in_place,
+            verify=given.verify,
         )
         name = collective.replace("_", "-")
         network = given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss, given.mtu

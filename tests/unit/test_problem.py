@@ -7,22 +7,29 @@ import numpy as np
 import pytest
 
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
-from railweave.experiments.problem import DTYPES, OPS, SCALES, Array, problem, shard_elements
+from railweave.experiments.contenders.atp.packet import SCALE
+from railweave.experiments.problem import DTYPES, OPS, SCALES, Array, Problem, problem, shard_elements
 
 REDUCE = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
 
 
-def inputs(count: int, dtype: str, op: str, ranks: int, run: int) -> list[Array]:
-    return [problem(count, dtype, op, rank, ranks).inputs()[run % SCALES] for rank in range(ranks)]
+def given(task: Problem, call: int) -> Array:
+    array = np.empty_like(task.base)
+    task.fill(call, array)
+    return array
 
 
-def result(given: list[Array], op: str) -> Array:
+def inputs(count: int, dtype: str, op: str, ranks: int, call: int) -> list[Array]:
+    return [given(problem(count, dtype, op, rank, ranks), call) for rank in range(ranks)]
+
+
+def result(parts: list[Array], op: str) -> Array:
     if op != "avg":
-        return np.asarray(REDUCE[op](given), given[0].dtype)
-    total = np.add.reduce(given, dtype=given[0].dtype)
+        return np.asarray(REDUCE[op](parts), parts[0].dtype)
+    total = np.add.reduce(parts, dtype=parts[0].dtype)
     if total.dtype == np.int32:
-        return np.trunc(total / len(given)).astype(np.int32)
-    return (total / np.float32(len(given))).astype(np.float32)
+        return np.trunc(total / len(parts)).astype(np.int32)
+    return (total / np.float32(len(parts))).astype(np.float32)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,10 +45,10 @@ def test_right_results_pass(dtype: str, op: str, ranks: int) -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_wrong_results_are_counted(dtype: str, op: str) -> None:
     task = problem(1000, dtype, op, 0, 4)
-    right = result(inputs(1000, dtype, op, 4, run=1), op)
-    stale = result(inputs(1000, dtype, op, 4, run=0), op)
+    right = result(inputs(1000, dtype, op, 4, call=1), op)
+    stale = result(inputs(1000, dtype, op, 4, call=0), op)
     assert task.wrong(1, stale) > 900
-    assert task.wrong(1, inputs(1000, dtype, op, 4, run=1)[0]) > 500  # nothing reduced
+    assert task.wrong(1, inputs(1000, dtype, op, 4, call=1)[0]) > 500  # nothing reduced
     one_off = right.copy()
     one_off[7] = np.nextafter(np.float32(one_off[7]) * 2 + 1, 9e9) if dtype == "float32" else one_off[7] + 1
     assert task.wrong(1, one_off) == 1
@@ -58,7 +65,7 @@ def test_a_rank_wants_its_own_shard(dtype: str, op: str) -> None:
     ranks, count = 3, 700
     tasks = [problem(count, dtype, op, rank, ranks, collective="reduce_scatter") for rank in range(ranks)]
     for run in range(SCALES + 1):
-        whole = result([task.inputs()[run % SCALES] for task in tasks], op)
+        whole = result([given(task, run) for task in tasks], op)
         shards = np.split(whole, ranks)
         for rank, task in enumerate(tasks):
             assert task.wrong(run, shards[rank]) == 0
@@ -70,8 +77,8 @@ def test_what_is_moved_must_be_exact(dtype: str) -> None:
     gathers = [problem(300, dtype, "sum", rank, 3, collective="all_gather") for rank in range(3)]
     roots = [problem(300, dtype, "sum", rank, 3, collective="broadcast", root=2) for rank in range(3)]
     for run in range(SCALES):
-        given = [task.inputs()[run] for task in gathers]
-        for task, right in ((gathers[0], np.concatenate(given)), (roots[0], roots[2].inputs()[run])):
+        whole: Array = np.concatenate([given(task, run) for task in gathers])
+        for task, right in ((gathers[0], whole), (roots[0], given(roots[2], run))):
             assert task.wrong(run, right) == 0
             assert task.wrong(run + 1, right) > 0.9 * right.size
             one_off = right.copy()
@@ -82,6 +89,26 @@ def test_what_is_moved_must_be_exact(dtype: str) -> None:
 def test_counts_are_those_of_nccl_tests() -> None:
     counts = {name: shard_elements(name, 1000, 4) for name in ("all_reduce", "reduce_scatter", "all_gather")}
     assert counts == {"all_reduce": 250, "reduce_scatter": 62, "all_gather": 62}
+
+
+def test_floats_may_differ_by_the_contenders_error() -> None:
+    task = problem(100, "float32", "sum", 0, 2)
+    result = task.result + np.float32(0.001)
+    assert task.wrong(0, result) == 100
+    assert task.wrong(0, result, error_bound=0.002) == 0
+    assert task.wrong(0, result, error_bound=0.0005) == 100
+
+
+@pytest.mark.parametrize("ranks", [2, 31, 1023])
+def test_sums_of_floats_are_exact_on_every_rail(ranks: int) -> None:
+    parts = np.stack(
+        [given(problem(300, "float32", "sum", rank, ranks), SCALES - 1) for rank in range(ranks)]
+    )
+    exact = parts.astype(np.float64).sum(axis=0)
+    assert (np.add.reduce(parts) == exact).all()
+    assert (np.add.reduce(parts[::-1]) == exact).all()
+    assert (fixed_point_sum(parts, 256) == exact).all()
+    assert (np.rint(parts.astype(np.float64) * SCALE) == parts.astype(np.float64) * SCALE).all()
 
 
 def fixed_point_sum(given: np.ndarray, lanes: int) -> np.ndarray:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import railweave
+from railweave.experiments import frame
 from railweave.experiments.errors import OptionError
-from railweave.experiments.records import Cpu, RankResult, Record, Records, Sample
+from railweave.experiments.records import FAILED, Cpu, RankResult, Record, Records, Sample
 
 SAMPLE = Sample(4096, (30.0, 10.0, 20.0), ((30.0, 9.0, 20.0), (1.0, 10.0, 2.0)), 6, 0)
 RECORD = Record(
@@ -46,9 +48,9 @@ def test_a_line_that_was_not_finished_is_replaced(tmp_path: Path) -> None:
 def test_another_version_is_refused_with_its_line(tmp_path: Path) -> None:
     file = Records(tmp_path / "records.jsonl")
     file.path.write_text(RECORD.line() + json.dumps({**json.loads(RECORD.line()), "version": 9}) + "\n")
-    with pytest.raises(OptionError, match="line 2: a record of version 9: expected version 1"):
+    with pytest.raises(OptionError, match="line 2: a record of version 9: expected version 2"):
         file.read()
-    file.path.write_text('{"version": 1, "speed": 3}\n')
+    file.path.write_text('{"version": 2, "speed": 3}\n')
     with pytest.raises(OptionError, match=r"line 1: .*unknown key 'speed'"):
         file.read()
     file.path.write_text("nothing\n")
@@ -75,3 +77,49 @@ def test_a_rank_s_result_is_a_file(tmp_path: Path) -> None:
     result = RankResult((SAMPLE,), {"4096": {"ina": 10}}, extra={"subflows": 2})
     result.write(tmp_path / "rank-0.json")
     assert RankResult.read(tmp_path / "rank-0.json") == result
+
+
+# ------------------------------------------------------------ as a table
+
+
+def test_records_are_a_flat_table(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="needs pandas")
+    folder = tmp_path / "out" / "1"
+    sample = Sample(4096, (10.0, 20.0), (), 4, 3, starts_s=(0.5, 0.75))
+    whole = replace(RECORD, samples=(sample,), shares={"4096": {"ina": 0.75, "tcp": 0.25}}, extra={})
+    carried = {
+        "carried": {"4096": [{"tcp": 4096}, {"ina": 1024, "tcp": 3072}]},
+        "fault": "cut",
+        "repaired_s": 0.8,
+    }
+    file = Records(folder / "records.jsonl")
+    file.append(whole)
+    file.append(replace(whole, round=whole.round + 1, status=FAILED))
+    file.append(replace(whole, round=whole.round + 2, extra=carried))
+    file.append(replace(whole, round=whole.round + 3, shares={}))
+
+    table = railweave.records(tmp_path / "out")
+    assert tuple(table.columns) == frame.COLUMNS
+    rows = table[["round", "call", "rail", "bytes", "time_us", "start_s"]].values.tolist()
+    first = whole.round
+    assert rows == [
+        [first, 0, "ina", 3072, 10, 0.5],
+        [first, 0, "tcp", 1024, 10, 0.5],
+        [first, 1, "ina", 3072, 20, 0.75],
+        [first, 1, "tcp", 1024, 20, 0.75],
+        [first + 2, 0, "tcp", 4096, 10, 0.5],
+        [first + 2, 1, "ina", 1024, 20, 0.75],
+        [first + 2, 1, "tcp", 3072, 20, 0.75],
+        [first + 3, 0, "", 4096, 10, 0.5],
+        [first + 3, 1, "", 4096, 20, 0.75],
+    ]
+    assert set(table["wrong"]) == {3}
+    assert set(table["run"]) == {str(folder)}
+    assert table[table["round"] == first + 2]["repaired_s"].unique().tolist() == [0.8]
+    assert len(railweave.records(folder / "records.jsonl")) == len(rows)
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="needs pandas")
+    with pytest.raises(OptionError, match=r"has no records\.jsonl: expected"):
+        railweave.records(tmp_path)

@@ -345,7 +345,7 @@ def test_other_collectives_have_factors_and_counts_of_their_own(
     assert measured.busbw_bps == pytest.approx(measured.algbw_bps * factor)
     columns = bench_report.line(measured).split()
     assert (columns[0], measured.count) == (str(4 << 20), count)
-    assert columns[4] == f"{measured.algbw_bps * factor / 1e6:.1f}"
+    assert columns[5] == f"{measured.algbw_bps * factor / 1e6:.1f}"
     told = bench_report.row_json(measured)
     assert told["op"] == ("sum" if collective == "reduce_scatter" else None)
     assert told["root"] == (1 if collective == "broadcast" else None)

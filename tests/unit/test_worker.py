@@ -14,9 +14,9 @@ import pytest
 from railweave.experiments import worker
 from railweave.experiments.contenders import Array, Contender, Job
 from railweave.experiments.contenders.ring import Ring
-from railweave.experiments.problem import BOTH
+from railweave.experiments.problem import BOTH, SCALES
 from railweave.experiments.records import RankResult
-from railweave.experiments.scenario import Workload
+from railweave.experiments.scenario import EACH, LAST, Workload
 from railweave.experiments.worker import Worker
 from railweave.topologies.values import plain
 
@@ -47,6 +47,8 @@ def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
         return list(pool.map(one, range(job.size)))
 
 
+@pytest.mark.parametrize("verify", [LAST, EACH])
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize(
     ("collective", "op"),
     [
@@ -58,18 +60,19 @@ def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
         (BOTH, "sum"),
     ],
 )
-def test_every_size_is_timed_and_compared(collective: str, op: str, tmp_path: Path) -> None:
+def test_every_size_is_timed_and_compared(
+    collective: str, op: str, in_place: bool, verify: str, tmp_path: Path
+) -> None:
     sizes = (12, 4104, 300_000)
-    workload = Workload(sizes, collective, "int32", op, warmup=1, iterations=4)
+    workload = Workload(
+        sizes, collective, "int32", op, warmup=1, iterations=4, in_place=in_place, verify=verify
+    )
+    verified = (4 if verify == EACH else SCALES) * (2 if collective == BOTH else 1)
     results = run(job_of(3, tmp_path, workload))
     for result in results:
         assert [sample.size_bytes for sample in result.samples] == list(sizes)
         for sample in result.samples:
-            assert (len(sample.times_us), sample.verified, sample.wrong) == (
-                4,
-                8 if collective == BOTH else 4,
-                0,
-            )
+            assert (len(sample.times_us), sample.verified, sample.wrong) == (4, verified, 0)
             ends = [begin + us / 1e6 for begin, us in zip(sample.starts_s, sample.times_us, strict=True)]
             moments = [result.began_s, *chain(*zip(sample.starts_s, ends, strict=True)), time.monotonic()]
             assert all(one <= other + 1e-6 for one, other in pairwise(moments))
@@ -90,14 +93,66 @@ def test_time_bounds_the_calls_alike_on_all_ranks(tmp_path: Path) -> None:
     assert counts.pop() >= 3
 
 
-def test_what_is_wrong_is_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verify", [LAST, EACH])
+def test_missing_results_are_counted(verify: str, tmp_path: Path) -> None:
     class Lazy(Ring):
         def all_reduce(self, given: Array, out: Array, op: str) -> None:
             if out.size == 1:  # the worker's own
                 super().all_reduce(given, out, op)
 
-    for result in run(job_of(2, tmp_path, Workload((4096,), warmup=1, iterations=3)), Lazy):
+    work = Workload((4096,), warmup=1, iterations=3, verify=verify)
+    for result in run(job_of(2, tmp_path, work), Lazy):
         assert result.samples[0].wrong > 1000
+
+
+def test_results_of_earlier_calls_are_counted(tmp_path: Path) -> None:
+    class Stale(Ring):
+        calls = 0
+
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            self.calls += out.size > 1
+            if self.calls == 1:
+                super().all_reduce(given, out, op)
+                self.first = out.copy()
+            elif out.size > 1:
+                out[:] = self.first
+            else:
+                super().all_reduce(given, out, op)
+
+    work = Workload((4096,), warmup=1, iterations=3, verify=LAST)
+    for result in run(job_of(2, tmp_path, work), Stale):
+        assert result.samples[0].wrong > 0.9 * (SCALES - 1) * 1024
+
+
+@pytest.mark.parametrize(("verify", "wrong"), [(LAST, 0), (EACH, 1)])
+def test_only_each_finds_one_wrong_call(verify: str, wrong: int, tmp_path: Path) -> None:
+    class Once(Ring):
+        calls = 0
+
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            super().all_reduce(given, out, op)
+            self.calls += out.size > 1
+            if self.calls == 3 and out.size > 1:
+                out[7] += 1
+
+    work = Workload((4096,), warmup=0, iterations=5, verify=verify)
+    for result in run(job_of(2, tmp_path, work), Once):
+        assert result.samples[0].wrong == wrong
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_all_calls_use_the_same_memory(in_place: bool, tmp_path: Path) -> None:
+    class Noting(Ring):
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            if out.size > 1:
+                seen.add(tuple(array.__array_interface__["data"][0] for array in (given, out)))
+            super().all_reduce(given, out, op)
+
+    seen: set[tuple[int, ...]] = set()
+    work = Workload((4096,), warmup=3, iterations=5, in_place=in_place, verify=EACH)
+    run(job_of(2, tmp_path, work), Noting)
+    assert len(seen) == 2  # one pair per rank
+    assert all((given == out) == in_place for given, out in seen)
 
 
 def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
@@ -107,7 +162,8 @@ def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
         ) -> None:
             self.all_gather(shard, gathered)
 
-    for result in run(job_of(2, tmp_path, Workload((4096,), BOTH, warmup=1, iterations=3)), Lazy):
+    work = Workload((4096,), BOTH, warmup=1, iterations=3, verify=EACH)
+    for result in run(job_of(2, tmp_path, work), Lazy):
         assert result.samples[0].wrong == 3 * 512
 
 
