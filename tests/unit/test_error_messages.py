@@ -25,6 +25,7 @@ from railweave.errors import UserError, explain
 from railweave.experiments import hosts as experiment_hosts
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
+from railweave.experiments.live import server as live
 from railweave.experiments.program import testbed
 from railweave.hosts import arrays, bootstrap, errors, failures, rails
 from railweave.hosts.interfaces import Interface
@@ -106,6 +107,7 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     TopologyError: lambda: named("torus", rails=["tcp"], rates=[0]),
     LabError: lambda: testbed.refuse_in_rank({"RANK": "0", "RAILWEAVE_CONTROLLER": "10.0.0.1:9600"}),
     WorkerFailed: without_railweave,
+    live.RequestRefused: lambda: live._check_origin({}, "/"),
     outputs.OutputError: lambda: outputs.check_new_file("--json", Path("/")),
     shell_environment.EnvironmentFailed: lambda: shell_environment._run(["false"], "success", "try again"),
     compiler.CompileError: lambda: compiler._run(["false"]),
