@@ -32,6 +32,7 @@ from railweave.hosts.interfaces import Interface
 from railweave.hosts.options import RailSpec
 from railweave.p4src import compile as compiler
 from railweave.p4src.artifacts import artifact
+from railweave.switch import compiler as to_native
 from railweave.switch import errors as of_switch
 from railweave.switch.inspect import client
 from railweave.switch.options import parse_interfaces
@@ -81,6 +82,11 @@ def no_program() -> None:
         raise asked._no_program()
 
 
+def not_compiled() -> None:
+    engine: Any = SimpleNamespace(source=lambda: "")
+    to_native.compiled(engine)
+
+
 def unknown_lease() -> None:
     raise groups._unknown(7)
 
@@ -121,6 +127,7 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     of_switch.UnsupportedConstruct: unsupported,
     PortError: lambda: Ports({1: "no-such-link"}),
     client.NoProgram: no_program,
+    to_native.NotCompiled: not_compiled,
 }
 # These need a controller or a switch: tests/protocol provokes them. The static check below reads their texts.
 NOT_PROVOKED = {
