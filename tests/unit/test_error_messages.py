@@ -185,6 +185,7 @@ FORWARDED = {
     ): "the controller's answer",
     ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
     ("hosts/options.py", "str(error)"): "a TopologyError",
+    ("hosts/sequence.py", "str(error)"): "the native code's, with all parts",
     ("railweave/commands/bench_controller.py", "f'--k: {error}'"): "a TopologyError",
     ("switch/daemon.py", "str(error)"): "a PortError",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
