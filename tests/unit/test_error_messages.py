@@ -243,6 +243,12 @@ def test_no_text_has_old_words() -> None:
                 assert not OLD_WORDS.search(part.value), f"{file}:{part.lineno}: {part.value}"
 
 
+def test_bootstrap_has_three_parts() -> None:
+    done = subprocess.run([ROOT / "bootstrap", "train"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert PARTS.fullmatch(done.stderr.strip()), done.stderr
+
+
 # ------------------------------------------------------------ answers by gRPC
 
 
