@@ -29,7 +29,7 @@ class Finding:
     name: str
     present: bool
     needed: bool  # by the demo; otherwise optional
-    detail: str  # what was found
+    detail: str  # the value or state that was found
     expected: str
     remedy: str
 
