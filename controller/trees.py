@@ -143,7 +143,7 @@ def _require_leaves(
             raise Refused(
                 f"the link between {nic.host} and {nic.switch} seems to be dead",
                 "a link that carries frames",
-                "repair it: the controller tries it again within --suspect seconds",
+                "repair it: the controller tries it again within the time of --suspect",
             )
 
 

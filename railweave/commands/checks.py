@@ -44,7 +44,7 @@ def run_checks() -> list[Finding]:
     return sorted(findings, key=lambda finding: not finding.needed)
 
 
-# Name of the command, whether it is needed, its arguments that print its version, and the remedy.
+# Name of the program, whether it is needed, the command that prints its version, and the remedy.
 TOOLS = (
     ("ip", True, ("ip", "-Version"), "apt-get install iproute2"),
     ("tc", True, ("tc", "-Version"), "apt-get install iproute2"),
@@ -186,7 +186,10 @@ def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
     present = done is not None and done.returncode == 0
     complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or ["fails"])[0]
     if complaint.startswith("unshare: "):
-        expected, remedy = "root that may make network namespaces", "in a container: --privileged"
+        expected, remedy = (
+            "root that may make network namespaces",
+            "run as root, in a container with --privileged",
+        )
     return Finding(name, present, needed, "works" if present else complaint, expected, remedy)
 
 
