@@ -40,7 +40,11 @@ class AddressPlan:
         for address in self._groups:
             if address not in taken:
                 return address
-        raise Refused(f"all {len(self._groups)} group addresses of plane {self.plane!r} are taken")
+        raise Refused(
+            f"all {len(self._groups)} group addresses of plane {self.plane!r} are taken",
+            "a free address",
+            "end a job on this plane",
+        )
 
 
 def endpoint(ip: int) -> Endpoint:

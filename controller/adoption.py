@@ -10,6 +10,8 @@ from railweave.controller.state import SwitchState
 from railweave.controller.tree import Contributor, Node, Parent, Tree
 from railweave.topologies.model import Nic, Plane
 
+MOVES_SOON = "wait until the controller has moved the group"  # what to do
+
 
 def tree_of(plane: Plane, ranks: Mapping[int, Nic], parts: Mapping[str, SwitchState]) -> Tree:
     """The tree that a group's entries, by switch, describe; Refused if they describe none.
@@ -24,18 +26,22 @@ def tree_of(plane: Plane, ranks: Mapping[int, Nic], parts: Mapping[str, SwitchSt
     nodes = {name: _node(name, part, neighbours) for name, part in parts.items()}
     roots = [name for name, node in nodes.items() if node.parent is None]
     if len(roots) != 1:
-        raise Refused(f"{len(roots)} of its {len(nodes)} switches are roots")
+        raise Refused(f"{len(roots)} of the group's {len(nodes)} switches are roots", "one root", MOVES_SOON)
     ordered: list[Node] = []
     waiting = roots
     while waiting:
         node = nodes.pop(waiting.pop(), None)
         if node is None:
-            raise Refused("its switches do not form a tree")
+            raise Refused("the group's switches do not form a tree", "a tree", MOVES_SOON)
         ordered.append(node)
         waiting += [c.switch for c in node.contributors if c.switch]
     found = sorted(c.rank for node in ordered for c in node.contributors if c.rank is not None)
     if nodes or found != sorted(ranks):
-        raise Refused(f"it joins ranks {found} and leaves out switches {sorted(nodes)}")
+        raise Refused(
+            f"the group's tree joins ranks {found} and leaves out switches {sorted(nodes)}",
+            "all ranks and switches",
+            MOVES_SOON,
+        )
     return Tree(tuple(ordered))
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import networkx as nx
 
+from railweave.controller.errors import Refused
 from railweave.controller.trees import graph
+from railweave.errors import explain
 from railweave.topologies.model import Nic, Plane
 
 MAX_COLUMNS = 32  # in which a tensor goes round the ring; every rack's ranks share them equally
@@ -50,8 +52,22 @@ def alone(plane: Plane, rank: int, ranks: Mapping[int, Nic]) -> Member:
     """A rank that is in no rack."""
     leaf = ranks[rank].switch
     if any(switch.name == leaf and switch.p4runtime for switch in plane.switches):
-        return Member((rank,), f"no other rank is behind {leaf}, and no switch that aggregates above it")
-    return Member((rank,), f"{leaf} is no P4 switch")
+        reason = explain(
+            f"no other rank is behind {leaf}, and no switch that aggregates above it",
+            "two ranks at least",
+            "place two ranks there, or add `p4runtime` to a switch above",
+        )
+        return Member((rank,), reason)
+    return Member((rank,), str(not_p4(leaf)))
+
+
+def not_p4(switch: str) -> Refused:
+    """Why a switch adds nothing."""
+    return Refused(
+        f"{switch} is no P4 switch",
+        "a switch with `p4runtime`",
+        "add it to the switch in the topology or cluster file",
+    )
 
 
 def in_order(plane: Plane, members: Sequence[Member], ranks: Mapping[int, Nic]) -> list[Member]:

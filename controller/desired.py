@@ -164,15 +164,24 @@ def require_room(switch: str, nodes: Sequence[Node], ports: int, slots: int) -> 
     Its notes to the controller need room in `members` as well, and flooding in the replication engine.
     """
     if len(nodes) + OWN_ADDRESSES > CONFIG["MAX_GROUPS"]:
-        raise Refused(f"switch {switch} serves {len(nodes) - 1} groups; MAX_GROUPS is {CONFIG['MAX_GROUPS']}")
+        raise Refused(
+            f"switch {switch} would serve {len(nodes)} groups",
+            f"at most {CONFIG['MAX_GROUPS'] - OWN_ADDRESSES}",
+            "end a job",
+        )
     members = sum(len(node.contributors) + (node.parent is not None) for node in nodes)
     room = CONFIG["MAX_MEMBERS"] - slots // MIN_SLOTS
     if members > room:
-        raise Refused(f"switch {switch} would need {members} entries in members; it has room for {room}")
+        raise Refused(
+            f"switch {switch} would need {members} entries in members",
+            f"at most {room}",
+            "end a job, or run fewer ranks",
+        )
     children_again = sum(len(node.contributors) for node in nodes if node.parent)  # with the parent
     copies = ports + members + children_again
     if copies > CONFIG["MAX_REPLICAS"]:
         raise Refused(
-            f"switch {switch} would need {copies} copies in multicast groups; "
-            f"MAX_REPLICAS is {CONFIG['MAX_REPLICAS']}"
+            f"switch {switch} would need {copies} copies in multicast groups",
+            f"at most {CONFIG['MAX_REPLICAS']}",
+            "end a job, or run fewer ranks",
         )

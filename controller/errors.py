@@ -10,7 +10,7 @@ class ControllerError(UserError):
     """Base of the errors that end the controller itself: bad options, files, ports, switches."""
 
 
-class Refused(Exception):
+class Refused(UserError):
     """A rail cannot be given in-network aggregation; the text is the reason, with the limit's name."""
 
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from railweave.controller import desired, programs, tables, trees
+from railweave.controller import composition, desired, programs, tables, trees
 from railweave.controller.addresses import AddressPlan
-from railweave.controller.adoption import tree_of
+from railweave.controller.adoption import MOVES_SOON, tree_of
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
 from railweave.controller.forwarder import Forwarder
@@ -150,7 +150,11 @@ class Fabric:
         """The tree of switches that can add up these ranks' connections now; Refused names the obstacle."""
         switches = {switch.name: switch for switch in self.rings_of(plane)}
         if not switches:
-            raise Refused(f"plane {plane!r} has no switch with the program netreduce")
+            raise Refused(
+                f"plane {plane!r} has no switch with the program netreduce",
+                "P4 switches on a plane of kind netreduce",
+                "correct the plane's `kind` or its `switches`",
+            )
         for nic in nics.values():
             if not switches[nic.switch].link.up:
                 raise SwitchUnavailable(switches[nic.switch].link.problem)
@@ -169,18 +173,18 @@ class Fabric:
                     await switch.ready.wait()
                 await self.settled()
         missing = [switch for switch in self._all() if not switch.ready.is_set()]
-        problems = [f"{s.name} at {s.link.address} ({s.link.problem})" for s in missing]
         if missing and len(missing) == len(self._all()):
             raise ControllerError(
-                f"no switch is configured within {deadline_s:g} s: {'; '.join(problems)}",
+                f"no switch is configured within {deadline_s:g} s",
                 "one at least",
-                "start the switches, or correct their addresses",
+                f"correct the causes: {'; '.join(switch.link.problem for switch in missing)}",
             )
-        for switch, problem in zip(missing, problems, strict=True):
+        for switch in missing:
             LOG.warning(
-                "switch %s is not configured within %g s: jobs are placed without it until it answers",
-                problem,
+                "switch %s is not configured within %g s: jobs are placed without it until it answers: %s",
+                switch.name,
                 deadline_s,
+                switch.link.problem,
             )
             self.health.dead.add(switch.name)
         for plane in {switch.plane.name for switch in missing}:
@@ -196,7 +200,11 @@ class Fabric:
         plane = self.topology.plane(plane_name)
         members = self.switches(plane_name)
         if not members:
-            raise Refused(f"plane {plane_name!r} has no P4 switch")
+            raise Refused(
+                f"plane {plane_name!r} has no P4 switch",
+                "one at least",
+                "add `p4runtime` to its switches in the topology or cluster file",
+            )
         usable = [switch.name for switch in members if switch.usable]
         self._require_leaves(hosts.values(), usable)
         load = {switch.name: len(switch.groups) for switch in members}
@@ -243,7 +251,7 @@ class Fabric:
         for name in sorted({host.nic.switch for host in hosts}):
             switch = self._switches.get(name)
             if switch is None:
-                raise Refused(f"{name} is no P4 switch")
+                raise composition.not_p4(name)
             if name not in usable:
                 raise SwitchUnavailable(switch.link.problem)
 
@@ -278,17 +286,17 @@ class Fabric:
         """
         plane = self.topology.plane(plane_name)
         if number in self._groups:
-            raise Refused(f"group {number} belongs to another job by now")
+            raise Refused(f"group {number} belongs to another job by now", "its own job", MOVES_SOON)
         found = {s.name: s for s in self.switches(plane_name) if number in s.orphans}
-        try:
-            parts = {name: switch.orphans[number] for name, switch in found.items()}
-            tree = tree_of(plane, _nics(hosts), parts)
-        except Refused as refused:
-            raise Refused(f"group {number} is not what plane {plane_name!r} has: {refused}") from None
+        tree = tree_of(plane, _nics(hosts), {name: switch.orphans[number] for name, switch in found.items()})
         group = Aggregation(number, plane_name, tree, virtual_ip, _endpoints(hosts))
         for switch in found.values():
             if switch.would_hold(group) != switch.orphans[number]:
-                raise Refused(f"switch {switch.name} holds something else for group {number}")
+                raise Refused(
+                    f"switch {switch.name} holds something else for group {number}",
+                    "the entries of its tree",
+                    MOVES_SOON,
+                )
         for switch in found.values():
             del switch.orphans[number]
             switch.take_over(group)
@@ -374,7 +382,7 @@ class Fabric:
             number = (last + step - 1) % MAX_GROUP + 1
             if not any(number in switch.slots.taken for switch in self._switches.values()):
                 return number
-        raise Refused(f"all {MAX_GROUP} group numbers are taken")
+        raise Refused(f"all {MAX_GROUP} group numbers are taken", "a free number", "end a job")
 
     def _orphan_addresses(self, switches: Iterable[ManagedSwitch]) -> set[int]:
         found = (entry for s in switches for part in s.orphans.values() for entry in part.entries)

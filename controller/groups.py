@@ -156,9 +156,9 @@ class Groups:
             if len(group.refusals) == len(members[0].rails):
                 reasons = "; ".join(f"{rail}: {reason}" for rail, reason in group.refusals.items())
                 raise Exhausted(
-                    f"job {group.job!r} has no rail left: {reasons}",
+                    f"job {group.job!r} has no rail left",
                     "one rail at least",
-                    "correct the causes, or add a tcp rail",
+                    f"add a tcp rail, or correct the causes: {reasons}",
                 )
             if not forming.done.done():
                 self._start(group)

@@ -160,7 +160,9 @@ class ManagedSwitch(Forwarder):
             updates = await self._reconcile(actual)
         LOG.info("switch %s: %s, %d updates", self.name, "empty" if lost else "kept its state", len(updates))
         if not self.guarded:
-            LOG.warning("switch %s: its program has no source guard; compile it again", self.name)
+            LOG.warning(
+                "switch %s: its program has no source guard: expected one; compile it again", self.name
+            )
         self.ready.set()
         gone, self._gone = frozenset(self._gone), set()
         self._changed(self, gone)

@@ -17,6 +17,7 @@ from railweave.controller import telemetry
 from railweave.controller.errors import ControllerError
 from railweave.controller.groups import Groups
 from railweave.controller.jobs import Group
+from railweave.errors import explain
 from railweave.metrics_server import MetricsServer
 from railweave.v1 import controller_pb2 as pb
 
@@ -105,7 +106,13 @@ async def serving(groups: Groups, address: str, access: Access = IN_CLEAR) -> As
         try:
             return collected.result(SCRAPE_S)
         except TimeoutError:
-            raise TimeoutError(f"the switches have not answered within {SCRAPE_S:g} s") from None
+            raise TimeoutError(
+                explain(
+                    f"the switches have not answered within {SCRAPE_S:g} s",
+                    "their counters",
+                    "read the controller's log, and scrape again",
+                )
+            ) from None
 
     host, _, port = address.rpartition(":")
     try:

@@ -19,6 +19,7 @@ from railweave.controller.errors import Refused, SwitchUnavailable, UnknownLease
 from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Group, Lease, Pause, RailTree
 from railweave.controller.placement import Placement
+from railweave.errors import explain
 from railweave.v1 import controller_pb2 as pb
 
 LAST_RESORT_S = 0.5  # until a plane without a tree tries the links again that its ranks suspect
@@ -126,7 +127,7 @@ class Moves:
         for rank in tree.numbers:
             _ask(group.leases[rank], tree, reason)
         if group.closing:
-            self._down(group, tree, tree.pause, f"{reason}, and a rank has left already")
+            self._down(group, tree, tree.pause, _stays_paused("a rank", reason))
 
     def ask_again(self, lease: Lease) -> None:
         """A rank has a new stream: its answers may have been lost with the connection, too."""
@@ -145,7 +146,8 @@ class Moves:
         """A rank has left in good order; what is paused waits for its part in vain."""
         for tree in lease.group.trees:
             if tree.pause:
-                self._down(lease.group, tree, tree.pause, f"{tree.pause.reason}, and rank {lease.rank} left")
+                reason = _stays_paused(f"rank {lease.rank}", tree.pause.reason)
+                self._down(lease.group, tree, tree.pause, reason)
 
     def forget(self, group: Group) -> None:
         """A job has ended, and with it its moves."""
@@ -198,7 +200,10 @@ class Moves:
                 return
             except Exception as error:
                 LOG.exception("moving a tree of job %s", group.job)
-                self._down(group, tree, pause, f"the controller failed: {error}")
+                failed = explain(
+                    f"the controller failed: {error}", "a new place", "read the controller's log"
+                )
+                self._down(group, tree, pause, failed)
                 return
             if not group.closed and self._fabric.intact(placed):
                 self._moved(group, tree, pause, placed)
@@ -226,6 +231,10 @@ class Moves:
             pause.down = True
             LOG.warning("job %s: plane %s is down: %s", group.job, tree.plane, reason)
             group.notify(pb.Event(plane_down=pb.PlaneDown(plane=tree.plane, reason=reason)))
+
+
+def _stays_paused(who: str, reason: str) -> str:
+    return explain(f"{who} has left, so its tree stays paused: {reason}", "all ranks", "start the job again")
 
 
 def _ask(lease: Lease, tree: RailTree, reason: str) -> None:

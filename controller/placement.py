@@ -65,7 +65,11 @@ class Placement:
         for ranks in composition.racks(plane, nics):
             try:
                 if not composition.fits(len(ranks), map(len, trees)):
-                    raise Refused(f"racks of {len(ranks)} ranks and of others have no columns in common")
+                    raise Refused(
+                        f"racks of {len(ranks)} ranks and of others need too many columns",
+                        f"sizes whose least common multiple is at most {composition.MAX_COLUMNS}",
+                        "run equally many ranks in each rack",
+                    )
                 slots = slots_per_tree(self._quotas.share(group.job).slots, 1)
                 (tree,) = self._fabric.plan(rail.plane, among(hosts, ranks), last_resort=True)
                 placed = await self._fabric.admit(rail.plane, among(hosts, ranks), tree, slots)

@@ -43,8 +43,9 @@ class Quotas:
         quota = self.of(job)
         if quota.slots < MIN_SLOTS or not quota.trees:
             raise Refused(
-                f"the quota of job {job!r} is {quota.slots} slots and {quota.trees} trees per plane; "
-                f"a group needs one tree of {MIN_SLOTS}"
+                f"the quota of job {job!r} is {quota.slots} slots and {quota.trees} trees per plane",
+                f"a tree of {MIN_SLOTS} slots at least",
+                "raise --quota, or --slots and --trees, of the controller",
             )
         return quota
 

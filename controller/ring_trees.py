@@ -76,7 +76,11 @@ def parts(
     found: dict[str, Part] = {}
     for node in tree.nodes:
         if len(out := leaving(below[node.switch])) > 1:
-            raise Refused(f"the ring leaves the ranks at switch {node.switch} {len(out)} times, not once")
+            raise Refused(
+                f"the ring leaves the ranks at switch {node.switch} {len(out)} times",
+                "once",
+                "give ranks at the same switch successive numbers",
+            )
         above = len(node.contributors)
         place = {
             rank: index

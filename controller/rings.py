@@ -15,7 +15,7 @@ from railweave.controller.errors import Refused, SwitchUnavailable
 from railweave.controller.forwarder import Forwarder
 from railweave.controller.ring_trees import Part
 from railweave.controller.routes import routes
-from railweave.controller.slots import MIN_SLOTS, SlotSpace
+from railweave.controller.slots import FEWER, MIN_SLOTS, SlotSpace
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference, fields
 from railweave.controller.tables import MAX_GROUP, mac_number
@@ -69,14 +69,18 @@ class RingSwitch(Forwarder):
         for entry in self._routes.entries:
             if entry.match == match:
                 return dict(entry.params)["port"]
-        raise Refused(f"switch {self.name} has no way to {nic.host}")
+        raise Refused(f"switch {self.name} has no way to {nic.host}", "a path", "add `trunks` to the plane")
 
     async def add(self, part: Part, window_packets: int) -> Ring:
         """Sum a part of a ring whose members' windows hold `window_packets` packets at most, a power of two
         from MIN_SLOTS on; Refused names the limit that prevents it.
         """
         if window_packets < MIN_SLOTS:
-            raise Refused(f"a window of {window_packets} packets; expected {MIN_SLOTS} at least")
+            raise Refused(
+                f"a window of {window_packets} packets",
+                f"{MIN_SLOTS} at least",
+                "raise --slots or --quota of the controller",
+            )
         ring = self._reserve(part, window_packets)
         try:
             await self.reconcile()
@@ -84,7 +88,11 @@ class RingSwitch(Forwarder):
             self._forget(ring.group)
             raise
         if ring.group not in self._rings:
-            raise SwitchUnavailable(f"switch {self.name} was restarted")
+            raise SwitchUnavailable(
+                f"switch {self.name} was restarted while it got a ring",
+                "a switch that runs on",
+                "start the job again",
+            )
         return ring
 
     async def remove(self, group: int) -> None:
@@ -108,7 +116,11 @@ class RingSwitch(Forwarder):
     def _reserve(self, part: Part, window_packets: int) -> Ring:
         members = len(part.answers)
         if not 1 <= members <= CONFIG["MAX_CHILDREN"]:
-            raise Refused(f"{members} connections; expected 1 to {CONFIG['MAX_CHILDREN']}")
+            raise Refused(
+                f"{members} connections",
+                f"1 to {CONFIG['MAX_CHILDREN']}",
+                "run fewer ranks, or spread them over more switches",
+            )
         self._require_room(part)
         group = next(n for n in self._numbers() if n not in self.slots.taken)
         ring = Ring(group, part, self.slots.allocate(group, window_packets), 0)
@@ -124,11 +136,20 @@ class RingSwitch(Forwarder):
     def _require_room(self, part: Part) -> None:
         used = sum(len(each.copies) for each in (part, *(ring.part for ring in self.rings)))
         room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
-        if used > min(room, CONFIG["MAX_REPLICAS"] - len(self.ports)):
-            raise Refused(f"switch {self.name} would need {used} entries in connections; it has no room")
+        room = min(room, CONFIG["MAX_REPLICAS"] - len(self.ports))
+        if used > room:
+            raise Refused(
+                f"switch {self.name} would need {used} entries in connections",
+                f"at most {room}",
+                "end a job, or run fewer ranks",
+            )
         taken = {way.key for ring in self.rings for way in ring.part.ways}
         if len({way.key for way in part.ways} - taken) < len(part.ways):
-            raise Refused(f"switch {self.name} sums one of these connections already")
+            raise Refused(
+                f"switch {self.name} sums one of these connections already",
+                "connections of no other job",
+                "end the other job on these hosts",
+            )
 
     def _numbers(self) -> Iterable[int]:
         """Group numbers in turn, so that copies of an ended ring's sums do not belong to a new one."""
@@ -173,5 +194,9 @@ def _first_fit(size: int, taken: list[tuple[int, int]]) -> int:
             break
         base = start + length
     if base + size > CONFIG["HEADER_CELLS"]:
-        raise Refused(f"{size} header cells in a row are not free; HEADER_CELLS is {CONFIG['HEADER_CELLS']}")
+        raise Refused(
+            f"{size} header cells in a row are not free",
+            f"a free range of the {CONFIG['HEADER_CELLS']}",
+            f"end a job, or {FEWER}",
+        )
     return base

@@ -23,7 +23,7 @@ from railweave.controller.errors import (
 from railweave.controller.groups import Groups
 from railweave.controller.jobs import Lease
 from railweave.controller.report import report
-from railweave.controller.requests import join_request
+from railweave.controller.requests import SAME_RELEASE, join_request
 from railweave.errors import explain
 from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
@@ -68,9 +68,12 @@ class ControllerService(pb_grpc.ControllerServicer):
         stream = object()
         first = await anext(request_iterator, None)
         if first is None:  # a stream that ends in order would say that the group has ended
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "the stream ended before its first heartbeat, or it is malformed"
+            text = explain(
+                "the stream ended before its first heartbeat, or the heartbeat is malformed",
+                "a heartbeat",
+                SAME_RELEASE,
             )
+            await context.abort(grpc.StatusCode.UNAVAILABLE, text)
         async with _errors(context):
             lease = self._attach(first, stream)
         events = lease.events
@@ -174,5 +177,4 @@ async def _errors(context: Context) -> AsyncIterator[None]:
     except RequestError as error:
         await context.abort(STATUS[type(error)], str(error))
     except Refused as refused:
-        text = explain(str(refused), "a switch that answers", "read the controller's log")
-        await context.abort(grpc.StatusCode.UNAVAILABLE, text)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(refused))

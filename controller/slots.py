@@ -18,6 +18,7 @@ from railweave.p4src.config import CONFIG
 MIN_SLOTS = CONFIG["GROUP_STEP"] // 2  # of a group
 FIRST_START = 1  # registers are 0 when a switch starts, and 0 is not newer than 0
 SERIAL_MASK = 2**32 - 1
+FEWER = "lower --slots or --quota of the controller"  # what to do
 HALF = 2**31  # RFC 1982: which of two serial numbers is newer is defined up to this distance
 
 
@@ -75,7 +76,7 @@ class SlotSpace:
     def allocate(self, group: int, size: int) -> SlotRange:
         """Give a group `size` slots with unused serial numbers; Refused names the limit."""
         if size < 1 or size & (size - 1) or size > self.slots:
-            raise Refused(f"{size} slots: expected a power of two up to {self.slots}")
+            raise Refused(f"{size} slots", f"a power of two up to {self.slots}", FEWER)
         for base in range(0, self.slots, size):
             if self._free(base, size):
                 start = self._newest(base, size)
@@ -83,8 +84,10 @@ class SlotSpace:
                 return self._taken[group]
         used = sum(taken.size for taken in self._taken.values())
         raise Refused(
-            f"no {size} slots in a row are free on switch {self.switch}: "
-            f"{len(self._taken)} groups hold {used} of its {self.slots}"
+            f"no {size} slots in a row are free on switch {self.switch}, "
+            f"where {len(self._taken)} groups hold {used} of {self.slots}",
+            "fewer or smaller groups",
+            f"end a job, or {FEWER}",
         )
 
     def adopt(self, group: int, taken: SlotRange) -> None:

@@ -21,6 +21,7 @@ from railweave.access import refusal
 from railweave.controller import wire
 from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.state import SwitchState, Update
+from railweave.errors import explain
 from railweave.p4src.artifacts import Artifact
 from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
@@ -33,9 +34,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
 
 NO_ANSWER = (fy.GRPCStatusCode.UNAVAILABLE, fy.GRPCStatusCode.DEADLINE_EXCEEDED)
-NO_DEVICE = "has no such device"  # what a problem says, by which others know it
-REFUSES = "refuses the program"
-OTHER_PORT = "has another number"
+SERVER = "a P4Runtime server that answers"
+START = "start the switch, or check its `p4runtime` address, certificates and cable to the controller"
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ class SwitchLink:
         self._connected = connected
         self._unreachable = unreachable
         self._switch: fy.Switch | None = None
-        self.problem = "not connected yet"
+        self._where = f"switch {switch.name} at {switch.p4runtime}"
+        self.problem = explain(f"{self._where}: not connected yet", SERVER, START)
         self.sessions = 0  # how many have begun and been reconciled
         self.wiped = False  # the switch has lost all its state, and `connected` has yet to deal with it
 
@@ -102,7 +103,8 @@ class SwitchLink:
                 self.problem = str(unavailable)
             except Exception as error:
                 LOG.exception("session with switch %s", self.name)
-                self.problem = f"switch {self.name}: the controller failed: {error}"
+                failed = f"switch {self.name}: the controller failed: {error}"
+                self.problem = explain(failed, "a session", "read the controller's log")
             if known < self.sessions:
                 known = self.sessions
                 self._unreachable()
@@ -120,7 +122,7 @@ class SwitchLink:
                 await self._connected()
                 self.sessions += 1
                 await down.wait()
-                self.problem = f"connection to switch {self.name} at {self.address} lost"
+                self.problem = explain(f"connection to {self._where} lost", SERVER, START)
             finally:
                 self._switch = None
 
@@ -139,7 +141,11 @@ class SwitchLink:
         switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
         await self._guard(self._enter(stack, switch))
         if not switch.is_primary:
-            raise SwitchUnavailable(f"switch {self.name} has another controller as primary")
+            raise SwitchUnavailable(
+                f"switch {self.name} has another controller as primary",
+                "this controller",
+                "end the other one",
+            )
         self._require_ports(switch)
         return switch
 
@@ -149,7 +155,9 @@ class SwitchLink:
         for name, given in self._ports.items():
             if numbers.get(name, given) != given:
                 raise SwitchUnavailable(
-                    f"switch {self.name}: port {name} {OTHER_PORT}, {numbers[name]}; the file says {given}"
+                    f"switch {self.name}: port {name} has another number, {numbers[name]}",
+                    f"{given}, as in the file",
+                    "write the number that the switch has into its `ports`",
                 )
 
     async def _require_listener(self) -> None:
@@ -160,10 +168,10 @@ class SwitchLink:
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             reason = str(error) or f"no answer within {LISTENING_S:g} s"
-            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {reason}") from error
+            raise SwitchUnavailable(f"{self._where}: {reason}", SERVER, START) from error
         writer.close()
         if why := await asyncio.to_thread(refusal, self._tls, self.address):
-            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {why}")
+            raise SwitchUnavailable(f"{self._where}: {why}", do="correct the certificates or `switch_tls`")
 
     async def _enter(self, stack: AsyncExitStack, switch: fy.Switch) -> None:
         try:
@@ -172,7 +180,11 @@ class SwitchLink:
         except fy.P4ClientError as error:
             if error.code != fy.GRPCStatusCode.NOT_FOUND:
                 raise
-            raise ValueError(f"{NO_DEVICE} {self._options.device_id}: {error.message}") from error
+            raise SwitchUnavailable(
+                f"{self._where} has no such device {self._options.device_id}: {error.message}",
+                "the number of the switch's node (Stratum's chassis config)",
+                "write it into `device_id`",
+            ) from error
 
     def _client(self) -> fy.P4Client:
         return fy.P4Client(self.address, self._options.channel_credentials, wait_for_ready=False)
@@ -201,7 +213,11 @@ class SwitchLink:
             failed = fy.P4ClientError(error, "SetForwardingPipelineConfig")
             if failed.code in NO_ANSWER:
                 raise failed from error
-            raise ValueError(f"{REFUSES}: {failed.code.name}: {failed.message}") from error
+            raise SwitchUnavailable(
+                f"{self._where} refuses the program: {failed.code.name}: {failed.message}",
+                "a program that it can run",
+                "read its log: a Tofino needs one compiled for its chip and its SDE",
+            ) from error
 
     async def _cookie(self, client: fy.P4Client) -> int | None:
         """The cookie of the program that the switch runs; None if it runs none."""
@@ -268,13 +284,14 @@ class SwitchLink:
             text = getattr(error, "message", None) or str(error) or "no answer in time"
             if isinstance(error, fy.P4ClientError) and error.details:
                 text += f" {next(iter(error.details.values())).message}"
-            raise SwitchUnavailable(f"switch {self.name} at {self.address}: {text}") from error
+            silent = isinstance(error, TimeoutError) or getattr(error, "code", None) in NO_ANSWER
+            rest = (SERVER, START) if silent else ("the request carried out", "read the switch's log")
+            raise SwitchUnavailable(f"{self._where}: {text}", *rest) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            reason = f"switch {self.name} at {self.address} closed the connection"
-            raise SwitchUnavailable(reason) from None
+            raise SwitchUnavailable(f"{self._where} closed the connection", SERVER, START) from None
 
 
 @cache

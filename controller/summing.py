@@ -92,7 +92,9 @@ class Summing:
         for name, part in found.items():
             sums.rings[name] = (await switches[name].add(part, sums.window_packets)).group
         if self._broken(sums):
-            raise SwitchUnavailable("a switch was restarted meanwhile")
+            raise SwitchUnavailable(
+                "a switch was restarted while it got a ring", "switches that run on", "start the job again"
+            )
 
     def _broken(self, sums: RailSums) -> bool:
         """Whether a switch has lost its part of the ring, or is dead and there is a tree without it."""
@@ -144,7 +146,7 @@ def message(rail: str, sums: RailSums) -> pb.Sums:
 def _connections(group: Group, rail: str, hosts: dict[int, Host]) -> tuple[Connection, ...]:
     """Of every rank to the next one, as if both were at one switch."""
     if len(hosts) == 1:
-        raise Refused("a ring of 1; expected 2 members at least")
+        raise Refused("a ring of 1 member", "2 at least", "run more ranks")
     offers = {
         rank: next(one for one in request.rails if one.name == rail)
         for rank, request in group.requests.items()

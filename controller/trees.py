@@ -63,19 +63,31 @@ def build(
         fast = nx.restricted_view(switches, [], slow).copy() if slow else switches
         if parents := _best(fast, leaves, load or {}):
             return _tree(switches, parents, ranks)
-    raise Refused(_obstacle(plane, switches, leaves))
+    raise _obstacle(plane, switches, leaves)
 
 
-def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> str:
+def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> Refused:
     """The limit that rules out every tree that joins the leaves."""
     names = ", ".join(sorted(leaves))
     distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
     depths = [1 + max(d[root] for d in distances) for root in switches if all(root in d for d in distances)]
     if not depths:
-        return f"no usable switch of plane {plane.name!r} reaches all of {names}"
+        return Refused(
+            f"no usable switch of plane {plane.name!r} reaches all of {names}",
+            "one at least",
+            "repair switches and links, or add `trunks` to the plane",
+        )
     if min(depths) > MAX_DEPTH:
-        return f"a tree that joins {names} would have {min(depths)} levels; the limit is {MAX_DEPTH}"
-    return f"no tree of {MAX_DEPTH} levels joins {names} with {MAX_FAN_IN} contributors per switch at most"
+        return Refused(
+            f"a tree that joins {names} would have {min(depths)} levels",
+            f"at most {MAX_DEPTH}",
+            "place the ranks nearer to each other, or add `trunks` to the plane",
+        )
+    return Refused(
+        f"no tree of {MAX_DEPTH} levels joins {names}",
+        f"one with at most {MAX_FAN_IN} contributors per switch",
+        "run fewer ranks, or spread them over more switches",
+    )
 
 
 def spread(
@@ -115,12 +127,24 @@ def _require_leaves(
     hosts = Counter(nic.switch for nic in ranks.values())
     for leaf in sorted(hosts):
         if leaf not in switches:
-            raise Refused(f"switch {leaf} of plane {plane.name!r} is not usable")
+            raise Refused(
+                f"switch {leaf} of plane {plane.name!r} is not usable",
+                "a P4 switch that answers",
+                "start it, and read the controller's log",
+            )
         if hosts[leaf] > MAX_FAN_IN:
-            raise Refused(f"switch {leaf} would add {hosts[leaf]} contributors; its limit is {MAX_FAN_IN}")
+            raise Refused(
+                f"switch {leaf} would add {hosts[leaf]} contributors",
+                f"at most {MAX_FAN_IN}",
+                "run fewer ranks, or spread them over more switches",
+            )
     for nic in ranks.values():
         if frozenset({nic.host, nic.switch}) in avoid:
-            raise Refused(f"the link between {nic.host} and {nic.switch} seems to be dead")
+            raise Refused(
+                f"the link between {nic.host} and {nic.switch} seems to be dead",
+                "a link that carries frames",
+                "repair it: the controller tries it again within the time of --suspect",
+            )
 
 
 Parents = dict[str, str | None]

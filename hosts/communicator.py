@@ -160,11 +160,11 @@ class Communicator(Collectives):
         self._refused = {name: Verdict(Reason.REFUSED, why) for name, why in members.refusals.items()}
         used = [rail for rail in self._rails if rail.spec.name not in members.refusals]
         if not used:
+            causes = "; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items())
             raise GroupRefused(
-                "the controller refuses all rails: "
-                + "; ".join(f"rail {name!r}: {why}" for name, why in members.refusals.items()),
+                "the controller refuses all rails",
                 "one rail at least",
-                "correct the causes, or add a tcp rail",
+                f"add a tcp rail, or correct the causes: {causes}",
             )
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         recovers = can_recover(self._rails, members)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from railweave._native.agent import Agent, Failure, FailureKind, RdmaPlace
+from railweave.errors import parts
 from railweave.hosts.errors import InvalidOption, JoinTimeout, RailDown
 from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.failures import raise_failure
@@ -16,7 +17,6 @@ from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import Options, RailSpec
 
 ROCE_PORT = 4791
-USABLE, CORRECT_RAIL = "an interface that can carry it", "correct the interface or the kind of the rail"
 RDMA_PLACES = {"any": RdmaPlace.ANY, "device": RdmaPlace.DEVICE, "software": RdmaPlace.USER_SPACE}
 LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
 FOREVER_S = 1e8
@@ -78,10 +78,7 @@ def _open_control(agent: Agent, rail: Opening) -> int:
     try:
         return int(agent.open_control(rail.index))
     except (OSError, RuntimeError) as error:
-        where = f"{rail.at.name} ({rail.at.address})"
-        raise InvalidOption(
-            f"cannot open rail {rail.spec.name!r} for recovery on {where}: {error}", USABLE, CORRECT_RAIL
-        ) from error
+        raise _cannot_open(f"{rail.spec.name!r} for recovery", rail.at, error) from error
 
 
 def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
@@ -110,11 +107,18 @@ def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
                     where=where,
                 )
     except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidOption(
-            f"cannot open rail {spec.name!r} on {at.name} ({at.address}): {error}", USABLE, CORRECT_RAIL
-        ) from error
+        raise _cannot_open(repr(spec.name), at, error) from error
     raise InvalidOption(
         f"rail {spec.name!r} is of kind {spec.kind!r}", "ina, tcp, rdma or netreduce", "correct the kind"
+    )
+
+
+def _cannot_open(rail: str, at: Interface, error: Exception) -> InvalidOption:
+    given, expected, do = parts(str(error))
+    return InvalidOption(
+        f"cannot open rail {rail} on {at.name} ({at.address}): {given}",
+        expected or "an interface that can carry it",
+        do or "correct the interface or the kind of the rail",
     )
 
 

@@ -160,11 +160,7 @@ class CallSequence:
                 continue
             except ValueError as error:
                 kept.pop(op_index, None)
-                raise InvalidOption(
-                    str(error),
-                    "arrays of the right size, which are the same memory or do not overlap",
-                    "pass another out",
-                ) from None
+                raise InvalidOption(str(error)) from None
             except BaseException:
                 if plan is not None and self._agent.next_op() > op_index:  # interrupted right behind it
                     self._planner.submitted(op_index, plan)

@@ -208,7 +208,9 @@ def _token_required(token: str) -> grpc.aio.ServerInterceptor:
         await context.abort(
             grpc.StatusCode.UNAUTHENTICATED,
             explain(
-                "no token, or another one than the controller's", "the token of the cluster file", "copy it"
+                "no token, or another one than the controller's",
+                "the token of the cluster file",
+                "copy the token's file from the controller's machine",
             ),
         )
 

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
+
+_PARTS = re.compile(r"(.+): expected (.+); (.+)", re.DOTALL)
 
 
 def explain(given: str, expected: str = "", do: str = "") -> str:
@@ -13,6 +16,16 @@ def explain(given: str, expected: str = "", do: str = "") -> str:
     '--hosts 1: expected 2 or more; name more hosts'
     """
     return given + (f": expected {expected}" if expected else "") + (f"; {do}" if do else "")
+
+
+def parts(text: str) -> tuple[str, str, str]:
+    """Return the parts of a message that `explain` has made; other texts are given parts only.
+
+    >>> parts("--hosts 1: expected 2 or more; name more hosts")
+    ('--hosts 1', '2 or more', 'name more hosts')
+    """
+    match = _PARTS.fullmatch(text)
+    return (match[1], match[2], match[3]) if match else (text, "", "")
 
 
 class UserError(Exception):

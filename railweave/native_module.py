@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 
+EXPECTED = "a native module that loads"
 REMEDY = "build it with `./bootstrap run` in railweave's folder, or install railweave with pip"
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from railweave._native.engine import Engine
+from railweave.errors import UserError
 from railweave.switch.pipeline import Pipeline
 
 _HOME = Path(__file__).resolve().parent.parent  # of a checkout, or of an installed package
@@ -52,7 +53,7 @@ _MOST_SOURCE = 8 << 20  # bytes of C++: some 50 times the aggregation program's
 _MOST_S = 300.0  # that one compilation may take
 
 
-class NotCompiled(Exception):
+class NotCompiled(UserError):
     """The program stays interpreted; the message says why."""
 
 
@@ -67,19 +68,31 @@ def compiled(
     New libraries go to `folder`, or to the user's cache.
     """
     if os.environ.get("RAILWEAVE_COMPILE") == "0":
-        raise NotCompiled("RAILWEAVE_COMPILE is 0")
+        raise NotCompiled("RAILWEAVE_COMPILE is 0", "another value or none", "unset it")
     source = engine.source()
     if not source:
-        raise NotCompiled("the program jumps backwards where actions end")
+        raise NotCompiled(
+            "the program jumps backwards where actions end",
+            "jumps forwards only",
+            "use the program as it is, or compile it again",
+        )
     if len(source) > _MOST_SOURCE:
-        raise NotCompiled(f"the program is {len(source):,} bytes of C++, more than {_MOST_SOURCE:,}")
+        raise NotCompiled(
+            f"the program is {len(source):,} bytes of C++",
+            f"up to {_MOST_SOURCE:,}",
+            "use the program as it is, or make it smaller",
+        )
     compiler = shlex.split(os.environ.get("CXX", "g++"))
     if shutil.which(compiler[0]) is None:
-        raise NotCompiled(f"there is no compiler {compiler[0]!r}: install g++, or set CXX")
+        raise NotCompiled(f"no compiler {compiler[0]!r}", "a C++20 compiler", "install g++, or set CXX")
     try:
         engine.use(str(_library(source, compiler, on_start, folder)))
     except (OSError, ValueError) as error:
-        raise NotCompiled(str(error)) from None
+        raise NotCompiled(
+            str(error),
+            "a library in the cache folder",
+            "make room on the disk, or set XDG_CACHE_HOME to another folder",
+        ) from None
 
 
 class Background:
@@ -155,12 +168,18 @@ def _compile(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            raise NotCompiled(f"{compiler[0]} took more than {_MOST_S:g} s") from None
+            raise NotCompiled(
+                f"{compiler[0]} is too slow",
+                f"an end within {_MOST_S:g} s",
+                "end other work, then start the switch again",
+            ) from None
         if process.returncode != 0:
             first = next(
                 iter(messages.decode(errors="replace").splitlines()), f"exit status {process.returncode}"
             )
-            raise NotCompiled(f"{compiler[0]} failed: {first}")
+            raise NotCompiled(
+                f"{compiler[0]} failed: {first}", "a C++20 compiler", "install a newer g++, or set CXX"
+            )
         out.rename(library)
 
 
@@ -172,7 +191,9 @@ def _cache() -> Path:
     status = folder.stat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise NotCompiled(
-            f"others may write {folder}: remove it, or set XDG_CACHE_HOME to a folder of your own"
+            f"others may write {folder}",
+            "a folder of your own",
+            "remove it, or set XDG_CACHE_HOME to another folder",
         )
     return folder
 
@@ -181,7 +202,9 @@ def _cache() -> Path:
 def _engine() -> str:
     files = sorted(path for name in _FOLDERS for path in (_SOURCES / name).glob("*.?pp"))
     if not files:
-        raise NotCompiled(f"the engine's sources are not in {_SOURCES}")
+        raise NotCompiled(
+            f"{_SOURCES} is incomplete", "the engine's sources there", "install railweave again"
+        )
     return "".join(path.read_text() for path in files)
 
 

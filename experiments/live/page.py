@@ -16,9 +16,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import parts
 from railweave.experiments.hosts import module_command
 from railweave.experiments.live.feed import Feed
-from railweave.experiments.live.server import Refusal, Server
+from railweave.experiments.live.server import RequestRefused, Server
 from railweave.experiments.live.state import LiveState, Sample, links_of
 from railweave.experiments.supervisor import cancel
 from railweave.hosts.report_file import latest_of
@@ -114,7 +115,9 @@ class Page:
         if match is None or int(match[1]) >= len(self._links):
             return None
         if self._lab is None:
-            raise Refusal(409, "the network is not running")
+            raise RequestRefused(
+                409, "the network is not running", "a running network", "wait, or start another run"
+            )
         link = self._links[int(match[1])]
         pair = (link.lower, link.upper)
         if (match[2] == "cut") == (pair in self._cuts):
@@ -122,7 +125,7 @@ class Page:
         try:
             await (self._cut(self._lab, pair) if match[2] == "cut" else self._mend(pair))
         except LabError as error:
-            raise Refusal(409, str(error)) from error
+            raise RequestRefused(409, *parts(str(error))) from error
         return f"{match[2]} {link.lower} - {link.upper}"
 
     async def _cut(self, lab: Lab, pair: tuple[str, str]) -> None:

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
+from railweave.errors import UserError
 from railweave.experiments.errors import OptionError
 from railweave.experiments.live.feed import Feed
 
@@ -27,6 +28,8 @@ HEAD_S = 5.0  # to send a request
 WRITE_S = 5.0  # to take what was sent
 END_S = 1.0  # to take the end of a stream
 TOKEN_PLACE = b"{{token}}"
+OPEN = "open the address that --live has printed"  # what to do
+CLOSE = "close other pages of this run, and load the page again"
 
 TEXT = "text/plain; charset=utf-8"
 File = tuple[str, bytes]  # media type and content
@@ -45,12 +48,12 @@ _ALWAYS = {
 }
 
 
-class Refusal(Exception):
+class RequestRefused(UserError):
     """A request that is not carried out."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, given: str, expected: str, do: str) -> None:
         """Answer it with this status and text."""
-        super().__init__(text)
+        super().__init__(given, expected, do)
         self.status = status
 
 
@@ -63,7 +66,7 @@ class Server:
         """Serve `files` by path, the feed at /events, and POST to other paths as orders; port 0: a free one.
 
         In files, TOKEN_PLACE becomes the token. `order` carries out a path and returns what it did, None for
-        paths that it does not know; it raises Refusal.
+        paths that it does not know; it raises RequestRefused.
         """
         self._port = port
         self._files = files
@@ -128,14 +131,14 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if len(self._connections) > MAX_CONNECTIONS:
-                raise Refusal(503, "too many connections")
+                raise RequestRefused(503, "too many connections", f"{MAX_CONNECTIONS} at most", CLOSE)
             method, path, fields = await _request(reader)
             _check_origin(fields, path)
             if (method, path) == ("GET", "/events"):
                 await self._stream(writer)
                 return
             media_type, content = await self._answer(method, path, fields)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             await _write(writer, _head(refusal.status, TEXT) + f"{refusal}\n".encode())
             return
         await _write(writer, _head(200, media_type) + content)
@@ -145,19 +148,19 @@ class Server:
             media_type, content = self._files[path]
             return media_type, content.replace(TOKEN_PLACE, self._token.encode())
         if path in self._files or path == "/events":
-            raise Refusal(405, "only GET")
+            raise RequestRefused(405, f"{method} {path}", "GET", OPEN)
         if method != "POST":
-            raise Refusal(404, "nothing here")
+            raise RequestRefused(404, f"no file {path}", f"one of {', '.join(self._files)}", OPEN)
         if "origin" not in fields or not hmac.compare_digest(fields.get("x-token", ""), self._token):
-            raise Refusal(403, "orders come from the page, with its token")
+            raise RequestRefused(403, "an order without the page's token", "an order of the page", OPEN)
         done = await self._order(path)
         if done is None:
-            raise Refusal(404, "no such order")
+            raise RequestRefused(404, f"no order {path}", "an order of the page", OPEN)
         return TEXT, f"{done}\n".encode()
 
     async def _stream(self, writer: asyncio.StreamWriter) -> None:
         if self._streams >= MAX_STREAMS:
-            raise Refusal(503, "too many streams")
+            raise RequestRefused(503, "too many streams", f"{MAX_STREAMS} at most", CLOSE)
         self._streams += 1
         try:
             await _write(writer, _head(200, "text/event-stream"))
@@ -169,23 +172,23 @@ class Server:
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
-    """Read a request without a body: method, path and fields; Refusal for anything else."""
+    """Read a request without a body: method, path and fields; RequestRefused for anything else."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
     except asyncio.LimitOverrunError:
-        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes") from None
+        raise RequestRefused(431, "the head is too long", f"up to {MAX_HEAD_BYTES} bytes", OPEN) from None
     except asyncio.IncompleteReadError:
         raise ConnectionResetError from None
     except TimeoutError:
-        raise Refusal(408, f"no request within {HEAD_S:g} s") from None
+        raise RequestRefused(408, "no request", f"one within {HEAD_S:g} s", OPEN) from None
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     request = _REQUEST.fullmatch(first)
     matches = [_FIELD.fullmatch(line) for line in lines]
     fields = {match[1].lower(): match[2].strip() for match in matches if match is not None}
     if request is None or len(fields) != len(lines):  # malformed, or a field twice
-        raise Refusal(400, "malformed request")
+        raise RequestRefused(400, "a malformed request", "HTTP/1.1 with each field once", OPEN)
     if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":
-        raise Refusal(413, "requests have no body")
+        raise RequestRefused(413, "a body", "a request without a body", OPEN)
     return request[1], request[2], fields
 
 
@@ -193,11 +196,11 @@ def _check_origin(fields: Mapping[str, str], path: str) -> None:
     """Refuse what a web site has a browser send: under a name of its own, or from another origin."""
     host = fields.get("host", "")
     if _OWN_HOST.fullmatch(host) is None:
-        raise Refusal(403, "this machine is 127.0.0.1 or localhost")
+        raise RequestRefused(403, f"host {host!r}", "127.0.0.1 or localhost", OPEN)
     if fields.get("origin", f"http://{host}") != f"http://{host}":
-        raise Refusal(403, "another origin")
+        raise RequestRefused(403, f"origin {fields['origin']!r}", f"http://{host}", OPEN)
     if path != "/" and fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Refusal(403, "another site")
+        raise RequestRefused(403, f"a request of a {fields['sec-fetch-site']} page", "the page itself", OPEN)
 
 
 def _head(status: int, media_type: str) -> bytes:

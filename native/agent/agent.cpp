@@ -91,13 +91,13 @@ void Agent::turn_failed(const std::exception& error) {
 
 void Agent::check(const Submission& submission, std::uint32_t op_index) const {
   if (op_index != calls_.next()) {
-    throw std::invalid_argument("call #" + std::to_string(op_index) + " is not the next one, which is #" +
-                                std::to_string(calls_.next()));
+    throw std::logic_error("call #" + std::to_string(op_index) + " is not the next one, which is #" +
+                           std::to_string(calls_.next()));
   }
   const std::uint64_t count = submission.call.count;
   for (const Part& part : submission.parts) {
     const bool inside = part.offset <= count && part.count <= count - part.offset;
-    if (part.rail >= rails_.size() || part.count == 0 || !inside) throw std::invalid_argument("no such part");
+    if (part.rail >= rails_.size() || part.count == 0 || !inside) throw std::logic_error("no such part");
   }
 }
 

@@ -117,7 +117,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
 
   /// The next call, planned from this point. Its arrays stay valid until it has completed or failed. Without
   /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. False if the point is
-  /// stale, or one would have to be waited for now: nothing has been submitted. std::invalid_argument.
+  /// stale, or one would have to be waited for now: nothing has been submitted. std::logic_error for
+  /// another call than the next one, or parts outside it.
   bool submit(const Submission& submission, const PlanPoint& planned_from, bool start_now);
   /// How long whoever waits for a small call looks for its end before it sleeps. Before the first call.
   void set_spin(Duration spin) { spin_ = spin; }

@@ -398,11 +398,13 @@ class PythonAgent {
     const auto [reads, writes] = bytes_of(call, agent_.rank(), agent_.world_size());
     if ((reads > 0 && input_bytes != reads) || output_bytes != writes) {
       throw std::invalid_argument("arrays are of " + std::to_string(input_bytes) + " and " +
-                                  std::to_string(output_bytes) + " bytes instead of " +
-                                  std::to_string(reads) + " and " + std::to_string(writes));
+                                  std::to_string(output_bytes) + " bytes: expected " + std::to_string(reads) +
+                                  " and " + std::to_string(writes) + "; pass arrays of these sizes");
     }
     if (overlapping(submission))
-      throw std::invalid_argument("out overlaps the input without being it, or this rank's shard of it");
+      throw std::invalid_argument(
+          "out overlaps the input: expected the input itself, this rank's shard of it, or other memory; pass "
+          "another out");
   }
 
   bool overlapping(const Submission& submission) const {

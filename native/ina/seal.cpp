@@ -69,7 +69,7 @@ Seal::Seal(const Secret& secret, std::uint64_t tree, int rank, int world_size, s
   if (lanes <= kSealLanes)
     throw std::invalid_argument("packets of " + std::to_string(lanes) +
                                 " lanes have no room for data beside the " + std::to_string(kSealLanes) +
-                                " of a seal");
+                                " of a seal: expected more lanes; raise --lanes of the controller");
   for (std::uint32_t prime = 0; prime < kPrimes; ++prime) {
     std::uint64_t sum = 0;
     for (std::uint32_t lane = 0; lane < tagged_; ++lane) {

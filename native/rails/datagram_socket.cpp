@@ -40,7 +40,8 @@ sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
   out.sin_family = AF_INET;
   out.sin_port = htons(port);
   if (inet_pton(AF_INET, address.c_str(), &out.sin_addr) != 1)
-    throw std::runtime_error("'" + address + "' is not an IPv4 address");
+    throw std::runtime_error("'" + address +
+                             "' is not an IPv4 address: expected the form 10.1.0.1; correct the address");
   return out;
 }
 
@@ -60,10 +61,11 @@ void bind_address(int fd, const std::string& address, std::uint16_t port) {
   const sockaddr_in local = ipv4(address, port);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0) return;
   if (errno == EADDRNOTAVAIL)
-    throw std::runtime_error("no interface of this machine has the address " + address);
+    throw std::runtime_error("no interface of this machine has the address " + address +
+                             ": expected an own address; ip address add it, or correct the address");
   if (errno == EADDRINUSE)
     throw std::runtime_error("UDP port " + std::to_string(port) + " of " + address +
-                             " is in use by another process");
+                             " is in use by another process: expected a free port; end that process");
   raise("cannot bind to " + address + ":" + std::to_string(port));
 }
 

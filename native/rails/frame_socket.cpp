@@ -138,9 +138,10 @@ FrameSocket::FrameSocket(const std::string& interface, roce::Ipv4Address address
   std::memcpy(mac_.data(), ask(fd(), SIOCGIFHWADDR, interface).ifr_hwaddr.sa_data, mac_.size());
   const auto mtu = static_cast<std::size_t>(ask(fd(), SIOCGIFMTU, interface).ifr_mtu);
   if (mtu < largest_packet) {
-    throw std::runtime_error("MTU of '" + interface + "' is " + std::to_string(mtu) + ", RDMA packets need " +
-                             std::to_string(largest_packet) +
-                             ": raise the MTU, or choose a smaller path MTU");
+    const std::string needed = std::to_string(largest_packet);
+    throw std::runtime_error(
+        "interface '" + interface + "' has an MTU of " + std::to_string(mtu) + ": expected " + needed +
+        " or more, for RDMA packets; raise it (ip link set dev " + interface + " mtu " + needed + ")");
   }
   silencer_ = open_silencer(interface, address);
 }

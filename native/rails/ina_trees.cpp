@@ -75,11 +75,11 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
   const auto largest = socket_.largest_datagram();
   if (largest && packet > *largest) {
     const std::string& link = socket_.interface();
+    const std::string needed = std::to_string(packet + kIpUdpHeaders);
     throw std::runtime_error("link '" + link + "' has an MTU of " + std::to_string(*largest + kIpUdpHeaders) +
-                             ", but packets of " + std::to_string(lanes_) + " lanes need " +
-                             std::to_string(packet + kIpUdpHeaders) + ": raise it (ip link set dev " + link +
-                             " mtu …), or write the plane's least MTU into the topology of the controller, "
-                             "which then takes fewer lanes");
+                             ": expected " + needed + " or more, for packets of " + std::to_string(lanes_) +
+                             " lanes; raise it (ip link set dev " + link + " mtu " + needed +
+                             "), or write the plane's least MTU into the controller's topology");
   }
   socket_.set_buffers(std::max(2 * slots * packet, kBatch * kMostSpreadDatagram) * kKernelOverhead);
   loop_.watch(socket_.fd(), EPOLLIN, handler_);

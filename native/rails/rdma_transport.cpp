@@ -31,11 +31,13 @@ constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
 constexpr std::uint32_t kFirstDeviceNumber = 2;    // 0 and 1 are the specification's
 constexpr std::size_t kRingConnections = 2;        // of a rank: to the next one, from the one before
+constexpr const char* kSameRelease = "install the same railweave on the controller and all hosts";
 
 roce::Ipv4Address parse_address(const std::string& text) {
   in_addr address;
   if (inet_pton(AF_INET, text.c_str(), &address) != 1) {
-    throw std::invalid_argument("'" + text + "' is not an IPv4 address");
+    throw std::invalid_argument("'" + text +
+                                "' is not an IPv4 address: expected the form 10.3.0.1; correct the address");
   }
   return ntohl(address.s_addr);
 }
@@ -46,7 +48,8 @@ roce::MacAddress parse_mac(const std::string& text) {
   const int found = std::sscanf(text.c_str(), "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &mac[0], &mac[1],
                                 &mac[2], &mac[3], &mac[4], &mac[5], &end);
   if (found != 6 || static_cast<std::size_t>(end) != text.size()) {
-    throw std::invalid_argument("'" + text + "' is not a MAC address");
+    throw std::invalid_argument(
+        "'" + text + "' is not a MAC address: expected the form 02:00:00:01:00:0a; correct the MAC");
   }
   return mac;
 }
@@ -157,7 +160,8 @@ std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) 
 void RdmaTransport::connect(const Key& key, const std::vector<RdmaMember>& members, Time now) {
   if (members.size() != queue_pairs_.size()) {
     throw std::invalid_argument(std::to_string(members.size()) + " members for a world of " +
-                                std::to_string(queue_pairs_.size()));
+                                std::to_string(queue_pairs_.size()) + ": expected one per rank; " +
+                                kSameRelease);
   }
   std::vector<Way> ways(members.size());
   for (std::size_t peer = 0; peer < members.size(); ++peer) {
@@ -166,13 +170,15 @@ void RdmaTransport::connect(const Key& key, const std::vector<RdmaMember>& membe
     const std::string name = "rank " + std::to_string(peer) + " at " + member.address;
     if (member.queue_pairs.size() != members.size()) {
       throw std::invalid_argument(name + " offers " + std::to_string(member.queue_pairs.size()) +
-                                  " queue pairs to a world of " + std::to_string(members.size()));
+                                  " queue pairs to a world of " + std::to_string(members.size()) +
+                                  ": expected one per rank; " + kSameRelease);
     }
     const std::uint32_t theirs = member.queue_pairs[static_cast<std::size_t>(rank_)];
     const std::uint32_t least = member.device ? kFirstDeviceNumber : kFirstFreeNumber;
     if (theirs < least || theirs > roce::kPsnMask) {
       throw std::invalid_argument(name + " offers queue pair " + std::to_string(theirs) + ": expected " +
-                                  std::to_string(least) + " to " + std::to_string(roce::kPsnMask));
+                                  std::to_string(least) + " to " + std::to_string(roce::kPsnMask) + "; " +
+                                  kSameRelease);
     }
     ways[peer] = {.address = parse_address(member.address),
                   .mac = on_device() ? roce::MacAddress{} : parse_mac(member.mac),
@@ -193,15 +199,16 @@ void RdmaTransport::sum(const std::vector<SumNumbers>& members, std::size_t wind
   if (!options_.sums || !ways_.empty())
     throw std::invalid_argument("a transport that offers sums learns of them before it connects");
   if (members.size() != queue_pairs_.size() || members.size() < 2 || !std::has_single_bit(window_packets))
-    throw std::invalid_argument(std::to_string(members.size()) + " members and a window of " +
-                                std::to_string(window_packets) + " packets for a world of " +
-                                std::to_string(queue_pairs_.size()));
+    throw std::invalid_argument(
+        std::to_string(members.size()) + " members and a window of " + std::to_string(window_packets) +
+        " packets for a world of " + std::to_string(queue_pairs_.size()) +
+        ": expected 2 members or more, one per rank, and a power of two; " + kSameRelease);
   for (const SumNumbers& member : members)
     for (const std::uint32_t number : {member.out, member.into, member.alias})
       if (number < kFirstDeviceNumber || number > roce::kPsnMask)
         throw std::invalid_argument("queue pair " + std::to_string(number) + ": expected " +
                                     std::to_string(kFirstDeviceNumber) + " to " +
-                                    std::to_string(roce::kPsnMask));
+                                    std::to_string(roce::kPsnMask) + "; " + kSameRelease);
   sums_ = members;
   window_packets_ = window_packets;
   ring_moved_ = std::move(moved);

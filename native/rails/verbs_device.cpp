@@ -59,7 +59,8 @@ const ibv_gid_entry* find_gid(ibv_context* context, const in_addr& address,
 Context find_device(const VerbsOptions& options, VerbsPort& port) {
   in_addr address;
   if (inet_pton(AF_INET, options.address.c_str(), &address) != 1)
-    throw std::invalid_argument("'" + options.address + "' is not an IPv4 address");
+    throw std::invalid_argument("'" + options.address +
+                                "' is not an IPv4 address: expected the form 10.3.0.1; correct the address");
   int count = 0;
   ibv_device** all = verbs().get_device_list(&count);
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(all, verbs().free_device_list);
@@ -77,8 +78,9 @@ Context find_device(const VerbsOptions& options, VerbsPort& port) {
     port.gid_index = static_cast<std::uint8_t>(gid->gid_index);
     return context;
   }
-  throw std::runtime_error("no RDMA device has a RoCEv2 GID for " + options.address + "; there is " +
-                           (others.empty() ? "no device at all (see: rdma link)" : others));
+  throw std::runtime_error("no RDMA device has a RoCEv2 GID for " + options.address + ": expected " +
+                           (others.empty() ? "a device" : "one of " + others) +
+                           " with it; see `rdma link`, or set RAILWEAVE_RDMA=software");
 }
 
 class VerbsDevice final : public RdmaDevice {
@@ -113,7 +115,9 @@ class VerbsDevice final : public RdmaDevice {
 
   RdmaConnection& join(const roce::QueuePairOptions& options, roce::Ipv4Address peer, const roce::MacAddress&,
                        Time now) override {
-    if (gone_) throw std::runtime_error("device '" + port_.device + "' was gone: a new job finds it again");
+    if (gone_)
+      throw std::runtime_error("device '" + port_.device +
+                               "' was gone: expected a device that works; start the job again to use it");
     VerbsQueuePair& pair = *pairs_.at(options.qpn);
     pair.join(options, peer, now);
     return pair;
@@ -208,7 +212,9 @@ std::unique_ptr<RdmaDevice> open_verbs_device(const VerbsOptions& options) {
 namespace railweave {
 
 std::unique_ptr<RdmaDevice> open_verbs_device(const VerbsOptions&) {
-  throw std::runtime_error("built without libibverbs' headers (Debian: libibverbs-dev)");
+  throw std::runtime_error(
+      "built without libibverbs' headers: expected those of Debian's libibverbs-dev; install it, and build "
+      "again");
 }
 
 }  // namespace railweave

@@ -15,15 +15,17 @@ constexpr const char* kLibrary = "libibverbs.so.1";
 template <typename Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) throw std::runtime_error(std::string(kLibrary) + " is too old: it has no " + name);
+  if (function == nullptr)
+    throw std::runtime_error(std::string(kLibrary) + " is too old: expected one with " + name +
+                             "; install a newer libibverbs");
 }
 
 // Never unloaded: providers start threads and keep state of their own.
 VerbsLibrary load() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    throw std::runtime_error(std::string("no libibverbs (Debian: libibverbs1, ibverbs-providers): ") +
-                             dlerror());
+    throw std::runtime_error(std::string("no libibverbs (") + dlerror() + "): expected " + kLibrary +
+                             "; install it (Debian: libibverbs1, ibverbs-providers)");
   VerbsLibrary api{};
   find(library, "ibv_get_device_list", api.get_device_list);
   find(library, "ibv_free_device_list", api.free_device_list);

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 
 from railweave import native_module
+from railweave.errors import parts
 from railweave.topologies.errors import LabError
 
 TIMEOUT_S = 20
@@ -28,7 +29,8 @@ class Finding:
     name: str
     present: bool
     needed: bool  # by the demo; otherwise optional
-    detail: str
+    detail: str  # the value or state that was found
+    expected: str
     remedy: str
 
 
@@ -83,12 +85,14 @@ PACKAGES = (
 
 def _root() -> Finding:
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
-    return Finding("root", os.geteuid() == 0, True, user, "run with sudo: network namespaces need it")
+    expected = "root, which network namespaces need"
+    return Finding("root", os.geteuid() == 0, True, user, expected, "run with sudo")
 
 
 def _native() -> Finding:
     problem = native_module.problem()
-    return Finding("native module", not problem, True, problem or "railweave._native", native_module.REMEDY)
+    detail = problem or "railweave._native"
+    return Finding("native module", not problem, True, detail, native_module.EXPECTED, native_module.REMEDY)
 
 
 def _lab() -> Finding:
@@ -98,36 +102,37 @@ def _lab() -> Finding:
     try:
         require_tools()
     except LabError as error:
-        detail, _, remedy = str(error).rpartition("; ")
-        return Finding("network namespaces", False, True, detail, remedy)
-    return Finding("network namespaces", True, True, "can be made", "run with sudo")
+        return Finding("network namespaces", False, True, *parts(str(error)))
+    return Finding("network namespaces", True, True, "can be made", "network namespaces", "run with sudo")
 
 
 def _modules() -> Finding:
     """Import what the demo imports."""
+    rest = ("modules that can be imported", "pip install railweave")
     try:
         for name in DEMO_MODULES:
             import_module(name)
     except ImportError as error:
-        return Finding("the demo's modules", False, True, str(error), "pip install railweave")
-    return Finding("the demo's modules", True, True, "can be imported", "pip install railweave")
+        return Finding("the demo's modules", False, True, str(error), *rest)
+    return Finding("the demo's modules", True, True, "can be imported", *rest)
 
 
 def _artifacts() -> Finding:
     from railweave.p4src.artifacts import artifact  # noqa: PLC0415
 
+    rest = ("the aggregation program for 256 lanes", "make p4")
     try:
         artifact(256)
     except Exception as error:
-        return Finding("compiled P4 program", False, True, str(error), "make p4")
-    return Finding("compiled P4 program", True, True, "p4src/build", "make p4")
+        return Finding("compiled P4 program", False, True, str(error), *rest)
+    return Finding("compiled P4 program", True, True, "p4src/build", *rest)
 
 
 def _tool(name: str, needed: bool, version: tuple[str, ...] | None, remedy: str) -> Finding:
-    path = shutil.which(name)
+    path, expected = shutil.which(name), f"the command {name}"
     if path is None:
-        return Finding(name, False, needed, "not on PATH", remedy)
-    return Finding(name, True, needed, (_first_line(version) if version else "") or path, remedy)
+        return Finding(name, False, needed, "not on PATH", expected, remedy)
+    return Finding(name, True, needed, (_first_line(version) if version else "") or path, expected, remedy)
 
 
 def _first_line(command: tuple[str, ...]) -> str:
@@ -139,10 +144,11 @@ def _first_line(command: tuple[str, ...]) -> str:
 
 
 def _package(name: str, needed: bool, remedy: str) -> Finding:
+    expected = f"the Python package {name}"
     try:
-        return Finding(name, True, needed, metadata.version(name), remedy)
+        return Finding(name, True, needed, metadata.version(name), expected, remedy)
     except metadata.PackageNotFoundError:
-        return Finding(name, False, needed, "not installed", remedy)
+        return Finding(name, False, needed, "not installed", expected, remedy)
 
 
 # Kernel features are tried in a temporary network namespace.
@@ -172,28 +178,33 @@ KERNEL: tuple[tuple[str, bool, str, str], ...] = (
 
 
 def _kernel(name: str, needed: bool, script: str, feature: str) -> Finding:
-    remedy = f"a kernel with {feature} is needed" if needed else f"adds a baseline: a kernel with {feature}"
     if os.geteuid() != 0:
-        return Finding(name, False, needed, "only root can check", "run with sudo")
+        return Finding(name, False, needed, "an ordinary user", "root, who can check it", "run with sudo")
+    expected = f"a kernel with {feature}"
+    remedy = "start such a kernel" if needed else "for one more baseline, start such a kernel"
     done = _run(("unshare", "--net", "sh", "-c", script))
     present = done is not None and done.returncode == 0
-    complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or [""])[0]
+    complaint = "no unshare" if done is None else (done.stderr.strip().splitlines() or ["fails"])[0]
     if complaint.startswith("unshare: "):
-        remedy = "root that may make network namespaces is needed; in a container: --privileged"
-    return Finding(name, present, needed, "works" if present else complaint, remedy)
+        expected, remedy = (
+            "root that may make network namespaces",
+            "run as root, in a container with --privileged",
+        )
+    return Finding(name, present, needed, "works" if present else complaint, expected, remedy)
 
 
 def super_packets() -> Finding:
     """Find out whether RDMA rails in user space can hand many packets to the kernel at once."""
-    name, remedy = "UDP super-packets (RDMA rails)", "for faster RDMA rails in user space: Linux 6.2 or later"
+    name = "UDP super-packets (RDMA rails)"
+    rest = ("Linux 6.2 or later", "for faster RDMA rails in user space, start Linux 6.2 or later")
     try:
         from railweave._native import roce  # noqa: PLC0415
 
         works = roce.try_kernel_cuts()
     except (ImportError, OSError) as error:
-        return Finding(name, False, False, str(error), remedy)
+        return Finding(name, False, False, str(error), *rest)
     refusal = "the kernel refuses them on packet sockets: packets are sent one by one"
-    return Finding(name, works, False, "works" if works else refusal, remedy)
+    return Finding(name, works, False, "works" if works else refusal, *rest)
 
 
 def _run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str] | None:

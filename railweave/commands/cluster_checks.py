@@ -26,7 +26,9 @@ from railweave.access import Access, access_of, refusal
 from railweave.commands.checks import Finding, super_packets
 from railweave.controller import programs
 from railweave.controller.errors import SwitchUnavailable
-from railweave.controller.southbound import NO_DEVICE, OTHER_PORT, REFUSES, SwitchLink
+from railweave.controller.slots import FEWER
+from railweave.controller.southbound import SwitchLink
+from railweave.errors import explain, parts
 from railweave.hosts import bootstrap
 from railweave.hosts.cluster import interface_of, this_host
 from railweave.hosts.errors import InvalidOption, RailweaveError
@@ -42,12 +44,6 @@ MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are re
 MAX_DATAGRAM = 65535
 PINGS = 3  # until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
-REMEDIES = {  # by what a switch's problem says
-    NO_DEVICE: "write the number of the switch's node (Stratum's chassis config) into `device_id`",
-    REFUSES: "see the switch's log; a Tofino needs the program compiled for its chip and its SDE",
-    OTHER_PORT: "write the number that the switch has into its `ports` in the cluster file",
-    "p4src.tofino": "compile the program, and give its folder as `tofino` of the switch",
-}
 TRIES, TRY_S = 5, 0.3  # of the packet to be summed
 
 
@@ -78,12 +74,11 @@ def check_host(cluster: Cluster) -> Finding:
     try:
         return _fine("host", f"{this_host(cluster)} of {', '.join(cluster.hosts)}")
     except InvalidOption as error:
-        why = str(error)
+        why = parts(str(error))
     switches = [switch for plane in cluster.planes.values() for switch in plane.switches.values()]
     if any(_is_here(place) for place in (cluster.controller, *(each.p4runtime for each in switches))):
         return _fine("host", "none: this machine has the controller or a switch, and no rank can run here")
-    detail, _, remedy = why.rpartition("; ")
-    return _bad("host", detail, remedy)
+    return _bad("host", *why)
 
 
 def _is_here(place: str) -> bool:
@@ -101,11 +96,11 @@ def _is_here(place: str) -> bool:
 
 
 def _fine(name: str, detail: str) -> Finding:
-    return Finding(name, True, True, detail, "")
+    return Finding(name, True, True, detail, "", "")
 
 
-def _bad(name: str, detail: str, remedy: str) -> Finding:
-    return Finding(name, False, True, detail, remedy)
+def _bad(name: str, detail: str, expected: str, remedy: str) -> Finding:
+    return Finding(name, False, True, detail, expected, remedy)
 
 
 # ------------------------------------------------------------ controller, clock, switches
@@ -130,7 +125,12 @@ def _controller(cluster: Cluster, access: Access) -> Iterator[Finding]:
             counters = stub.GetSwitchCounters(pb.SwitchCountersRequest(), timeout=2 * ANSWER_S)
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:  # which says that there is no P4 switch
-                yield _bad("switches", f"{error.code().name}: {error.details()}", "see the controller's log")
+                yield _bad(
+                    "switches",
+                    f"{error.code().name}: {error.details()}",
+                    "their counters",
+                    "read the controller's log",
+                )
             return
     for switch in counters.switches:
         yield from _switch(switch)
@@ -138,15 +138,15 @@ def _controller(cluster: Cluster, access: Access) -> Iterator[Finding]:
 
 def _unanswered(where: str, access: Access, error: grpc.RpcError) -> Finding:
     if why := refusal(access.tls, where):
-        return _bad(
-            "controller", why, "make certificates as docs/howto/cluster.md says; look at clocks and addresses"
-        )
+        remedy = "make certificates as docs/howto/cluster.md says, and look at clocks and addresses"
+        return _bad("controller", *parts(explain(why, do=remedy)))
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-        return _bad("controller", str(error.details()), "copy the token's file from the controller's machine")
+        return _bad("controller", *parts(str(error.details())))
     return _bad(
         "controller",
         f"{where}: {error.code().name}, {error.details()}",
-        "start `railweave controller` there, with the same cluster file; ping its address",
+        "a controller that answers",
+        "start `railweave controller` there with the same cluster file, and ping its address",
     )
 
 
@@ -154,28 +154,27 @@ def _clock(theirs: float, began: float, ended: float) -> Finding:
     offset = (began + ended) / 2 - theirs
     if abs(offset) <= MOST_OFFSET_S + (ended - began) / 2:
         return _fine("clock", f"{offset:+.3f} s from the controller's")
-    return _bad("clock", f"{offset:+.1f} s from the controller's", "have chrony or ntpd set both clocks")
+    return _bad(
+        "clock",
+        f"{offset:+.1f} s from the controller's",
+        f"at most {MOST_OFFSET_S:g} s",
+        "have chrony or ntpd set both clocks",
+    )
 
 
 def _switch(switch: pb.SwitchCounters) -> Iterator[Finding]:
     name = f"switch {switch.name}"
     if switch.problem:
-        yield _bad(f"{name}, P4Runtime", switch.problem, _remedy(switch.problem))
+        yield _bad(f"{name}, P4Runtime", *parts(switch.problem))
         return
     yield _fine(f"{name}, P4Runtime", "answers, and runs the program")
     free = switch.slots - switch.slots_used
     detail = f"{free} of {switch.slots} free"
-    remedy = (
-        "end a job (`railweave why` lists them), or give each fewer: --slots or --quota of the controller"
-    )
-    yield Finding(f"{name}, slots", free > 0, True, detail, "" if free else remedy)
-
-
-def _remedy(problem: str) -> str:
-    fitting = (remedy for phrase, remedy in REMEDIES.items() if phrase in problem)
-    return next(
-        fitting, "start the switch; check its P4Runtime address, certificates and cable to the controller"
-    )
+    if free:
+        yield _fine(f"{name}, slots", detail)
+    else:
+        remedy = f"end a job (`railweave why` lists them), or {FEWER}"
+        yield _bad(f"{name}, slots", detail, "some free slots", remedy)
 
 
 async def ask_switches(cluster: Cluster) -> list[Finding]:
@@ -195,7 +194,7 @@ async def _asked(switch: Switch, plane: Plane, tls: TlsFiles | None) -> Finding:
             switch, programs.of_switch(switch, programs.of_plane(plane)), _nothing, tls=tls
         ).check()
     except (SwitchUnavailable, ValueError) as error:
-        return _bad(what, str(error), _remedy(str(error)))
+        return _bad(what, *parts(str(error)))
     return _fine(what, "answers, and takes the program")
 
 
@@ -223,15 +222,15 @@ def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator
         name = ""
     if name not in links:
         missing = f"no interface {name}" if name else f"no interface has {nic.address} as its first address"
-        remedy = f"give one the address, or correct {where}; there are {', '.join(links)}"
-        yield _bad(f"{plane}: interface", missing, remedy)
+        remedy = f"give one the address, or correct {where}"
+        yield _bad(f"{plane}: interface", missing, f"one of {', '.join(links)}", remedy)
         return
     link = links[name]
     yield _link(plane, link, cluster.planes[plane].mtu if nic.mtu is None else nic.mtu)
     yield _address(plane, where, cluster, nic, link)
     if cluster.kind(plane) in P4_KINDS and link["address"] != nic.mac.lower():
-        correct = f"write this into {where}.mac on all machines, and restart the controller"
-        yield _bad(f"{plane}: MAC", f"{name} has {link['address']}, the file says {nic.mac}", correct)
+        remedy = f"write {link['address']} into {where}.mac on all machines, and restart the controller"
+        yield _bad(f"{plane}: MAC", f"{name} has {link['address']}", f"{nic.mac}, as in the file", remedy)
     for peer, nics in cluster.hosts.items():
         if peer != host and plane in nics:
             yield from _peer(plane, peer, nics[plane].address, name, link["mtu"])
@@ -240,13 +239,13 @@ def _steps(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator
 def _link(plane: str, link: dict[str, Any], least_mtu: int) -> Finding:
     what, name, mtu = f"{plane}: link", link["ifname"], link["mtu"]
     if "UP" not in link["flags"]:
-        return _bad(what, f"{name} is down", f"ip link set {name} up")
+        return _bad(what, f"{name} is down", "an interface that is up", f"ip link set {name} up")
     if "LOWER_UP" not in link["flags"]:
-        return _bad(what, f"{name} has no carrier", "look at the cable, and whether the other end is up")
+        remedy = "look at the cable, and whether the other end is up"
+        return _bad(what, f"{name} has no carrier", "a carrier", remedy)
     if mtu < least_mtu:
-        expected = f"{name} has an MTU of {mtu}, expected {least_mtu} or more"
         remedy = f"ip link set {name} mtu {least_mtu}, or write {mtu} into the file as `mtu`, on all machines"
-        return _bad(what, expected, remedy)
+        return _bad(what, f"{name} has an MTU of {mtu}", f"{least_mtu} or more", remedy)
     return _fine(what, f"{name} is up, MTU {mtu}")
 
 
@@ -266,7 +265,7 @@ def _address(plane: str, where: str, cluster: Cluster, nic: ClusterNic, link: di
         remedy = f"a rank uses the first address: ip address del {own} dev {name}, or correct {where}"
     found = ", then ".join(filter(None, [own, *others])) or "none"
     return _bad(
-        f"{plane}: address", f"{name} has {found}, expected {nic.address or 'one'} of {network}", remedy
+        f"{plane}: address", f"{name} has {found}", f"{nic.address or 'an address'} of {network}", remedy
     )
 
 
@@ -282,16 +281,16 @@ def _peer(plane: str, peer: str, address: str, interface: str, mtu: int) -> Iter
         remedy = (
             f"`ip route get {address}` shows the route: remove it, or correct addresses and prefix lengths"
         )
-        yield _bad(f"{what}, route", f"{address} is reached {over}, expected {interface}", remedy)
+        yield _bad(f"{what}, route", f"{address} is reached {over}", interface, remedy)
         return
     if shutil.which("ping") is None:
-        yield _bad(what, "no ping", "apt-get install iputils-ping")
+        yield _bad(what, "not on PATH", "the command ping", "apt-get install iputils-ping")
     elif not _pings(address, interface, 0):
-        remedy = f"run this on {peer} as well; look whether cables, VLANs and the switch join both"
-        yield _bad(what, f"{address} does not answer pings", remedy)
+        remedy = f"run this on {peer} as well, and look whether cables, VLANs and the switch join both"
+        yield _bad(what, f"{address} does not answer pings", "an answer", remedy)
     elif not _pings(address, interface, mtu - PING_HEADERS):
         remedy = f"give switches and {peer} an MTU of {mtu} or more on this plane, or this machine less"
-        yield _bad(f"{what}, MTU", f"{address} gets no packets of {mtu} bytes", remedy)
+        yield _bad(f"{what}, MTU", f"{address} gets no packets of {mtu} bytes", "an answer", remedy)
     else:
         yield _fine(what, f"{address} answers packets of {mtu} bytes")
 
@@ -323,7 +322,7 @@ def _reduced_packet(cluster: Cluster, access: Access, host: str, plane: str, nic
             with bootstrap.join(cluster.controller, **given, deadline_s=ANSWER_S) as membership:
                 return _sum(what, udp, membership.groups[plane][0])
         except RailweaveError as error:
-            return _bad(what, str(error), "`railweave why` shows who has what; see the controller's log, too")
+            return _bad(what, *parts(str(error)))
 
 
 def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
@@ -340,9 +339,15 @@ def _sum(what: str, udp: socket.socket, place: InaGroup) -> Finding:
         if answer[ina.HEADER_BYTES :] == lanes:
             took_ms = 1e3 * (time.monotonic() - began)
             return _fine(what, f"{place.lanes} numbers came back in {took_ms:.1f} ms")
-        return _bad(what, "another sum came back", "see whether the switch runs this version: restart it")
+        return _bad(
+            what,
+            "another sum came back",
+            "the numbers that were sent",
+            "restart the switch, so that it runs this version",
+        )
     return _bad(
         what,
         f"no answer from {place.virtual_address}, UDP port {place.udp_port}: {why}",
+        "the sum of one packet",
         "look whether the cable is in the port that the file says, and for firewalls (nft list ruleset)",
     )

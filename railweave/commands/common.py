@@ -303,7 +303,7 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
     """
     if problem := native_module.problem():  # otherwise the ranks would be the first to miss it
         work.close()
-        raise OptionError(problem, "a native module that loads", native_module.REMEDY)
+        raise OptionError(problem, native_module.EXPECTED, native_module.REMEDY)
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING, handlers=[_Warnings()])
     terminated = False
 

@@ -10,6 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.commands.checks import Finding, run_checks
+from railweave.errors import explain
 from railweave.help_texts import examples
 
 app = typer.Typer()
@@ -44,8 +45,11 @@ def doctor(
     for column in ("", "part", "found"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        absent = Text("absent", "red") if finding.needed else Text("no", "yellow")
-        table.add_row(Text("ok", "green") if finding.present else absent, finding.name, finding.detail)
+        if finding.present:
+            table.add_row(Text("ok", "green"), finding.name, finding.detail)
+        else:
+            absent = Text("absent", "red") if finding.needed else Text("no", "yellow")
+            table.add_row(absent, finding.name, explain(finding.detail, finding.expected))
     console.print(table)
     missing = [finding for finding in findings if not finding.present]
     if missing:

@@ -133,7 +133,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with Job(2) as job:
         agent = job.ranks[0].agent
         x = np.ones(4, np.float32)
-        with pytest.raises(ValueError, match="call #3 is not the next one, which is #0"):
+        with pytest.raises(RuntimeError, match="call #3 is not the next one, which is #0"):
             agent.submit((3, 0), Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="no rail 7"):
             agent.set_obstacle(7, "there is none")

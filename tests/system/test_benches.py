@@ -53,7 +53,7 @@ def test_a_job_without_slots_runs_on_its_other_rails(start: Start, tmp_path: Pat
         *("--slots", "4096", "--seconds", "3", "--size", "64K"),
     )
     assert result["ok"]
-    full = "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192"
+    full = "no 4096 slots in a row are free on switch s-ina, where 2 groups hold 8192"
     (refused,) = (job for job in result["rows"] if full in job["why"].get("ina", ""))
     assert refused["bps"]["ina"] == 0
     assert refused["bps"]["tcp"] > 0

@@ -108,26 +108,26 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
         (
             "node0: ip address del 10.2.0.10/24 dev enp2s0",
             "node0: ip address add 10.2.0.10/24 dev enp2s0",
-            *("tcp: interface", "no interface has 10.2.0.10", "correct hosts.node0.tcp; there are lo, "),
+            *("tcp: interface", "no interface has 10.2.0.10", "correct hosts.node0.tcp"),
         ),
         (
             "node0: ip address del 10.3.0.10/24 dev enp3s0; ip address add 10.3.0.77/24 dev enp3s0",
             "node0: ip address del 10.3.0.77/24 dev enp3s0; ip address add 10.3.0.10/24 dev enp3s0",
-            *("rdma: address", "enp3s0 has 10.3.0.77, expected 10.3.0.10 of 10.3.0.0/24", "10.3.0.10/24 dev"),
+            *("rdma: address", "enp3s0 has 10.3.0.77: expected 10.3.0.10 of 10.3.0.0/24", "10.3.0.10/24 dev"),
         ),
         (
             "node0: ip link set enp1s0 address 52:54:00:01:00:99",
             "node0: ip link set enp1s0 address 52:54:00:01:00:10",
             *(
                 "ina: MAC",
-                "enp1s0 has 52:54:00:01:00:99, the file says 52:54:00:01:00:10",
+                "enp1s0 has 52:54:00:01:00:99: expected 52:54:00:01:00:10",
                 "hosts.node0.ina.mac",
             ),
         ),
         (
             "node0: ip route add 10.2.0.11/32 dev eno1",
             "node0: ip route del 10.2.0.11/32 dev eno1",
-            *("tcp: to node1, route", "10.2.0.11 is reached over eno1, expected enp2s0", "`ip route get"),
+            *("tcp: to node1, route", "10.2.0.11 is reached over eno1: expected enp2s0", "`ip route get"),
         ),
         (
             "node1: ip address del 10.3.0.11/24 dev enp3s0",
@@ -184,8 +184,9 @@ def test_what_is_broken_is_named_with_a_remedy(
             found = findings(machines["node0"])
             wrong = [finding for finding in found.values() if not finding["present"]]
     assert name in [finding["name"] for finding in wrong], found
-    assert detail in found[name]["detail"]
+    assert detail in f"{found[name]['detail']}: expected {found[name]['expected']}"
     assert remedy in found[name]["remedy"]
+    assert all(finding["expected"] and finding["remedy"] for finding in wrong)
     later = {"ina: to node1"} if "P4Runtime" in name else set()  # nobody forwards
     assert {finding["name"] for finding in wrong} <= {name, *later}
 
@@ -205,6 +206,7 @@ def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]
     assert not slots["present"]
     assert slots["detail"] == "0 of 8192 free"
     assert "railweave why" in slots["remedy"]
+    assert slots["expected"]
     assert "no 8192 slots in a row are free" in found["ina: sum in the network"]["detail"]
 
 

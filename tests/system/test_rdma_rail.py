@@ -170,7 +170,7 @@ def test_an_mtu_that_is_too_small_is_named(hosts: Hosts) -> None:
         subprocess.run(["ip", "link", "set", NIC, "mtu", "1000"], check=True)
         try:
             with pytest.raises(
-                RuntimeError, match=r"MTU of 'eth0' is 1000, RDMA packets need 1088: raise the MTU"
+                RuntimeError, match=r"interface 'eth0' has an MTU of 1000: expected 1088 or more"
             ):
                 Agent(0, 2).add_rdma("rdma", hosts.address(0), NIC)
         finally:

@@ -118,7 +118,7 @@ def test_jumbo_frames_carry_more_lanes_and_a_link_without_is_refused(railweave_l
         assert value["right"]
         assert 24 <= value["packets"] < 96  # of 256 lanes
     lab.run(["sh", "-c", "[ $RANK = 0 ] || ip link set dev h2-ina mtu 4139"]).wait(DEADLINE_S)
-    refusal = "link 'h2-ina' has an MTU of 4139, but packets of 1024 lanes need 4140: raise it"
+    refusal = "link 'h2-ina' has an MTU of 4139: expected 4140 or more, for packets of 1024 lanes; raise it"
     with pytest.raises(WorkerFailed, match=refusal):
         lab.run(rank_sum, 1).wait(DEADLINE_S)
 

@@ -127,6 +127,7 @@ def test_what_is_absent_is_found_absent(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not found["mnexec"].present
     assert found["mnexec"].remedy == "apt-get install mininet"
     assert not found["simple_switch_grpc"].needed
+    assert all(finding.detail and finding.expected and finding.remedy for finding in found.values())
 
 
 def test_a_tree_of_the_topology_is_printed(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_folder_that_others_may_write_is_not_used(cache: Path) -> None:
     ("variable", "value", "message"),
     [
         ("RAILWEAVE_COMPILE", "0", "RAILWEAVE_COMPILE is 0"),
-        ("CXX", "no-such-compiler", "no compiler 'no-such-compiler': install"),
+        ("CXX", "no-such-compiler", "no compiler 'no-such-compiler': expected"),
         ("CXX", "false", "false failed: exit status 1"),
     ],
 )

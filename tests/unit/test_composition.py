@@ -46,7 +46,7 @@ def test_a_rank_alone_behind_its_switch_is_no_rack() -> None:
     ranks = at(plane, 1, 3, 4)
     assert composition.racks(plane, ranks) == []
     assert composition.alone(plane, 0, ranks).reason.startswith("no other rank is behind leaf1")
-    assert composition.alone(plane, 1, ranks) == Member((1,), "leaf2 is no P4 switch")
+    assert composition.alone(plane, 1, ranks) == Member((1,), str(composition.not_p4("leaf2")))
 
 
 def test_a_plane_of_p4_switches_is_not_mixed() -> None:

@@ -33,14 +33,14 @@ def refusal(nodes: list[Node]) -> str:
 def test_groups() -> None:
     nodes = [root(1)] * 511  # and the switch's own address
     require_room("s", nodes, PORTS, SLOTS)
-    assert refusal([root(1), *nodes]) == "switch s serves 511 groups; MAX_GROUPS is 512"
+    assert refusal([root(1), *nodes]).startswith("switch s would serve 512 groups: expected at most 511; ")
 
 
 def test_members() -> None:
     nodes = [root(31)] * 115 + [root(4096 - NOTES - 115 * 31)]
     require_room("s", nodes, PORTS, SLOTS)
     reason = refusal([root(1), *nodes])
-    assert reason == "switch s would need 3585 entries in members; it has room for 3584"
+    assert reason.startswith("switch s would need 3585 entries in members: expected at most 3584; ")
 
 
 def test_copies_in_multicast_groups() -> None:
@@ -48,7 +48,7 @@ def test_copies_in_multicast_groups() -> None:
     nodes = [leaf(31)] * 64 + [root(4096 - PORTS - 64 * 63)]
     require_room("s", nodes, PORTS, SLOTS)
     reason = refusal([root(1), *nodes])
-    assert reason == "switch s would need 4097 copies in multicast groups; MAX_REPLICAS is 4096"
+    assert reason.startswith("switch s would need 4097 copies in multicast groups: expected at most 4096; ")
 
 
 @pytest.mark.parametrize("node", [root(5), leaf(5)], ids=["root", "leaf"])

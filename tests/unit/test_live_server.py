@@ -17,7 +17,7 @@ from railweave.experiments.live.server import (
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
     MAX_STREAMS,
-    Refusal,
+    RequestRefused,
     Server,
 )
 
@@ -34,7 +34,7 @@ class Live:
 
     async def order(self, path: str) -> str | None:
         if path == "/refused":
-            raise Refusal(409, "not now")
+            raise RequestRefused(409, "not now", "a later order", "wait")
         if path != "/links/0/cut":
             return None
         self.orders.append(path)

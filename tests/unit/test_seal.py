@@ -162,7 +162,6 @@ def test_residues_of_all_ranks_fit_in_a_lane(world_size: int) -> None:
 
 @pytest.mark.parametrize("lanes", [1, SEAL_LANES])
 def test_packets_without_room_are_refused(lanes: int) -> None:
-    with pytest.raises(
-        ValueError, match=f"packets of {lanes} lanes have no room for data beside the 4 of a seal"
-    ):
+    message = f"packets of {lanes} lanes have no room for data beside the 4 of a seal: expected more lanes"
+    with pytest.raises(ValueError, match=message):
         Seal(SECRET, TREE, 0, 2, lanes)

@@ -358,7 +358,7 @@ def test_threads_submit_one_after_the_other() -> None:
 
 def test_what_the_agent_refuses_takes_no_place() -> None:
     world = World(period=1)
-    world.agent.refuse_with = ValueError("out overlaps the input without being it")
+    world.agent.refuse_with = ValueError("out overlaps the input: expected other memory; pass another out")
     with pytest.raises(InvalidOption, match="overlaps"):
         world.call()
     world.agent.refuse_with = None

@@ -32,10 +32,10 @@ def test_consoles_print_text_as_it_is(make, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_doctor_prints_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = Finding("controller", False, True, f"no answer at {NAME}", f"start {NAME}")
+    finding = Finding("controller", False, True, f"no answer at {NAME}", "one", f"start {NAME}")
     monkeypatch.setattr(doctor, "run_checks", lambda: [finding])
     said = CliRunner().invoke(doctor.app).stdout
-    assert f"no answer at {NAME}" in said
+    assert f"no answer at {NAME}: expected one" in said
     assert f"start {NAME}" in said
     assert "\nabsent" in said
 

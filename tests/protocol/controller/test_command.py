@@ -86,7 +86,7 @@ async def test_errors_are_named(tmp_path: Path) -> None:
             fails("bad.yaml: not YAML", "--topology", bad),
             fails(f"cannot listen on {busy}", "--topology", good, "--listen", busy),
             fails(
-                "s-ina at 127.0.0.1:1 (",
+                "switch s-ina at 127.0.0.1:1: ",
                 "--topology",
                 good,
                 "--switch-deadline",

@@ -177,12 +177,12 @@ async def test_what_does_not_fit_is_refused_by_the_limits_name_and_runs_on_other
         (refusal,) = third[1].refusals
         assert refusal.rail == "ina"
         assert (
-            "no 4096 slots in a row are free on switch s-ina: 2 groups hold 8192 of its 8192"
+            "no 4096 slots in a row are free on switch s-ina, where 2 groups hold 8192 of 8192"
             in refusal.reason
         )
         calls = [world.stub.JoinGroup(world.request(r, 2, "d", rails=[world.offer(r + 1)])) for r in (0, 1)]
         for call in calls:
-            await refused(call, Status.RESOURCE_EXHAUSTED, "job 'd' has no rail left: ina: no 4096 slots")
+            await refused(call, Status.RESOURCE_EXHAUSTED, "correct the causes: ina: no 4096 slots")
         await leave(world, first)
         assert (await world.join(2, "d"))[0].ina
 

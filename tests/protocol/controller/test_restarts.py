@@ -310,7 +310,7 @@ async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(wo
 async def test_a_program_that_the_switch_refuses_is_named() -> None:
     async with running_switch() as switch:
         switch.refusal = "no such extern"
-        with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ \(.*no such extern\)"):
+        with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ refuses .*no such extern: "):
             async with controller_for(switch, switch_deadline_s=3):
                 pass
         switch.refusal = ""

@@ -175,9 +175,9 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing() -> None:
     async def check() -> None:
         async with fake_switch() as fake, managed(fake) as switch:
             wide = CONFIG["SLOTS"] // 2
-            with pytest.raises(Refused, match="0 connections; expected 1 to 31"):
+            with pytest.raises(Refused, match="0 connections: expected 1 to 31"):
                 await switch.add(alone(()), WINDOW)
-            with pytest.raises(Refused, match="a window of 8 packets; expected 16 at least"):
+            with pytest.raises(Refused, match="a window of 8 packets: expected 16 at least"):
                 await switch.add(part(new_ring()), 8)
             with pytest.raises(Refused, match=f"{2 * wide} slots: expected a power of two up to {wide}"):
                 await switch.add(part(new_ring()), 2 * wide)

@@ -200,7 +200,7 @@ async def test_a_full_table_is_named_and_leaves_nothing(program: Path) -> None:
     ("changes", "problem", "remedy"),
     [
         ({"device_id": 7}, "has no such device 7: Node with ID 7 is unknown", "into `device_id`"),
-        ({"ports": {"2/0": 5}}, "port 2/0 has another number, 4; the file says 5", "into its `ports`"),
+        ({"ports": {"2/0": 5}}, "port 2/0 has another number, 4", "into its `ports`"),
         ({"p4runtime": "127.0.0.1:1"}, "Connect call failed", "start the switch"),
         ({}, "refuses the program: INTERNAL: no such chip", "compiled for its chip"),
     ],
@@ -221,19 +221,20 @@ async def test_what_is_wrong_is_said_by_the_controller_and_by_doctor(
         found = await asked(program, switch)
     assert (found.name, found.present) == ("switch tor, P4Runtime", False)
     assert problem in found.detail
+    assert found.expected
     assert remedy in found.remedy
 
 
 async def test_without_its_program_the_controller_does_not_start(program: Path) -> None:
     async with running() as tofino:
         switch = switch_of(tofino, program, tofino="/nowhere")
-        message = "/nowhere: no p4info.txtpb: expected a compiled program"
+        message = "/nowhere: no p4info.txtpb"
         with pytest.raises(ControllerError, match=message):
             async with served(alone(switch)):
                 pass
         found = await asked(program, switch)
-    assert found.detail.startswith(message)
-    assert found.remedy.startswith("compile the program, and give its folder")
+    assert (found.detail, found.expected) == (message, "a compiled program")
+    assert found.remedy.startswith("make it: `python -m railweave.p4src.tofino")
 
 
 async def test_doctor_finds_a_tofino_in_order_and_changes_nothing(program: Path) -> None:
