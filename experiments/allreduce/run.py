@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from railweave._native.collectives import Collective
+from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
@@ -130,12 +131,17 @@ def with_contenders(
         scenario = _with_tcp_plane(scenario)
         used = tuple(plane.name for plane in scenario.network.planes if plane.kind == "tcp")
         contender = Contender(baseline, baseline, used if baseline in MULTIPATH else used[:1])
-        if obstacle := contender.implementation().obstacle():
-            raise OptionError(f"baseline {obstacle}")
         contenders.append(contender)
     chosen = replace(scenario, contenders=tuple(contenders), control=control)
     chosen.check()
     return chosen
+
+
+def require(contenders: Sequence[Contender]) -> None:
+    """Raise Unavailable if this machine cannot run one of the contenders."""
+    for contender in contenders:
+        if obstacle := contender.implementation().obstacle():
+            raise Unavailable(f"contender {contender.name!r}: {obstacle}")
 
 
 async def run(

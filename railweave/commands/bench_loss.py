@@ -10,7 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def loss(
         ),
     ] = None,
     hosts: common.Hosts = 8,
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     losses: Annotated[
         str,
         typer.Option("--losses", help="Probabilities that a link loses a packet in each direction, a list."),
@@ -90,7 +90,7 @@ def loss(
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
-            raise OptionError(*common.WRONG)
+            raise ResultError(*common.WRONG_ELEMENTS)
 
 
 def _probabilities(text: str) -> list[float]:

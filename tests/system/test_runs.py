@@ -60,7 +60,7 @@ def test_demo_over_lossy_planes(start: Start, tmp_path: Path) -> None:
 def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     result = result_of(
         *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "4,1K:2K,256K", "--iters", "3"),
-        *("--rate", "1G,0,500M", "--each-alone", "--rounds", "2"),
+        *("--rate", "1G,0,500M", "--each-alone", "--repeat", "2"),
     )
     assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
     for row in result["rows"]:

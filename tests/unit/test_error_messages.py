@@ -20,11 +20,13 @@ from railweave import outputs, shell_environment
 from railweave._native.agent import Failure, FailureKind
 from railweave.controller import errors as of_controller
 from railweave.controller import groups, quotas, requests, service
-from railweave.errors import UserError, explain
+from railweave.errors import Unavailable, UserError, explain
 from railweave.experiments import hosts as experiment_hosts
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.experiments.program import testbed
+from railweave.experiments.runner import require_room
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.hosts import arrays, bootstrap, errors, failures, rails
 from railweave.hosts.interfaces import Interface
 from railweave.hosts.options import RailSpec
@@ -35,7 +37,7 @@ from railweave.switch.options import parse_interfaces
 from railweave.switch.p4runtime.errors import DO, Code, Refused, invalid
 from railweave.switch.pipeline import Pipeline
 from railweave.switch.ports import PortError, Ports
-from railweave.topologies.errors import LabError, TopologyError, WorkerFailed
+from railweave.topologies.errors import LabError, LabUnavailable, TopologyError, WorkerFailed
 from railweave.topologies.named import named
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +78,15 @@ def no_program() -> None:
         raise asked._no_program()
 
 
+def no_switch() -> None:
+    with client.SwitchClient("127.0.0.1:1", 1) as asked:
+        asked.p4info()
+
+
+def too_large() -> None:
+    require_room(Scenario("large", (), Workload((1 << 30,)), hosts=100, rails=("tcp",)))
+
+
 def unknown_lease() -> None:
     raise groups._unknown(7)
 
@@ -104,9 +115,13 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     of_switch.UnsupportedConstruct: unsupported,
     PortError: lambda: Ports({1: "no-such-link"}),
     client.NoProgram: no_program,
+    of_switch.NoAnswer: no_switch,
+    Unavailable: too_large,
 }
 # These need a controller or a switch: tests/protocol provokes them. The static check below reads their texts.
 NOT_PROVOKED = {
+    ResultError,  # tests/unit/test_exit_status.py provokes it
+    LabUnavailable,  # tests/system/test_refusals.py provokes it
     of_controller.RequestError,  # the base of the four below and of InvalidRequest
     of_controller.AlreadyJoined,
     of_controller.Overdue,
@@ -143,7 +158,10 @@ def subclasses(kind: type[UserError]) -> Iterator[type[UserError]]:
 # Errors with fewer than three arguments pass on a message that has its parts already.
 FORWARDED = {
     ("controller/server.py", "str(error)"): "a ValueError of artifact() and Fabric, made by explain()",
-    ("experiments/allreduce/run.py", "f'baseline {obstacle}'"): "an obstacle, made by explain()",
+    (
+        "experiments/allreduce/run.py",
+        "f'contender {contender.name!r}: {obstacle}'",
+    ): "an obstacle, made by explain()",
     ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
@@ -159,7 +177,7 @@ FORWARDED = {
     ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
     ("hosts/options.py", "str(error)"): "a TopologyError",
     ("railweave/commands/bench_controller.py", "f'--k: {error}'"): "a TopologyError",
-    ("switch/daemon.py", "str(error)"): "a PortError",
+    ("railweave/commands/shell.py", "f'{missing}, or push one with --config'"): "a NoProgram",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
     ("switch/inspect/client.py", "details"): "the switch's answer",
     ("switch/options.py", "f'--tls-key {error}'"): "a TopologyError of private_file()",
