@@ -12,7 +12,7 @@ from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import ITEM, SHARDED
+from railweave.experiments.problem import BOTH, ITEM, SHARDED
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
@@ -66,7 +66,8 @@ class Row:
     @property
     def busbw_bps(self) -> float:
         """Return nccl-tests' bus bandwidth: what hosts among themselves would need of every link."""
-        return self.algbw_bps * ring_volume(native(self.collective), self.ranks)
+        parts = self.collective.split("+")
+        return self.algbw_bps * sum(ring_volume(Collective[each.upper()], self.ranks) for each in parts)
 
     @property
     def limit_fraction(self) -> float | None:
@@ -82,11 +83,6 @@ class Sweep:
     records: Sequence[Record] = ()
 
     @property
-    def striped(self) -> str:
-        """The contender that has all rails: railweave's first."""
-        return self.scenario.contenders[0].name
-
-    @property
     def rows(self) -> dict[str, list[Row]]:
         """The rows by contender, in the order of the scenario."""
         by_contender: dict[str, list[Record]] = {}
@@ -99,9 +95,9 @@ class Sweep:
         """The versions of all software that was measured."""
         return {name: version for record in self.records for name, version in record.versions.items()}
 
-    def version(self, contender: str) -> str:
-        """Return the version of a baseline, where it has one of its own."""
-        return self.versions.get(SOFTWARE.get(contender, ""), "")
+    def version(self, kind: str) -> str:
+        """Return the version of the software of this kind; empty if it has none of its own."""
+        return self.versions.get(SOFTWARE.get(kind, ""), "")
 
     @property
     def ok(self) -> bool:
@@ -204,15 +200,12 @@ def _row(
     )
 
 
-def native(collective: str) -> Collective:
-    """Return the collective of this name."""
-    return Collective[collective.upper()]
-
-
 def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
     """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
+    if collective == BOTH:
+        return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
     return sum(limits.on_plane(plane, plane.kind, ranks, collective) for plane in planes)
 
 

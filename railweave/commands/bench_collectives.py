@@ -55,6 +55,7 @@ class Sweep:
             "--control", help="Also run at half the link rate, to tell whether links or processors limit."
         ),
     ] = False
+    print_scenario: common.PrintScenario = False
     out: common.Out = Path("out/bench")
     json_file: common.JsonFile = None
 
@@ -165,10 +166,13 @@ def _sweep(collective: str, given: Sweep) -> None:
             baselines=common.names(given.compare),
             control=given.control,
         )
-        _measure(scenario, given.out, given.json_file)
+        if given.print_scenario:
+            common.print_scenario([scenario])
+        else:
+            measure(scenario, given.out, given.json_file)
 
 
-def _measure(scenario: Scenario, out: Path, json_file: Path | None) -> None:
+def measure(scenario: Scenario, out: Path, json_file: Path | None) -> None:
     """Run a scenario, and print the rows of all its contenders."""
     with common.run_folder(out) as folder:
         from railweave.experiments import tables  # noqa: PLC0415

@@ -49,6 +49,7 @@ def loss(
     size: common.Size = "4M",
     seed: common.Seed = 1,
     plot: common.Plot = None,
+    print_scenario: common.PrintScenario = False,
     out: common.Out = Path("out/loss"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -70,6 +71,9 @@ def loss(
         scenarios = [
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
+        if print_scenario:
+            common.print_scenario([scenario for _, scenario in scenarios])
+            return
         tell = common.teller(json_file)
         tell(f"{tables.notes(*NOTES)}\n{HEADER}")
         points = common.run(

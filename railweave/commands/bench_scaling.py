@@ -30,6 +30,7 @@ def scaling(
     switch: common.SwitchTarget = "embedded",
     compare: common.Compare = "",
     plot: common.Plot = None,
+    print_scenario: common.PrintScenario = False,
     out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -52,6 +53,9 @@ def scaling(
             )
             for count in common.counts("--hosts", hosts)
         ]
+        if print_scenario:
+            common.print_scenario(scenarios)
+            return
         run.require(scenarios[0].contenders)
         tell = common.teller(json_file)
         tell(curve.header(scenarios[0]))

@@ -99,6 +99,13 @@ Compare = Annotated[
         show_default=False,
     ),
 ]
+PrintScenario = Annotated[
+    bool,
+    typer.Option(
+        "--print-scenario",
+        help="Do not run, but print the scenario of these options as TOML for bench --scenario.",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Folder in which each run makes a subfolder for its files.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="Switch that runs the P4 program: embedded or bmv2.")
@@ -381,6 +388,17 @@ def scenario_of(
     )
     check_target(target, scenario.network)
     return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
+
+
+def print_scenario(scenarios: Sequence[Scenario]) -> None:
+    """Print the only scenario; OptionError if the options describe several."""
+    if len(scenarios) > 1:
+        raise OptionError(
+            f"--print-scenario: the options describe {len(scenarios)} scenarios",
+            "options that describe one",
+            "give one value where the options have a list",
+        )
+    typer.echo(scenarios[0].as_toml(), nl=False)
 
 
 def lab_of(topology: model.Topology, out: Path, target: str, loss: str = "0", **others: Any) -> LabOptions:

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["topo planes", "plan 4M", "reproduce --list", "switch --help"],
+    ["topo planes", "plan 4M", "reproduce --list", "bench all-reduce --print-scenario", "switch --help"],
 )
 def test_success_is_0(command: str) -> None:
     assert invoke(command).exit_code == 0
@@ -57,8 +57,13 @@ def test_a_wrong_result_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
         "run",
         "run --fault soon -- true",
         "bench all-reduce --sizes 5M:1M",
+        "bench broadcast --root 9 --print-scenario",
+        "bench loss --print-scenario",
         "bench failover --rails tcp",
         "bench soak --seconds 0",
+        "bench --scenario absent.toml",
+        "bench --scenario absent.toml jobs",
+        "bench --out elsewhere",
         "reproduce N99",
         "why --cluster absent.yaml",
         "plan 5",

@@ -26,6 +26,8 @@ ARGUMENTS = {  # that commands need
     "run": ("--", "true"),
     "plan": ("4M",),
     "topo file": ("absent.yaml",),
+    "bench": ("--scenario", "absent.toml"),
+    "why": ("--controller", "127.0.0.1:1"),
 }
 KEPT = "kept"
 
@@ -70,6 +72,8 @@ def test_a_place_that_cannot_be_written_to_is_one_line_before_anything_starts(
     Path(KEPT).write_text("data")
     if path == "topo file":
         assert invoke("topo planes", "--save", "absent.yaml")[0] == 0
+    if path == "bench":
+        Path("absent.toml").write_text("\n".join(invoke("bench broadcast", "--print-scenario")[1]))
     code, lines = invoke(path, option, f"{KEPT}/below.svg")  # a file is no folder, also for root
     assert code == 2
     (line,) = lines
