@@ -17,14 +17,14 @@ from typing import Annotated
 import typer
 
 from railweave.access import access_of, check
-from railweave.controller.errors import ControllerError, RequestError
+from railweave.controller.errors import ControllerError
 from railweave.controller.quotas import Quota, read
 from railweave.controller.server import ControllerOptions, PlaneLoss, serve
 from railweave.controller.slots import MIN_SLOTS
+from railweave.exit_status import one_line_errors
 from railweave.help_texts import examples
 from railweave.p4src.artifacts import AGGREGATION, JUMBO_LANES, JUMBO_MTU, PROFILES
 from railweave.topologies import cluster as clusters
-from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import Topology
 from railweave.topologies.serialize import load
 
@@ -138,7 +138,7 @@ def controller(
     logging.getLogger("finsy").setLevel(logging.WARNING if verbose else logging.CRITICAL + 1)
     for proxy in PROXIES:
         os.environ.pop(proxy, None)  # switches are reached directly, and finsy has no option for that
-    try:
+    with one_line_errors():
         value, of_cluster = _network(topology, cluster)
         if device_id is not None:
             value = _with_device_id(value, device_id)
@@ -155,9 +155,6 @@ def controller(
         )
         _check(options)
         asyncio.run(_run(value, options))
-    except (TopologyError, ControllerError, RequestError) as error:
-        typer.echo(f"railweave controller: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, ControllerOptions]:

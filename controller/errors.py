@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from railweave.errors import UserError
+from railweave.errors import USAGE, UserError
 
 
 class ControllerError(UserError):
     """Base of the errors that end the controller itself: bad options, files, ports, switches."""
+
+    status = USAGE
 
 
 class Refused(UserError):
@@ -20,6 +22,8 @@ class SwitchUnavailable(Refused):
 
 class RequestError(UserError):
     """A caller's request that cannot be granted."""
+
+    status = USAGE
 
 
 class InvalidRequest(RequestError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from railweave.errors import of_file
+from railweave.errors import Unavailable, of_file
 from railweave.experiments import statistics
 from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
@@ -167,7 +167,7 @@ class Records:
         return [record for record in counted(self.read(key)) if record.scenario == key and not record.control]
 
     def append(self, record: Record) -> None:
-        """Add a record, whole or not at all; OptionError if the disk has no room."""
+        """Add a record, whole or not at all; Unavailable if the disk has no room."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as file:
             whole = _whole(file)
@@ -177,7 +177,7 @@ class Records:
                 os.fsync(file.fileno())
             except OSError as error:
                 file.truncate(whole)
-                raise OptionError(
+                raise Unavailable(
                     f"{self.path}: {error.strerror}; earlier runs are kept",
                     "room for a record",
                     "make room, and run the command again",

@@ -52,14 +52,12 @@ class Options:
     @property
     def command(self) -> str:
         """Return the options of the command line, without the names of figures."""
-        runs = f" --runs {self.runs}" if self.runs is not None else ""
+        runs = f" --repeat {self.runs}" if self.runs is not None else ""
         return f"{' --quick' if self.quick else ''}{runs}"
 
 
 def check(options: Options) -> None:
     """Raise OptionError for wrong names, claims or networks, or for a folder that cannot be used."""
-    if options.runs is not None and options.runs < 1:
-        raise OptionError(f"--runs {options.runs}", "at least 1", "correct --runs")
     for figure in options.figures:
         _ = figure.claims
         for step in options.plan(figure):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from railweave.errors import Unavailable
 from railweave.experiments import provenance
 from railweave.experiments.contenders import Contender, Implementation, Job
 from railweave.experiments.cpu import cpu_times, runnable
@@ -91,7 +92,7 @@ class Runner:
     async def run(self) -> list[Record]:
         """Run what has not succeeded yet; return the scenario's records, without its control runs.
 
-        Raises OptionError, TopologyError and LabError. Runs that fail or hang are records, too.
+        Raises OptionError, TopologyError, LabError and Unavailable. Runs that fail or hang are records, too.
         """
         self._scenario.check()
         require_room(self._scenario)
@@ -275,7 +276,7 @@ class Runner:
 
 
 def require_room(scenario: Scenario) -> None:
-    """Raise OptionError if the ranks would not fit into the machine's free memory."""
+    """Raise Unavailable if the ranks would not fit into the machine's free memory."""
     hosts = len(scenario.network.hosts)
     work = scenario.workload
     tensors = sum(set(work.messages)) if work.messages else max(work.sizes)
@@ -283,7 +284,7 @@ def require_room(scenario: Scenario) -> None:
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) << 10
     if needed > free:
-        raise OptionError(
+        raise Unavailable(
             f"scenario {scenario.name!r}: {hosts} hosts with tensors of {tensors >> 20} MiB",
             f"about {needed >> 20} MiB of free memory; {free >> 20} MiB are free",
             "take fewer hosts or smaller sizes",

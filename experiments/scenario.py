@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -99,6 +100,18 @@ class Scenario:
         """Write it to a JSON file."""
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
 
+    def as_toml(self) -> str:
+        """Return it as TOML with the keys of `as_json`."""
+        values = self.as_json()
+        tables = {name: values.pop(name) for name in ("workload", "loss") if name in values}
+        contenders = values.pop("contenders")
+        lines = list(_toml_lines(values))
+        for name, table in tables.items():
+            lines += ["", f"[{name}]", *_toml_lines(table)]
+        for contender in contenders:
+            lines += ["", "[[contenders]]", *_toml_lines(contender)]
+        return "\n".join(lines) + "\n"
+
     @classmethod
     def from_json(cls, values: Any) -> Scenario:
         """Read JSON values; OptionError names the place and what was expected there."""
@@ -111,11 +124,13 @@ class Scenario:
 
     @classmethod
     def load(cls, path: Path) -> Scenario:
-        """Read a JSON file."""
+        """Read a JSON file, or TOML with the same keys from a file with the suffix `.toml`."""
+        toml = path.suffix == ".toml"
         try:
-            return cls.from_json(json.loads(path.read_text()))
-        except (OSError, ValueError) as error:  # OptionError, JSONDecodeError, UnicodeDecodeError
-            raise of_file(OptionError, path, error, "a scenario in JSON") from None
+            text = path.read_text(encoding="utf-8")
+            return cls.from_json(tomllib.loads(text) if toml else json.loads(text))
+        except (OSError, ValueError) as error:  # OptionError and errors of both readers are ValueErrors
+            raise of_file(OptionError, path, error, f"a scenario in {'TOML' if toml else 'JSON'}") from None
 
     def check(self) -> None:
         """Raise OptionError where values make no sense or do not go together."""
@@ -175,3 +190,18 @@ class Scenario:
     def _require(holds: bool, what: str, value: Any, expected: str) -> None:
         if not holds:
             raise OptionError(f"{what} is {value!r}", expected, f"correct the {what}")
+
+
+def _toml_lines(table: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        bare = key.isascii() and key.isidentifier()
+        yield f"{key if bare else json.dumps(key)} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """Return a value of JSON in TOML: only the inside of mappings differs."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_toml_lines(value))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -4,15 +4,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from railweave.experiments.errors import OptionError
-
-_SIZE = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:bit/s|bps|bit)?", re.IGNORECASE)
-_BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+from railweave.quantities import rate_bps, size_bytes
 
 MIN_RATE_BPS = 100_000
 MAX_RATE_BPS = 400 * 10**9
@@ -25,12 +20,11 @@ def parse_size(text: str) -> int:
     >>> parse_size("4M")
     4194304
     """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = size_bytes(text)
+    if size is None:
         raise OptionError(
             f"size {text!r}", "a whole number of bytes with K, M or G, such as 4M", "correct the size"
         )
-    size = int(match[1]) * _BINARY[match[2].upper()]
     if not 4 <= size <= MAX_SIZE or size % 4:
         raise OptionError(
             f"size {text!r}",
@@ -66,14 +60,13 @@ def parse_rate(text: str) -> int:
     >>> parse_rate("100M")
     100000000
     """
-    match = _RATE.fullmatch(text.strip())
-    if match is None:
+    rate = rate_bps(text)
+    if rate is None:
         raise OptionError(
             f"rate {text!r}",
             "a number with K, M, G or T, such as 100M, or 0 for unshaped",
             "correct the rate",
         )
-    rate = round(float(match[1]) * _DECIMAL[match[2].upper()])
     if rate and not MIN_RATE_BPS <= rate <= MAX_RATE_BPS:
         raise OptionError(f"rate {text!r}", "100K to 400G bit/s, or 0 for unshaped", "correct the rate")
     return rate

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from railweave.errors import UserError
+from railweave.errors import LACKING, USAGE, UserError
 
 
 class RailweaveError(UserError):
@@ -13,12 +13,16 @@ class RailweaveError(UserError):
 class InvalidOption(RailweaveError, ValueError):
     """An option or argument is invalid, or does not match those of the other ranks."""
 
+    status = USAGE
+
 
 class UnsupportedDType(RailweaveError, TypeError):
     """No rail in use can reduce this data type with this operation.
 
     The message names the rails and what they can reduce. Add a `tcp` or `rdma` rail.
     """
+
+    status = USAGE
 
 
 class CollectiveMismatch(RailweaveError):
@@ -76,3 +80,5 @@ class JoinTimeout(RailweaveError, TimeoutError):
 
 class ControllerUnreachable(RailweaveError, ConnectionError):
     """No controller answers at the given address."""
+
+    status = LACKING

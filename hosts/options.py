@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
+from railweave import quantities
 from railweave.access import IN_CLEAR, Access, access_of
 from railweave.hosts.errors import InvalidOption
 from railweave.topologies import cluster as clusters
@@ -17,9 +18,7 @@ from railweave.topologies.errors import TopologyError
 
 RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/s as 100M or 100000000"
-_RAIL = re.compile(
-    r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>\d+)(?P<unit>[kKMG]?))?"
-)
+_RAIL = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>.+))?")
 _CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
 RDMA_PLACES = ("any", "device", "software")  # any: a device where the interface has one
 MAX_TRAFFIC_CLASS = 255
@@ -36,7 +35,6 @@ MAX_REPORT_EVERY_S = 3600.0
 MAX_SPIN_US = 1000.0
 MAX_CPUS = 1024  # the size of glibc's cpu_set_t
 MAX_MULTICAST_ROOTS = 65535
-_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,9 @@ class RailSpec:
         Raises InvalidOption if the text has another form.
         """
         match = _RAIL.fullmatch(str(text).strip())
-        if match is None:
+        rate_bps = quantities.rate_bps(match["rate"] or "0") if match else None
+        if match is None or rate_bps is None:
             raise InvalidOption(f"rail {text!r}", RAIL_FORM, "correct the rail")
-        rate_bps = int(match["rate"] or 0) * _UNITS[match["unit"] or ""]
         return cls(match["name"] or match["kind"], match["kind"], match["interface"], rate_bps)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from railweave.errors import INTERRUPTED, LACKING
 from railweave.help_texts import examples
 
 # Name and summary of each command. Its module has a typer application `app`.
@@ -34,7 +35,7 @@ EXAMPLES = examples(
     "demo                                    # train a model on four hosts",
     "run --hosts 4 -- python my.py           # run your program on such hosts",
     "bench all-reduce --sizes 1K:16M         # measure sizes on such rails",
-    "topo planes --hosts 4 --out net.png     # draw their network",
+    "topo planes --hosts 4 --save net.png    # draw their network",
     "doctor                                  # check this machine",
 )
 
@@ -48,8 +49,11 @@ def main() -> None:
         from railweave import native_module  # noqa: PLC0415
 
         if problem := native_module.problem():
-            sys.exit(f"railweave: {problem}; {native_module.REMEDY}")
+            print(f"railweave: {problem}; {native_module.REMEDY}", file=sys.stderr)
+            sys.exit(LACKING)
         raise
+    except KeyboardInterrupt:  # while modules are imported
+        sys.exit(INTERRUPTED)
 
 
 def _wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> str:

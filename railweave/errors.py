@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+
+# Exit statuses of commands. docs/reference/cli.md explains them.
+WRONG, USAGE, LACKING = 1, 2, 3
+INTERRUPTED, TERMINATED = 130, 143  # 128 + the number of the signal, as in shells
 
 _PARTS = re.compile(r"(.+): expected (.+); (.+)", re.DOTALL)
 
@@ -33,11 +37,20 @@ class UserError(Exception):
 
     `given` names the value or the state, `expected` the correct ones, `do` the next step of the user.
     A single argument is a complete message, for example one that another process has sent.
+    `status` is the exit status of a command that the error ends.
     """
+
+    status: ClassVar[int] = WRONG
 
     def __init__(self, given: str, expected: str = "", do: str = "") -> None:
         """Join the three parts."""
         super().__init__(explain(given, expected, do))
+
+
+class Unavailable(UserError):
+    """This machine lacks something that a command needs: a right, a tool, memory, a server."""
+
+    status = LACKING
 
 
 E = TypeVar("E", bound=UserError)

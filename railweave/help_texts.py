@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help texts of commands: the form in which all of them show their examples."""
+"""Help texts that the commands of several folders share."""
 
 from __future__ import annotations
 
+JSON = "Write the result as JSON to a new file, or to stdout if FILE is -. Default: no JSON."
 KEEP_LINES = "\b"  # alone in a line: the lines up to the next empty one are not wrapped
 
 

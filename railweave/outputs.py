@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from railweave.errors import UserError
+from railweave.errors import USAGE, Unavailable, UserError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LATEST = "latest"  # a link beside the numbered folders
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class OutputError(UserError, ValueError):
     """A file or folder cannot be written. The message names it and says what to do."""
+
+    status = USAGE
 
 
 @contextlib.contextmanager
@@ -49,9 +52,7 @@ def new_folder(out: Path) -> Path:
             number += 1  # another run has taken this number meanwhile
         _link_latest(out)
     except OSError as error:
-        raise OutputError(
-            f"--out {out}: {error.strerror}", "a folder that can be written to", "name another one"
-        ) from error
+        raise _refusal(f"--out {out}", error, "a folder that can be written to") from error
     return out / str(number)
 
 
@@ -110,18 +111,25 @@ def check_new_file(option: str, path: Path | None) -> None:
             path.open("xb").close()
             path.unlink()
     except OSError as error:
-        raise OutputError(
-            f"{option} {path}: {error.strerror}", "a file that can be written to", "name another one"
-        ) from error
+        raise _refusal(f"{option} {path}", error, "a file that can be written to") from error
+
+
+def _refusal(given: str, error: OSError, expected: str) -> UserError:
+    """Return the error of a place that cannot be written to: a bad name, or a disk without room."""
+    kind = Unavailable if error.errno in NO_ROOM else OutputError
+    return kind(f"{given}: {error.strerror}", expected, "name another one")
 
 
 def write_new_file(option: str, path: Path, text: str) -> None:
-    """Write a result to a new or empty file. Raises OutputError as `check_new_file` does."""
+    """Write a result to a new or empty file.
+
+    Raises OutputError as `check_new_file` does, and Unavailable if the disk has no room.
+    """
     check_new_file(option, path)
     try:
         path.write_text(text)
     except OSError as error:
-        raise OutputError(
+        raise Unavailable(
             f"{option} {path}: {error.strerror}; the result there is not complete",
             "room for the whole result",
             "make room, and run the command again",

@@ -17,14 +17,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from railweave.errors import UserError
+from railweave.errors import Unavailable
 
 LOCK = Path(__file__).with_name("shell.lock")
 FOLDER = Path(sys.prefix) / "shell"
 _STAMP = "made-from"
 
 
-class EnvironmentFailed(UserError):
+class EnvironmentFailed(Unavailable):
     """The environment cannot be made. The message has the failed step and the remedy."""
 
 

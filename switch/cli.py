@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from railweave.errors import Unavailable
+from railweave.exit_status import one_line_errors
 from railweave.help_texts import examples
-from railweave.outputs import OutputError, check_new_file
+from railweave.outputs import check_new_file
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
-from railweave.switch.inspect.commands import COMMANDS
+from railweave.switch.inspect.commands import COMMANDS, DeviceId, Grpc
 from railweave.switch.options import (
     DROP_PORT,
     MAX_SUPER_PACKET_BYTES,
@@ -50,8 +52,8 @@ def switch(
             metavar="PORT@IF",
         ),
     ] = None,
-    grpc: Annotated[str, typer.Option(help="HOST:PORT of the P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
     target: Annotated[str, typer.Option(help=f"Switch target: {' or '.join(TARGETS)}.")] = "embedded",
     program: Annotated[
         Path | None,
@@ -121,11 +123,11 @@ def switch(
     """
     if context.invoked_subcommand is not None:
         return
-    try:
+    with one_line_errors():
         if target not in TARGETS:
             raise SwitchError(f"--target {target!r}", f"one of {', '.join(TARGETS)}", "correct --target")
         if missing := TARGETS[target].missing():
-            raise SwitchError(
+            raise Unavailable(
                 f"--target {target} cannot run here: {missing}",
                 "all of its parts",
                 "install them, or choose another target",
@@ -150,6 +152,3 @@ def switch(
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")
         asyncio.run(module.run(options, lambda line: print(line, flush=True)))
-    except (SwitchError, OutputError) as error:
-        typer.echo(f"railweave switch: {error}", err=True)
-        raise typer.Exit(1) from None

@@ -18,7 +18,7 @@ from railweave.switch.options import SwitchOptions, read_file, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
-from railweave.switch.ports import PortError, Ports
+from railweave.switch.ports import Ports
 
 _GRACE_S = 0.5  # for RPCs in progress when the switch ends
 
@@ -38,14 +38,11 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 @contextlib.asynccontextmanager
 async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
-    try:
-        ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
-        for (port, direction), impairment in options.impairments.items():
-            ports.set_impairment(port, direction, impairment)
-        for port, folder in options.pcap.items():
-            ports.capture(port, folder)
-    except PortError as error:
-        raise SwitchError(str(error)) from None
+    ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
+    for (port, direction), impairment in options.impairments.items():
+        ports.set_impairment(port, direction, impairment)
+    for port, folder in options.pcap.items():
+        ports.capture(port, folder)
     inspection = Inspection(ports)
     service = Service(options.device_id, inspection.use, options.cpu_port)
     await load_program(service, options)

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of programs, requests and options of the switch."""
 
-from railweave.errors import UserError
+from railweave.errors import USAGE, Unavailable, UserError
 
 
 class SwitchError(UserError):
     """The switch cannot start or continue; the message names the cause and what to do."""
 
+    status = USAGE
+
+
+class NoAnswer(Unavailable, SwitchError):
+    """No switch answers at the given address."""
+
 
 class InvalidProgram(UserError, ValueError):
     """The JSON is not a BMv2 program: malformed or inconsistent."""
+
+    status = USAGE
 
     def __init__(
         self,

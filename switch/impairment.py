@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal, cast
 
+from railweave import quantities
 from railweave.switch.errors import SwitchError
 
 Direction = Literal["in", "out"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 CORRECT = "correct --impair"
 _PROBABILITIES = ("loss", "duplicate", "reorder", "corrupt")
-_TIME_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_SCALE = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
-_QUANTITY = re.compile(r"(\d+(?:\.\d*)?)([A-Za-z]*)")
 _TARGET = re.compile(r"(\d+|\*)(?:/(in|out|both))?")
 
 
@@ -59,12 +57,12 @@ seed=0, queue_bytes=4194304)
         values: dict[str, float | int] = {}
         for part in text.split(","):
             name, equals, value = part.strip().partition("=")
-            field, units = _FIELDS.get(name, ("", None))
+            field, read, expected = _FIELDS.get(name, ("", float, ""))
             if not equals or not field:
                 raise SwitchError(f"{part!r}", f"NAME=VALUE of {', '.join(_FIELDS)}", CORRECT)
             if field in values:
                 raise SwitchError(f"{name} twice in {text!r}", "each name once", "remove one")
-            values[field] = _number(part, value, units)
+            values[field] = _number(part, value, read, expected)
         return cls(**values)  # type: ignore[arg-type]
 
     def of(self, port: int, direction: Direction) -> Impairment:
@@ -89,22 +87,30 @@ class ImpairmentCounts:
     overflowed: int  # the queue was full
 
 
-_FIELDS: dict[str, tuple[str, dict[str, int] | None]] = {
-    **{name: (name, None) for name in _PROBABILITIES},
-    "delay": ("delay_ns", _TIME_NS),
-    "rate": ("rate_bps", _SCALE),
-    "seed": ("seed", {"": 1}),
-    "queue": ("queue_bytes", {"": 1, "K": 1 << 10, "M": 1 << 20}),
+def _time_ns(text: str) -> int | None:
+    seconds = quantities.time_s(text)
+    return None if seconds is None else round(1e9 * seconds)
+
+
+# Field, parser and expected value by key.
+_FIELDS: dict[str, tuple[str, Callable[[str], float | int | None], str]] = {
+    **{name: (name, float, "a number") for name in _PROBABILITIES},
+    "delay": ("delay_ns", _time_ns, f"a number and one of {', '.join(quantities.TIMES)}"),
+    "rate": ("rate_bps", quantities.rate_bps, "bit/s, such as 100M"),
+    "seed": ("seed", int, "a whole number"),
+    "queue": ("queue_bytes", quantities.size_bytes, "bytes, such as 64K"),
 }
-assert {field for field, _ in _FIELDS.values()} == {field.name for field in fields(Impairment)}  # noqa: S101
+assert {field for field, *_ in _FIELDS.values()} == {field.name for field in fields(Impairment)}  # noqa: S101
 
 
-def _number(part: str, text: str, units: dict[str, int] | None) -> float | int:
-    found = _QUANTITY.fullmatch(text)
-    if found is None or (found[2] not in units if units else found[2]):
-        allowed = f" and one of {', '.join(unit or 'no unit' for unit in units)}" if units else ""
-        raise SwitchError(f"{part!r}", f"a number{allowed}", CORRECT)
-    return float(found[1]) if units is None else round(float(found[1]) * units[found[2]])
+def _number(part: str, text: str, read: Callable[[str], float | int | None], expected: str) -> float | int:
+    try:
+        value = read(text)
+    except ValueError:
+        value = None
+    if value is None:
+        raise SwitchError(f"{part!r}", expected, CORRECT)
+    return value
 
 
 def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[int, Direction], Impairment]:

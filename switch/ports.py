@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import cast
 
 from railweave._native import ports as native
-from railweave.errors import UserError
+from railweave.errors import Unavailable
 from railweave.switch import compiler
+from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
 from railweave.switch.options import MAX_SUPER_PACKET_BYTES
 from railweave.switch.pipeline import Pipeline
 
 
-class PortError(UserError):
+class PortError(SwitchError):
     """The ports cannot be opened; the message names the port and what to do."""
 
 
@@ -71,7 +72,7 @@ class Ports:
         try:
             self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes, exact_bytes)
         except PermissionError:
-            raise PortError(
+            raise Unavailable(
                 "raw packet sockets are not permitted",
                 "root (CAP_NET_RAW and CAP_NET_ADMIN)",
                 "run it with sudo",

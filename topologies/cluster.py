@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from railweave import quantities
 from railweave.errors import of_file
 from railweave.topologies import serialize
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.model import DEFAULT_MTU, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology, Trunk
 from railweave.topologies.values import build
 
-_RATE = re.compile(r"(?P<rate>\d+)(?P<unit>[kKMGT]?)", re.ASCII)
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _PLACE = re.compile(r"(?P<host>\[[^\]]+\]|[^:\s]+):(?P<port>\d{1,5})", re.ASCII)
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE | re.ASCII)
 
@@ -105,14 +104,14 @@ class Cluster:
     def rate_bps(self, plane: str) -> int:
         """Return the rate of a plane's links; 0 if it is not given."""
         given = str(self.planes[plane].rate)
-        match = _RATE.fullmatch(given)
-        if match is None:
+        rate = quantities.rate_bps(given)
+        if rate is None:
             raise TopologyError(
                 f"planes.{plane}.rate: {given!r}",
                 "bit/s as 100G, 400M or a number",
                 "correct the rate, or leave it out to let the ranks learn it",
             )
-        return int(match["rate"]) * _UNITS[match["unit"].upper()]
+        return rate
 
 
 def load(path: Path | str) -> Cluster:

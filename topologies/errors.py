@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from railweave.errors import UserError
+from railweave.errors import USAGE, Unavailable, UserError
 
 
 class TopologyError(UserError, ValueError):
     """An invalid topology; the message names what was given and what was expected."""
 
+    status = USAGE
+
 
 class LabError(UserError, RuntimeError):
     """The lab cannot be made, or a part has failed; the message names the part and the remedy."""
+
+
+class LabUnavailable(Unavailable, LabError):
+    """This machine or this user cannot make labs."""
 
 
 class WorkerFailed(LabError):

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from railweave.experiments import statistics, tables
-from railweave.experiments.allreduce.run import BASELINES, RAILWEAVE, Row, Sweep
-from railweave.experiments.problem import REDUCING, SCALES
+from railweave.experiments.allreduce.run import RAILWEAVE, Row, Sweep
+from railweave.experiments.problem import BOTH, REDUCING, SCALES
 from railweave.experiments.records import CPU, LINKS
 from railweave.experiments.scenario import EACH, LAST, Scenario
 
@@ -24,6 +24,7 @@ BUSBW = {
     "reduce_scatter": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
     "all_gather": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
     "broadcast": "busbw: the same as algbw",
+    BOTH: "size: all shards of each collective; busbw: algbw x 2(n-1)/n",
 }
 VERIFIED = {
     EACH: "the results of all calls are compared",
@@ -85,8 +86,10 @@ def rates_text(scenario: Scenario) -> str:
 
 
 def line(row: Row) -> str:
-    """Return one row, with the contender's name where it has no shares."""
-    return LINES.row((str(row.bytes), *speed(row)), tables.shares(row.shares) or row.contender)
+    """Return one row, with the contender's name where the shares do not tell it."""
+    name = "" if set(row.contender.split("+")) == set(row.shares) else row.contender
+    words = " ".join(filter(None, (tables.shares(row.shares), name)))
+    return LINES.row((str(row.bytes), *speed(row)), words)
 
 
 def speed(row: Row) -> tuple[str, ...]:
@@ -107,20 +110,23 @@ def percent(fraction: float | None) -> str:
 
 def comparisons(sweep: Sweep) -> list[str]:
     """Return, by size, the bandwidth of all rails relative to each rail alone and to baselines."""
+    first, *others = sweep.scenario.contenders
+    if first.kind != RAILWEAVE:
+        return []
     rows, lines = sweep.rows, []
-    together = rows.pop(sweep.striped)
-    baselines = [name for name in rows if name in BASELINES]
-    alone = [name for name in rows if name not in BASELINES]
-    for place, row in enumerate(together):
-        if alone:
-            fraction = row.algbw_bps / sum(rows[name][place].algbw_bps for name in alone)
+    alone = [each for each in others if each.kind == RAILWEAVE]
+    if alone and [each.rails for each in alone] == [(rail,) for rail in sweep.scenario.planes_of(first)]:
+        for place, row in enumerate(rows[first.name]):
+            fraction = row.algbw_bps / sum(rows[each.name][place].algbw_bps for each in alone)
             lines.append(
                 f"{row.bytes} B: all rails together reach {fraction:.1%} of the sum of the rails alone"
             )
-    for name in baselines:
-        for place, row in enumerate(together):
-            ratio = rows[name][place].median_s / row.median_s
-            lines.append(f"{row.bytes} B: {ratio:.2f} times as fast as {name} {sweep.version(name)}".rstrip())
+    for other in others:
+        if other.kind != RAILWEAVE:
+            name = f"{other.name} {sweep.version(other.kind)}".rstrip()
+            for place, row in enumerate(rows[first.name]):
+                ratio = rows[other.name][place].median_s / row.median_s
+                lines.append(f"{row.bytes} B: {ratio:.2f} times as fast as {name}")
     return lines
 
 
@@ -143,14 +149,14 @@ def as_json(sweep: Sweep) -> dict[str, Any]:
         "topology": scenario.network.name,
         "switch": scenario.switch,
         "collective": scenario.workload.collective,
-        "rails": list(first.rails),
+        "rails": list(scenario.planes_of(first)),
         "rows": rows[first.name],
         # Not in the schema:
         "ok": sweep.ok,
         "bottlenecks": {record.contender: record.bottleneck for record in sweep.records},
         "alone": {other.name: rows[other.name] for other in others if other.kind == RAILWEAVE},
         "baselines": {
-            other.name: {"version": sweep.version(other.name), "rows": rows[other.name]}
+            other.name: {"version": sweep.version(other.kind), "rows": rows[other.name]}
             for other in others
             if other.kind != RAILWEAVE
         },

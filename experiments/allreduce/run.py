@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from railweave._native.collectives import Collective
+from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import ITEM, SHARDED
+from railweave.experiments.problem import BOTH, ITEM, SHARDED
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
@@ -70,7 +71,8 @@ class Row:
     @property
     def busbw_bps(self) -> float:
         """Return nccl-tests' bus bandwidth: what hosts among themselves would need of every link."""
-        return self.algbw_bps * ring_volume(native(self.collective), self.ranks)
+        parts = self.collective.split("+")
+        return self.algbw_bps * sum(ring_volume(Collective[each.upper()], self.ranks) for each in parts)
 
     @property
     def limit_fraction(self) -> float | None:
@@ -86,11 +88,6 @@ class Sweep:
     records: Sequence[Record] = ()
 
     @property
-    def striped(self) -> str:
-        """The contender that has all rails: railweave's first."""
-        return self.scenario.contenders[0].name
-
-    @property
     def rows(self) -> dict[str, list[Row]]:
         """The rows by contender, in the order of the scenario."""
         by_contender: dict[str, list[Record]] = {}
@@ -103,9 +100,9 @@ class Sweep:
         """The versions of all software that was measured."""
         return {name: version for record in self.records for name, version in record.versions.items()}
 
-    def version(self, contender: str) -> str:
-        """Return the version of a baseline, where it has one of its own."""
-        return self.versions.get(SOFTWARE.get(contender, ""), "")
+    def version(self, kind: str) -> str:
+        """Return the version of the software of this kind; empty if it has none of its own."""
+        return self.versions.get(SOFTWARE.get(kind, ""), "")
 
     @property
     def ok(self) -> bool:
@@ -135,12 +132,17 @@ def with_contenders(
         scenario = _with_tcp_plane(scenario)
         used = tuple(plane.name for plane in scenario.network.planes if plane.kind == "tcp")
         contender = Contender(baseline, baseline, used if baseline in MULTIPATH else used[:1])
-        if obstacle := contender.implementation().obstacle():
-            raise OptionError(f"baseline {obstacle}")
         contenders.append(contender)
     chosen = replace(scenario, contenders=tuple(contenders), control=control)
     chosen.check()
     return chosen
+
+
+def require(contenders: Sequence[Contender]) -> None:
+    """Raise Unavailable if this machine cannot run one of the contenders."""
+    for contender in contenders:
+        if obstacle := contender.implementation().obstacle():
+            raise Unavailable(f"contender {contender.name!r}: {obstacle}")
 
 
 async def run(
@@ -203,15 +205,12 @@ def _row(
     )
 
 
-def native(collective: str) -> Collective:
-    """Return the collective of this name."""
-    return Collective[collective.upper()]
-
-
 def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
     """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
+    if collective == BOTH:
+        return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
     return sum(limits.on_plane(plane, plane.kind, ranks, collective) for plane in planes)
 
 

@@ -54,7 +54,7 @@ class RequestRefused(UserError):
     def __init__(self, status: int, given: str, expected: str, do: str) -> None:
         """Answer it with this status and text."""
         super().__init__(given, expected, do)
-        self.status = status
+        self.code = status
 
 
 class Server:
@@ -139,7 +139,7 @@ class Server:
                 return
             media_type, content = await self._answer(method, path, fields)
         except RequestRefused as refusal:
-            await _write(writer, _head(refusal.status, TEXT) + f"{refusal}\n".encode())
+            await _write(writer, _head(refusal.code, TEXT) + f"{refusal}\n".encode())
             return
         await _write(writer, _head(200, media_type) + content)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from railweave.experiments.errors import OptionError
 from railweave.experiments.supervisor import cancel
 from railweave.experiments.units import parse_rate
+from railweave.quantities import time_s
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
@@ -26,8 +27,7 @@ from railweave.topologies.model import Plane, Switch, Topology
 
 REPAIR = "repair"
 PREPARE_S = 0.2  # before a fault, its tools are started
-_ENTRY = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>ms|s)\s*:\s*(?P<words>\S.*?)\s*")
-_UNITS = {"ms": 1e-3, "s": 1.0}
+_ENTRY = re.compile(r"\s*(?P<at>[^:]+):\s*(?P<words>\S.*?)\s*")
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,11 @@ def parse(text: str, topology: Topology) -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _ENTRY.fullmatch(part)
-        if match is None:
+        at_s = time_s(match["at"]) if match else None
+        if match is None or at_s is None:
             example = "2s: host link down h1 ina"
             raise OptionError(f"fault {part!r}", f"a time and a fault, as in {example}", "correct the script")
-        at_s, words = float(match["number"]) * _UNITS[match["unit"]], match["words"]
+        words = match["words"]
         if words.split()[0] == REPAIR:
             entries = _repaired(entries, words[len(REPAIR) :].strip(), at_s, part)
         else:

@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
-from railweave.errors import explain
-from railweave.experiments.errors import OptionError
+from railweave.errors import Unavailable, explain
+from railweave.experiments.errors import OptionError, ResultError
 
 MOST_HOSTS = 1024
 MOST_PER_RACK = 250  # addresses of a /24, without those of its switches
@@ -130,10 +130,12 @@ async def simulator() -> AsyncIterator[Simulate]:
     simulator for many simulations.
 
     Raises:
-        OptionError: ns-3 is not installed, a call is invalid, or a simulation has failed.
+        Unavailable: ns-3 is not installed.
+        OptionError: A call is invalid.
+        ResultError: A simulation has failed.
     """
     if found := obstacle():
-        raise OptionError(found)
+        raise Unavailable(found)
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,
@@ -150,7 +152,7 @@ async def simulator() -> AsyncIterator[Simulate]:
         if said := await back.readline():
             return Simulated(**json.loads(said))
         lines = (await errors.read()).decode(errors="replace").strip().splitlines()
-        raise OptionError(
+        raise ResultError(
             f"the simulation has failed: {lines[-1] if lines else 'no output'}",
             "a result",
             "check ns-3: make simulate",

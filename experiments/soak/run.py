@@ -38,7 +38,7 @@ class SoakOptions:
 
     topology: Topology
     lab: LabOptions
-    minutes: float
+    seconds: float
     seed: int = 1
     largest: int = LARGEST  # elements of a tensor
     deadline_s: float = 60.0  # of a call
@@ -152,7 +152,7 @@ async def _soak(
     async def calls() -> None:
         await supervisor.begun(lambda: len(tally.ranks) == len(lab.topology.hosts))
         on_phase("all ranks call")
-        left_s = tally.begin + options.minutes * MINUTE_S - time.monotonic()
+        left_s = tally.begin + options.seconds - time.monotonic()
         record = _fault_recorder(recorder.timeline, tally, write)
         faults = [inject(lab, options.seed, record, recorder.none_stuck)] if options.faults else []
         await alongside(supervisor.until(lambda: False, left_s), *faults)

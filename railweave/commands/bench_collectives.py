@@ -7,14 +7,17 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 from railweave.help_texts import examples
+
+if TYPE_CHECKING:
+    from railweave.experiments.scenario import Scenario
 
 Shards = Annotated[
     str,
@@ -32,7 +35,7 @@ class Sweep:
     topology: common.Topology = "planes"
     hosts: common.Hosts = 4
     rails: common.Rails = "ina,tcp,rdma"
-    rate: common.Rates = None
+    rate: common.RateOfTarget = None
     mtu: common.Mtu = common.DEFAULT_MTU
     loss: common.Loss = "0"
     sizes: common.Sizes = "1K:16M"
@@ -41,9 +44,7 @@ class Sweep:
     root: Annotated[int, typer.Option(help="Rank whose tensor is sent to all ranks.")] = 0
     iters: common.Iters = 20
     warmup: common.Warmup = 5
-    rounds: Annotated[
-        int, typer.Option(help="Number of rounds; in each, every contender runs once.", min=1)
-    ] = 1
+    repeat: common.Repeat = 1
     shares: common.Shares = None
     switch: common.SwitchTarget = "embedded"
     in_place: Annotated[
@@ -60,13 +61,14 @@ class Sweep:
         ),
     ] = ""
     each_alone: Annotated[bool, typer.Option("--each-alone", help="Also measure every rail alone.")] = False
-    baseline: common.Baseline = ""
+    compare: common.Compare = ""
     control: Annotated[
         bool,
         typer.Option(
             "--control", help="Also run at half the link rate, to tell whether links or processors limit."
         ),
     ] = False
+    print_scenario: common.PrintScenario = False
     out: common.Out = Path("out/bench")
     json_file: common.JsonFile = None
 
@@ -109,8 +111,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
         _examples(
             "all-reduce",
             "--sizes 1K:16M",
-            "--rails ina --rate 0 --sizes 1K,4M --baseline gloo",
-            "--sizes 1K,4M --each-alone --rounds 5 --json r.json",
+            "--rails ina --rate 0 --sizes 1K,4M --compare gloo",
+            "--sizes 1K,4M --each-alone --repeat 5 --json r.json",
         ),
     ),
     "reduce-scatter": (
@@ -155,9 +157,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
 
 
 def _sweep(collective: str, given: Sweep) -> None:
-    with common.one_line_errors(), common.run_folder(given.out) as folder:
-        from railweave.experiments import tables  # noqa: PLC0415
-        from railweave.experiments.allreduce import report, run  # noqa: PLC0415
+    with common.one_line_errors():
+        from railweave.experiments.allreduce import run  # noqa: PLC0415
         from railweave.experiments.scenario import Workload  # noqa: PLC0415
 
         work = Workload(
@@ -175,13 +176,26 @@ def _sweep(collective: str, given: Sweep) -> None:
         network = given.topology, given.hosts, given.rails, given.rate, given.switch, given.loss, given.mtu
         scenario = common.scenario_of(name, work, *network)
         scenario = run.with_contenders(
-            replace(scenario, repetitions=given.rounds),
+            replace(scenario, repetitions=given.repeat),
             shares=units.parse_shares(given.shares, [plane.name for plane in scenario.network.planes]),
             each_alone=given.each_alone,
-            baselines=common.names(given.baseline),
+            baselines=common.names(given.compare),
             control=given.control,
         )
-        tell = common.teller(given.json_file)
+        if given.print_scenario:
+            common.print_scenario([scenario])
+        else:
+            measure(scenario, given.out, given.json_file)
+
+
+def measure(scenario: Scenario, out: Path, json_file: Path | None) -> None:
+    """Run a scenario, and print the rows of all its contenders."""
+    with common.run_folder(out) as folder:
+        from railweave.experiments import tables  # noqa: PLC0415
+        from railweave.experiments.allreduce import report, run  # noqa: PLC0415
+
+        run.require(scenario.contenders)
+        tell = common.teller(json_file)
         tell(report.header(scenario))
         sweep = common.run(
             run.run(
@@ -194,6 +208,6 @@ def _sweep(collective: str, given: Sweep) -> None:
         )
         if texts := (*report.comparisons(sweep), *report.bottlenecks(sweep)):
             tell(tables.notes(*texts))
-        common.write_result(report.as_json(sweep), given.json_file, versions=sweep.versions)
+        common.write_result(report.as_json(sweep), json_file, seed=scenario.seed, versions=sweep.versions)
         if not sweep.ok:
-            raise OptionError(*common.WRONG)
+            raise ResultError(*common.WRONG_ELEMENTS)

@@ -11,15 +11,15 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
     "bench failover",
-    "bench failover --trials 20 --json r.json --plot r.png",
+    "bench failover --repeat 20 --json r.json --plot r.png",
     "bench failover --rails ina,tcp --hit ina --collective all_gather",
     "bench failover --rails tcp,tcp --hit tcp1 --faults 'loss one way,flapping'",
-    "bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --trials 20",
+    "bench failover --topology leaf-spine:racks=2,hosts=2,spines=2 --rails ina --repeat 20",
 )
 DTYPES = ("int32", "float32")
 
@@ -28,11 +28,11 @@ def failover(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     hit: Annotated[
         str, typer.Option(help="Names of the rails to fail, a list. Default: every rail.", show_default=False)
     ] = "",
-    trials: common.Trials = 3,
+    repeat: common.Repeat = 3,
     seed: common.Seed = 1,
     only: Annotated[
         str,
@@ -43,7 +43,9 @@ def failover(
             show_default=False,
         ),
     ] = "",
-    restarts: Annotated[int, typer.Option(help="Number of restarts of the controller in one trial.")] = 10,
+    restarts: Annotated[
+        int, typer.Option(help="Number of restarts of the controller in one trial.", min=1)
+    ] = 10,
     collective: Annotated[
         str, typer.Option(help="Collective to call: all_reduce or all_gather.")
     ] = "all_reduce",
@@ -75,13 +77,8 @@ def failover(
         from railweave.experiments.failover.values import FailoverOptions  # noqa: PLC0415
         from railweave.experiments.failover.worker import COLLECTIVES  # noqa: PLC0415
 
-        sizes = units.parse_sizes(size)
-        if len(sizes) != 1 or min(trials, restarts) < 1 or deadline <= 0:
-            raise OptionError(
-                f"--size {size}, --trials {trials}, --restarts {restarts}, --deadline {deadline:g}",
-                "one size, 1 or more, 1 or more, and a positive number of seconds",
-                "correct the option that differs",
-            )
+        if deadline <= 0:
+            raise OptionError(f"--deadline {deadline:g}", "more than 0 seconds", "correct --deadline")
         if collective not in COLLECTIVES:
             raise OptionError(
                 f"--collective {collective}", f"one of {', '.join(COLLECTIVES)}", "correct the name"
@@ -92,12 +89,12 @@ def failover(
         options = FailoverOptions(
             topology=chosen,
             lab=common.lab_of(chosen, folder, switch),
-            trials=trials,
+            trials=repeat,
             seed=seed,
             faults=common.names(only),
             rails=common.names(hit),
             collective=collective,
-            bytes=sizes[0],
+            bytes=units.parse_size(size),
             dtype=dtype,
             deadline_s=deadline,
             restarts=restarts,
@@ -124,7 +121,7 @@ def failover(
             curves = {", ".join(hit): asdict(curve) for hit, curve in result.curves.items()}
             drawing.save(draw(curves), report.caption(result), plot)
         if not result.ok:
-            raise OptionError(
+            raise ResultError(
                 "a trial did not end as expected, or an element was wrong",
                 "right elements and the expected end in each trial",
                 f"see the table above, and the logs in {folder}",

@@ -10,7 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
@@ -27,12 +27,10 @@ def jobs(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     loss: common.Loss = "0",
     size: common.Size = "1M",
-    seconds: Annotated[
-        float, typer.Option(help="Measured time in seconds, during which all jobs run.")
-    ] = 10.0,
+    seconds: common.Seconds = 10.0,
     slots: Annotated[
         int | None,
         typer.Option(help="Slots (chunks in flight) per group, a power of two. Default: the controller's."),
@@ -66,7 +64,7 @@ def jobs(
             console.print(text)
         common.write_result(report.as_json(result), json_file)
         if not result.ok:
-            raise OptionError(
+            raise ResultError(
                 "an element was wrong, or a job completed no call",
                 "right elements and completed calls of each job",
                 "see the table above",

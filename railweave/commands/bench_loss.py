@@ -10,7 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def loss(
         ),
     ] = None,
     hosts: common.Hosts = 8,
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     losses: Annotated[
         str,
         typer.Option("--losses", help="Probabilities that a link loses a packet in each direction, a list."),
@@ -49,6 +49,7 @@ def loss(
     size: common.Size = "4M",
     seed: common.Seed = 1,
     plot: common.Plot = None,
+    print_scenario: common.PrintScenario = False,
     out: common.Out = Path("out/loss"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -70,6 +71,9 @@ def loss(
         scenarios = [
             (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
         ]
+        if print_scenario:
+            common.print_scenario([scenario for _, scenario in scenarios])
+            return
         tell = common.teller(json_file)
         tell(f"{tables.notes(*NOTES)}\n{HEADER}")
         points = common.run(
@@ -90,7 +94,7 @@ def loss(
         result = curve.as_json(points)
         common.write_result(result, json_file, seed=seed)
         if not result["ok"]:
-            raise OptionError(*common.WRONG)
+            raise ResultError(*common.WRONG_ELEMENTS)
 
 
 def _probabilities(text: str) -> list[float]:

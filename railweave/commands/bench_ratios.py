@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
@@ -54,13 +54,13 @@ def ratios(
         for line in failed:
             typer.echo(f"railweave: {line}", err=True)
         if failed:
-            raise OptionError(
+            raise ResultError(
                 "runs failed, so the ratios do not count", "runs without errors", f"read the logs in {folder}"
             )
         if update:
             work.BASELINE.write_text(work.updated(work.BASELINE.read_text(), found))
         elif any(each.verdict == work.WORSE for each in found):
-            raise OptionError(
+            raise ResultError(
                 "a ratio is worse than its baseline",
                 "a difference within its tolerance",
                 "see the table above; measure again on an idle machine",

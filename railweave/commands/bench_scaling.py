@@ -10,11 +10,11 @@ import typer
 
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
-    "bench scaling --baseline gloo --plot scaling.png",
+    "bench scaling --compare gloo --plot scaling.png",
     "bench scaling --hosts 2,4,8,16,32 --rate 20M --sizes 16K,1M --iters 20",
 )
 
@@ -22,14 +22,15 @@ EPILOG = examples(
 def scaling(
     hosts: Annotated[str, typer.Option(help="Numbers of hosts, a list.")] = "2,4,8",
     rails: common.Rails = "ina",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     sizes: common.Sizes = "16K",
     dtype: common.DType = "float32",
     iters: common.Iters = 200,
     warmup: common.Warmup = 20,
     switch: common.SwitchTarget = "embedded",
-    baseline: common.Baseline = "",
+    compare: common.Compare = "",
     plot: common.Plot = None,
+    print_scenario: common.PrintScenario = False,
     out: common.Out = Path("out/scaling"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -48,10 +49,14 @@ def scaling(
         scenarios = [
             run.with_contenders(
                 common.scenario_of(f"{count}-hosts", work, curve.topology(count), count, rails, rate, switch),
-                baselines=common.names(baseline),
+                baselines=common.names(compare),
             )
             for count in common.counts("--hosts", hosts)
         ]
+        if print_scenario:
+            common.print_scenario(scenarios)
+            return
+        run.require(scenarios[0].contenders)
         tell = common.teller(json_file)
         tell(curve.header(scenarios[0]))
         sweeps = common.run(
@@ -71,4 +76,4 @@ def scaling(
         versions = {name: version for sweep in sweeps for name, version in sweep.versions.items()}
         common.write_result(result, json_file, versions=versions)
         if not result["ok"]:
-            raise OptionError(*common.WRONG)
+            raise ResultError(*common.WRONG_ELEMENTS)

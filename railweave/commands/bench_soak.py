@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
-    "bench soak --minutes 60 --seed 7",
+    "bench soak --seconds 3600 --seed 7",
     "bench soak --hosts 3 --rate 20M & tail -F out/soak/latest/soak.jsonl",
 )
 
@@ -22,19 +22,14 @@ def soak(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 3,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: Annotated[str, typer.Option(help=common.RATES)] = "50M",
-    minutes: Annotated[float, typer.Option(help="Duration in minutes.")] = 60.0,
+    rate: common.Rate = "50M",
+    seconds: common.Seconds = 3600.0,
     seed: common.Seed = 1,
     largest: Annotated[int, typer.Option(help="Size of the largest tensor in elements.")] = 4 << 20,
     deadline: Annotated[float, typer.Option(help="Time limit of a call, in seconds.")] = 60.0,
     faults: Annotated[bool, typer.Option(help="Inject faults into the rails.")] = True,
     switch: common.SwitchTarget = "embedded",
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder in which each run makes a subfolder for its logs and the record soak.jsonl."
-        ),
-    ] = Path("out/soak"),
+    out: common.Out = Path("out/soak"),
     json_file: common.JsonFile = None,
 ) -> None:
     """Run random collectives for a long time while rails fail.
@@ -49,9 +44,9 @@ def soak(
         from railweave.experiments.soak.run import SoakOptions, run  # noqa: PLC0415
         from railweave.experiments.soak.tally import Tally  # noqa: PLC0415
 
-        if minutes <= 0 or largest < 1 or deadline <= 0:
+        if seconds <= 0 or largest < 1 or deadline <= 0:
             raise OptionError(
-                f"--minutes {minutes:g}, --largest {largest}, --deadline {deadline:g}",
+                f"--seconds {seconds:g}, --largest {largest}, --deadline {deadline:g}",
                 "positive numbers",
                 "correct the options",
             )
@@ -59,7 +54,7 @@ def soak(
         options = SoakOptions(
             topology=chosen,
             lab=common.lab_of(chosen, folder, switch),
-            minutes=minutes,
+            seconds=seconds,
             seed=seed,
             largest=largest,
             deadline_s=deadline,
@@ -73,4 +68,4 @@ def soak(
                 common.console(json_file).print(report.table(tally))
                 common.write_result(tally.summary(), json_file, seed=seed)
         if failed := tally.failed():
-            raise OptionError(failed, "none of these", f"read the logs in {folder}")
+            raise ResultError(failed, "none of these", f"read the logs in {folder}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import errno
 import json
 import logging
 import shutil
@@ -22,15 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 import typer.core
 
-from railweave import native_module, outputs
-from railweave.errors import explain
+from railweave import exit_status, help_texts, native_module, outputs
+from railweave.errors import INTERRUPTED, TERMINATED, Unavailable, explain
 from railweave.experiments import provenance, units
 from railweave.experiments.errors import OptionError
-from railweave.hosts.errors import RailweaveError
-from railweave.outputs import OutputError
 from railweave.p4src.artifacts import JUMBO_LANES, JUMBO_MTU
 from railweave.topologies import model
-from railweave.topologies.errors import LabError, TopologyError
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_MTU = model.DEFAULT_MTU
+one_line_errors = exit_status.one_line_errors
 
 Topology = Annotated[
     str,
@@ -51,14 +48,13 @@ Topology = Annotated[
     ),
 ]
 Hosts = Annotated[int, typer.Option(help="Number of hosts in the topology planes.")]
-Rails = Annotated[
-    str,
-    typer.Option(help="Rails, each on its own plane: ina, tcp, rdma or netreduce; a kind may repeat."),
-]
-RATES = "Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped."
-Rates = Annotated[
+RAILS = "Rails, each on its own plane: ina, tcp, rdma or netreduce; a kind may repeat."
+Rails = Annotated[str, typer.Option(help=RAILS)]
+RATE = "Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped."
+Rate = Annotated[str, typer.Option(help=RATE)]
+RateOfTarget = Annotated[
     str | None,
-    typer.Option("--rate", help=f"{RATES} Default: 100M, but 8M for ina planes on BMv2, which is slow."),
+    typer.Option(help=f"{RATE} Default: 100M, but 8M for ina planes on BMv2, which is slow."),
 ]
 Loss = Annotated[
     str,
@@ -92,16 +88,25 @@ Sizes = Annotated[
 DType = Annotated[str, typer.Option(help="Element type: float32 or int32.")]
 Iters = Annotated[int, typer.Option(help="Number of timed calls per size.")]
 Warmup = Annotated[int, typer.Option(help="Least number of untimed calls before the timed ones, per size.")]
-Trials = Annotated[int, typer.Option(help="Number of trials per fault, each at a random instant.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
-Baseline = Annotated[
+Seconds = Annotated[float, typer.Option(help="Duration of the load in seconds.")]
+REPEAT = typer.Option(help="Number of repetitions of the whole measurement.", min=1)
+Repeat = Annotated[int, REPEAT]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.", min=0)]
+Compare = Annotated[
     str,
     typer.Option(
         help="Other systems to measure on the same hosts: gloo, ring, mptcp, openmpi. Default: none.",
         show_default=False,
     ),
 ]
-Out = Annotated[Path, typer.Option(help="Folder in which each run makes a subfolder for its logs.")]
+PrintScenario = Annotated[
+    bool,
+    typer.Option(
+        "--print-scenario",
+        help="Do not run, but print the scenario of these options as TOML for bench --scenario.",
+    ),
+]
+Out = Annotated[Path, typer.Option(help="Folder in which each run makes a subfolder for its files.")]
 SwitchTarget = Annotated[
     str, typer.Option("--switch", help="Switch that runs the P4 program: embedded or bmv2.")
 ]
@@ -158,7 +163,7 @@ JsonFile = Annotated[
     Path | None,
     typer.Option(
         "--json",
-        help="Write the result as JSON to a new file, or to stdout if FILE is -. Default: no JSON.",
+        help=help_texts.JSON,
         metavar="FILE",
         dir_okay=False,
         callback=_new_json,
@@ -179,9 +184,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 # to 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
 BMV2_RATE_BPS = 8_000_000
 PLAIN_WIDTH = 100  # columns of tables in files and pipes
-WRONG = ("wrong elements", "none", "see the column #wrong, and the logs of this run")
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
-INTERRUPTED, TERMINATED = 130, 143  # 128 + the number of the signal, as in shells
+WRONG_ELEMENTS = ("wrong elements", "none", "see the column #wrong, and the logs of this run")
 ERASE_LINE = "\r\x1b[2K"
 OFTEN_S = 5.0  # between frequent progress texts, where stderr is no terminal
 
@@ -206,21 +209,6 @@ def with_live_port(arguments: Sequence[str]) -> list[str]:
         for option, following in pairwise([*arguments[:end], "-"])
     ]
     return [*options, *arguments[end:]]
-
-
-@contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turn errors that users can correct into one line on stderr and exit status 1."""
-    try:
-        yield
-    except (OptionError, OutputError, TopologyError, LabError, RailweaveError) as error:
-        typer.echo(f"railweave: {error}", err=True)
-        raise typer.Exit(1) from error
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        typer.echo(f"railweave: {error.filename or 'a result'}: {error.strerror}", err=True)
-        raise typer.Exit(1) from error
 
 
 class Progress:
@@ -299,11 +287,11 @@ def run_folder(out: Path) -> Iterator[Path]:
 def run(work: Coroutine[Any, Any, T], out: Path) -> T:
     """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command.
 
-    OptionError names what a full disk has no room for: the file, or else the folder `out`.
+    Unavailable names what a full disk has no room for: the file, or else the folder `out`.
     """
     if problem := native_module.problem():  # otherwise the ranks would be the first to miss it
         work.close()
-        raise OptionError(problem, native_module.EXPECTED, native_module.REMEDY)
+        raise Unavailable(problem, native_module.EXPECTED, native_module.REMEDY)
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING, handlers=[_Warnings()])
     terminated = False
 
@@ -333,10 +321,10 @@ def run(work: Coroutine[Any, Any, T], out: Path) -> T:
         typer.echo("railweave: terminated; the network has been removed", err=True)
         raise typer.Exit(TERMINATED) from None
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in outputs.NO_ROOM:
             raise
         full = error.filename or out  # a failed write does not name its file
-        raise OptionError(
+        raise Unavailable(
             f"{full}: {error.strerror}; finished parts are kept",
             "room on the disk",
             "make room, and run the command again",
@@ -402,6 +390,17 @@ def scenario_of(
     return dataclasses.replace(scenario, loss=loss_of(loss, scenario.network))
 
 
+def print_scenario(scenarios: Sequence[Scenario]) -> None:
+    """Print the only scenario; OptionError if the options describe several."""
+    if len(scenarios) > 1:
+        raise OptionError(
+            f"--print-scenario: the options describe {len(scenarios)} scenarios",
+            "options that describe one",
+            "give one value where the options have a list",
+        )
+    typer.echo(scenarios[0].as_toml(), nl=False)
+
+
 def lab_of(topology: model.Topology, out: Path, target: str, loss: str = "0", **others: Any) -> LabOptions:
     """Return how to bring a topology to life, with what the options say of switches and losses."""
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
@@ -415,14 +414,14 @@ def loss_of(text: str, topology: model.Topology) -> dict[str, float]:
 
 
 def check_target(name: str, topology: model.Topology) -> str:
-    """Return the switch target's name; OptionError if it is unknown or cannot run here."""
+    """Return the switch target's name; OptionError if it is unknown, Unavailable if it cannot run here."""
     from railweave.switch.targets import TARGETS  # noqa: PLC0415
 
     if name not in TARGETS:
         raise OptionError(f"switch target {name!r}", f"one of {', '.join(TARGETS)}", "correct --switch")
     needed = any(switch.p4runtime for plane in topology.planes for switch in plane.switches)
     if needed and (missing := TARGETS[name].missing()):
-        raise OptionError(
+        raise Unavailable(
             f"switch target {name!r} cannot run here: {missing}",
             "all of its parts",
             "install them, or choose another target",

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
+from railweave.errors import WRONG
 from railweave.experiments import units
 from railweave.help_texts import examples
 
@@ -30,18 +31,13 @@ def demo(
     hosts: common.Hosts = 4,
     steps: Annotated[int, typer.Option(help="Number of training steps.")] = 100,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     mtu: common.Mtu = common.DEFAULT_MTU,
     loss: common.Loss = "0",
     shares: common.Shares = None,
     switch: common.SwitchTarget = "embedded",
-    seed: Annotated[
-        int, typer.Option(help="Seed of the initial model and of the order of the images.", min=0)
-    ] = 0,
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder in which each run makes a subfolder for its logs, timeline and trace."),
-    ] = Path("out/demo"),
+    seed: common.Seed = 0,
+    out: common.Out = Path("out/demo"),
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
@@ -79,4 +75,4 @@ def demo(
         console.print(report.summary(result), style="bold", soft_wrap=True)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if not result.ok:
-            raise typer.Exit(1)
+            raise typer.Exit(WRONG)

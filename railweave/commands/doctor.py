@@ -10,7 +10,7 @@ import typer
 
 from railweave.commands import common
 from railweave.commands.checks import Finding, run_checks
-from railweave.errors import explain
+from railweave.errors import LACKING, explain
 from railweave.help_texts import examples
 
 app = typer.Typer()
@@ -24,7 +24,7 @@ def doctor(
     json_file: common.JsonFile = None,
     cluster: common.ClusterFile = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 also if an optional part is missing.")
+        bool, typer.Option("--strict", help="Exit with 3 also if an optional part is missing.")
     ] = False,
 ) -> None:
     """Check this machine: tools, kernel features, packages.
@@ -32,7 +32,7 @@ def doctor(
     With --cluster, check the machine's place in a cluster instead: the controller, clocks, switches, and each
     plane from the machine's NIC to the other hosts and to an in-network sum.
 
-    Exits with 1 if a needed part is missing.
+    Exits with 3 if a needed part is missing.
     """
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -63,7 +63,7 @@ def doctor(
     with common.one_line_errors():
         common.write_json({"ok": able, "checks": values}, json_file)
     if not able or (strict and not all(finding.present for finding in findings)):
-        raise typer.Exit(1)
+        raise typer.Exit(LACKING)
 
 
 def _of_cluster(file: Path) -> list[Finding]:

@@ -51,14 +51,9 @@ def plan(
         int | None, typer.Option(help="Number of hosts. Default: 4, or that of the file.")
     ] = None,
     rails: Annotated[
-        str | None, typer.Option(help="Kinds of the rails, if no file is given. Default: ina,tcp,rdma.")
+        str | None, typer.Option(help=f"{common.RAILS} Default: ina,tcp,rdma, or those of the file.")
     ] = None,
-    rate: Annotated[
-        str,
-        typer.Option(
-            help="Link rate in bit/s, one for all rails or one per rail: 100M or 100M,30M; 0 means unknown."
-        ),
-    ] = "100M",
+    rate: common.Rate = "100M",
     collective: Annotated[
         str, typer.Option(help="Collective: all_reduce, reduce_scatter, all_gather or broadcast.")
     ] = "all_reduce",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 from railweave.help_texts import examples
 
 app = typer.Typer()
@@ -22,7 +22,7 @@ DEFAULT = ("N",)  # the figures of all papers together take too long
     epilog=examples(
         "reproduce --quick",
         "reproduce A --quick",
-        "reproduce N1 N4 --runs 10",
+        "reproduce N1 N4 --repeat 10",
         "reproduce my/figure",
         "reproduce --list",
     ),
@@ -37,13 +37,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure fewer sizes, rounds and networks.")] = False,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of rounds per network, except in N6, N7, A1, A2, R3 and T3. Default: that of the "
-            "figure."
-        ),
-    ] = None,
+    repeat: Annotated[int | None, common.REPEAT] = None,
     out: Annotated[Path, typer.Option(help="Folder for records, figures and report.html.")] = Path(
         "out/reproduce"
     ),
@@ -56,13 +50,19 @@ def reproduce(
     The result is report.html, with a plot of each figure and a verdict on each claim. An interrupted command
     continues when you start it again: runs that have succeeded are kept, and failed runs are repeated.
 
-    The output folder must be new, empty, or one that this command has made. Exits with 1 if a run failed.
+    Each figure has its own number of repetitions. --repeat changes it, except in N6, N7, A1, A2, R3 and T3.
+
+    The output folder must be new, empty, or one that this command has made. Exits with 1 if a run failed or a
+    claim is not reproduced.
     """
     with common.one_line_errors():
         from railweave.experiments import reproduce as work  # noqa: PLC0415
+        from railweave.experiments.claims import NOT_REPRODUCED  # noqa: PLC0415
         from railweave.experiments.figures import figures  # noqa: PLC0415
+        from railweave.experiments.records import Records, counted  # noqa: PLC0415
+        from railweave.topologies.lab.namespaces import require_tools  # noqa: PLC0415
 
-        options = work.Options(figures(names or ([] if only_list else DEFAULT)), out, quick, runs)
+        options = work.Options(figures(names or ([] if only_list else DEFAULT)), out, quick, repeat)
         if only_list:
             for figure in options.figures:
                 minutes = sum(work.seconds(step) for step in options.plan(figure)) / 60
@@ -74,8 +74,15 @@ def reproduce(
         for line in failed:
             typer.echo(f"railweave: {line}", err=True)
         if failed:
-            raise OptionError(
+            require_tools()
+            raise ResultError(
                 "runs have failed, as above",
                 "runs without errors",
                 "run the same command again, which repeats them",
+            )
+        every = counted(Records(out / "records.jsonl").read())
+        entries = [work.entry(options, figure, every) for figure in options.figures]
+        if missed := sum(entry.counts[NOT_REPRODUCED] for entry in entries):
+            raise ResultError(
+                f"claims that are not reproduced: {missed}", "none", "read the reasons in the report"
             )

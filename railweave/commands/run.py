@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from railweave.commands import common
+from railweave.errors import WRONG
 from railweave.experiments import units
 from railweave.experiments.errors import OptionError
 from railweave.help_texts import examples
@@ -36,7 +37,7 @@ def run(
     topology: common.Topology = "planes",
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     mtu: common.Mtu = common.DEFAULT_MTU,
     loss: common.Loss = "0",
     impair: Annotated[
@@ -67,12 +68,7 @@ def run(
     ] = False,
     switch: common.SwitchTarget = "embedded",
     seed: common.Seed = 1,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder in which each run makes a subfolder for its logs, reports, timeline and trace."
-        ),
-    ] = Path("out/run"),
+    out: common.Out = Path("out/run"),
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
@@ -128,4 +124,4 @@ def run(
             console.print(f"{what}: {path}", soft_wrap=True)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if not result.ok:
-            raise typer.Exit(1)
+            raise typer.Exit(WRONG)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from railweave.errors import explain
+from railweave.exit_status import one_line_errors
 from railweave.help_texts import examples
+from railweave.switch.errors import SwitchError
+from railweave.switch.inspect import commands as options
 
 app = typer.Typer()
 
@@ -22,8 +24,8 @@ app = typer.Typer()
 )
 def shell(
     *,
-    grpc: Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
+    grpc: options.Grpc = "127.0.0.1:9559",
+    device_id: options.DeviceId = 1,
     election_id: Annotated[
         str,
         typer.Option(
@@ -42,16 +44,9 @@ def shell(
             help="Files of a program to push first: P4Info (text) and BMv2 JSON. Default: none.",
         ),
     ] = None,
-    tls_ca: Annotated[
-        Path | None,
-        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")
-    ] = None,
+    tls_ca: options.TlsCa = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
 ) -> None:
     """Open p4runtime-shell on a switch.
 
@@ -59,21 +54,20 @@ def shell(
 
     Try `tables`, `te = table_entry["NAME"](action="ACTION")` and `te?`. Commands can also come from a pipe.
     """
-    from railweave.shell_environment import EnvironmentFailed, ensure  # noqa: PLC0415
+    from railweave.shell_environment import ensure  # noqa: PLC0415
 
-    arguments = ["--grpc-addr", grpc, "--device-id", str(device_id), "--election-id", _election(election_id)]
-    if role is not None:
-        arguments += ["--role-name", role]
-    if config is not None:
-        arguments += ["--config", _config(config)]
-    for option, path in (("--cacert", tls_ca), ("--cert", tls_cert), ("--private-key", tls_key)):
-        if path is not None:
-            arguments += ["--ssl", option, str(_existing(path))]
-    _require_switch(grpc, device_id, tls_ca, tls_cert, tls_key, program_follows=config is not None)
-    try:
+    arguments = ["--grpc-addr", grpc, "--device-id", str(device_id)]
+    with one_line_errors():
+        arguments += ["--election-id", _election(election_id)]
+        if role is not None:
+            arguments += ["--role-name", role]
+        if config is not None:
+            arguments += ["--config", _config(config)]
+        for option, path in (("--cacert", tls_ca), ("--cert", tls_cert), ("--private-key", tls_key)):
+            if path is not None:
+                arguments += ["--ssl", option, str(_existing(path))]
+        _require_switch(grpc, device_id, tls_ca, tls_cert, tls_key, program_follows=config is not None)
         python = ensure(lambda line: typer.echo(line, err=True))
-    except EnvironmentFailed as error:
-        _fail(str(error))
     os.execv(python, [str(python), "-m", "p4runtime_sh", *arguments])  # noqa: S606 - it becomes the shell
 
 
@@ -81,7 +75,6 @@ def _require_switch(
     grpc: str, device_id: int, ca: Path | None, cert: Path | None, key: Path | None, *, program_follows: bool
 ) -> None:
     """Report in one line what the shell would report by a traceback: no switch, other device, no program."""
-    from railweave.switch.errors import SwitchError  # noqa: PLC0415
     from railweave.switch.inspect.client import NoProgram, SwitchClient  # noqa: PLC0415
     from railweave.switch.options import Tls  # noqa: PLC0415
 
@@ -90,30 +83,27 @@ def _require_switch(
             client.p4info()
     except NoProgram as missing:
         if not program_follows:
-            _fail(f"{missing}, or push one with --config")
-    except SwitchError as error:
-        _fail(str(error))
+            raise SwitchError(f"{missing}, or push one with --config") from None
 
 
 def _election(given: str) -> str:
     if not re.fullmatch(r"\d{1,20},\d{1,20}", given) or any(int(part) >> 64 for part in given.split(",")):
-        _fail(f"--election-id {given!r}", "HIGH,LOW: two numbers of 64 bits, such as 0,1", "correct the id")
+        raise SwitchError(
+            f"--election-id {given!r}", "HIGH,LOW: two numbers of 64 bits, such as 0,1", "correct the id"
+        )
     return given
 
 
 def _config(given: str) -> str:
     p4info, comma, program = given.partition(",")
     if not comma or not p4info or not program:
-        _fail(f"--config {given!r}", "P4INFO,JSON: two files separated by a comma", "correct --config")
+        raise SwitchError(
+            f"--config {given!r}", "P4INFO,JSON: two files separated by a comma", "correct --config"
+        )
     return f"{_existing(Path(p4info))},{_existing(Path(program))}"
 
 
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        _fail(f"{path}: no such file", "a file that can be read", "correct the name")
+        raise SwitchError(f"{path}: no such file", "a file that can be read", "correct the name")
     return path
-
-
-def _fail(given: str, expected: str = "", do: str = "") -> NoReturn:
-    typer.echo(f"railweave shell: {explain(given, expected, do)}", err=True)
-    raise typer.Exit(1)

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True)
 
 YAML = (".yaml", ".yml")
 
-Out = Annotated[
+Save = Annotated[
     Path | None,
     typer.Option(
         help="New file for the topology: a drawing (.png, .svg, .pdf) or YAML (.yaml). Default: no file.",
@@ -39,13 +39,13 @@ def topo() -> None:
 
 @app.command(
     "planes",
-    epilog=examples("topo planes --hosts 4 --rails ina,tcp,tcp --rate 1G,100M,100M --out net.png"),
+    epilog=examples("topo planes --hosts 4 --rails ina,tcp,tcp --rate 1G,100M,100M --save net.png"),
 )
 def planes_command(
     hosts: common.Hosts = 4,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
-    out: Out = None,
+    rate: common.RateOfTarget = None,
+    save: Save = None,
 ) -> None:
     """Show hosts with one plane per rail.
 
@@ -55,26 +55,26 @@ def planes_command(
         from railweave.topologies.planes import planes  # noqa: PLC0415
 
         kinds = units.parse_rails(rails)
-        _show(planes(hosts, kinds, common.rates_of(rate, kinds, "embedded")), out)
+        _show(planes(hosts, kinds, common.rates_of(rate, kinds, "embedded")), save)
 
 
 Racks = Annotated[int, typer.Option(help="Number of racks, each with one leaf switch.")]
 PerRack = Annotated[int, typer.Option("--hosts", help="Number of hosts per rack.")]
 Uplink = Annotated[
     str | None,
-    typer.Option(help="Rate of links between switches in bit/s. Default: that of the hosts' links."),
+    typer.Option(help="Link rate between switches in bit/s: 1G; 0 means unshaped. Default: that of --rate."),
 ]
 
 
-@app.command("leaf-spine", epilog=examples("topo leaf-spine --racks 2 --spines 2 --out net.png"))
+@app.command("leaf-spine", epilog=examples("topo leaf-spine --racks 2 --spines 2 --save net.png"))
 def leaf_spine_command(
     racks: Racks = 2,
     hosts: PerRack = 4,
     spines: Annotated[int, typer.Option(help="Number of spine switches, each connected to every leaf.")] = 2,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     uplink: Uplink = None,
-    out: Out = None,
+    save: Save = None,
 ) -> None:
     """Show racks of hosts below spine switches.
 
@@ -85,10 +85,10 @@ def leaf_spine_command(
 
         kinds = units.parse_rails(rails)
         rates = common.rates_of(rate, kinds, "embedded")
-        _show(leaf_spine(racks, hosts, spines, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
+        _show(leaf_spine(racks, hosts, spines, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), save)
 
 
-@app.command("racks", epilog=examples("topo racks --racks 4 --ina 2 --spine ina --out net.png"))
+@app.command("racks", epilog=examples("topo racks --racks 4 --ina 2 --spine ina --save net.png"))
 def racks_command(
     racks: Racks = 4,
     hosts: PerRack = 4,
@@ -99,9 +99,9 @@ def racks_command(
         str, typer.Option(help="Kind of the spine: plain (a bridge) or ina (a P4 switch).")
     ] = "plain",
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     uplink: Uplink = None,
-    out: Out = None,
+    save: Save = None,
 ) -> None:
     """Show racks of which only some have a switch that aggregates.
 
@@ -113,7 +113,7 @@ def racks_command(
         kinds = units.parse_rails(rails)
         rates = common.rates_of(rate, kinds, "embedded")
         uplink_bps = _uplink(uplink)
-        _show(mixed_racks(racks, hosts, ina, spine, rails=kinds, rates=rates, uplink_bps=uplink_bps), out)
+        _show(mixed_racks(racks, hosts, ina, spine, rails=kinds, rates=rates, uplink_bps=uplink_bps), save)
 
 
 @app.command(
@@ -136,9 +136,9 @@ def fat_tree_command(
     cores: Annotated[int, typer.Option(help="Number of core switches; 0 means (k/2)^2.", min=0)] = 0,
     hosts: Annotated[int, typer.Option(help="Number of hosts per edge switch; 0 means k/2.", min=0)] = 0,
     rails: common.Rails = "ina,tcp,rdma",
-    rate: common.Rates = None,
+    rate: common.RateOfTarget = None,
     uplink: Uplink = None,
-    out: Out = None,
+    save: Save = None,
 ) -> None:
     """Show a fat tree: three levels of switches on ina planes.
 
@@ -150,40 +150,40 @@ def fat_tree_command(
         kinds = units.parse_rails(rails)
         rates = common.rates_of(rate, kinds, "embedded")
         counts = {"pods": pods, "edges": edges, "aggs": aggs, "cores": cores, "hosts": hosts}
-        _show(fat_tree(k, **counts, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), out)
+        _show(fat_tree(k, **counts, rails=kinds, rates=rates, uplink_bps=_uplink(uplink)), save)
 
 
 def _uplink(text: str | None) -> int | None:
     return None if text is None else units.parse_rate(text)
 
 
-@app.command("file", epilog=examples("topo file net.yaml --out net.svg"))
+@app.command("file", epilog=examples("topo file net.yaml --save net.svg"))
 def file_command(
-    path: Annotated[Path, typer.Argument(help="Path of the topology file (YAML).")], out: Out = None
+    path: Annotated[Path, typer.Argument(help="Path of the topology file (YAML).")], save: Save = None
 ) -> None:
     """Check a topology file and show the topology."""
     with common.one_line_errors():
         from railweave.topologies.serialize import load  # noqa: PLC0415
 
-        _show(load(path), out)
+        _show(load(path), save)
 
 
-def _show(topology: Topology, out: Path | None) -> None:
+def _show(topology: Topology, save: Path | None) -> None:
     from railweave.topologies import draw  # noqa: PLC0415
 
-    if out is not None and out.suffix not in (*YAML, *draw.SUFFIXES):
+    if save is not None and save.suffix not in (*YAML, *draw.SUFFIXES):
         raise TopologyError(
-            f"cannot draw to {str(out)!r}",
+            f"cannot draw to {str(save)!r}",
             f"a name that ends in {', '.join(draw.SUFFIXES)}",
             "rename the file",
         )
-    outputs.check_new_file("--out", out)
+    outputs.check_new_file("--save", save)
     console = common.console(None)
     console.print(draw.tree(topology))
-    if out is None:
+    if save is None:
         return
-    if out.suffix in YAML:
-        outputs.write_new_file("--out", out, to_yaml(topology))
+    if save.suffix in YAML:
+        outputs.write_new_file("--save", save, to_yaml(topology))
     else:
-        draw.picture(topology, out)
-    console.print(f"written: {out}")
+        draw.picture(topology, save)
+    console.print(f"written: {save}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railweave.commands import common
+from railweave.errors import WRONG
 from railweave.help_texts import examples
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def why(
             console.print(f"no job {job!r} is running" if job else "no job is running")
         common.write_json(MessageToDict(answer, preserving_proto_field_name=True), json_file)
         if job and not answer.jobs:
-            raise typer.Exit(1)
+            raise typer.Exit(WRONG)
 
 
 def _ask(controller: str, access: Access, job: str) -> pb.ExplainResponse:

@@ -14,7 +14,7 @@ import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
 
 from railweave.errors import explain
-from railweave.switch.errors import SwitchError
+from railweave.switch.errors import NoAnswer, SwitchError
 from railweave.switch.options import Tls, read_file
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
@@ -122,7 +122,7 @@ class SwitchClient:
             code, details = error.code(), error.details() or ""
             match code:
                 case grpc.StatusCode.UNAVAILABLE:
-                    raise SwitchError(
+                    raise NoAnswer(
                         f"no switch answers at {self._address}",
                         "a P4Runtime server there",
                         "correct --grpc, and --tls-ca if it speaks TLS",
@@ -140,7 +140,7 @@ class SwitchClient:
                         details or "not served", "a switch that serves it", "use --target embedded"
                     ) from None
                 case grpc.StatusCode.DEADLINE_EXCEEDED:
-                    raise SwitchError(
+                    raise NoAnswer(
                         f"no answer from {self._address} within {_ANSWER_S:g} s",
                         "an answer",
                         "read the switch's log",

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from railweave import outputs
-from railweave.help_texts import examples
+from railweave import help_texts, outputs
+from railweave.errors import WRONG
+from railweave.exit_status import one_line_errors
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import Tls
 
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 160  # columns of tables in files and pipes, which may have many match fields
 
 JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        help="Write the result as JSON to a new file, or to stdout if FILE is -. Default: no JSON.",
-        metavar="FILE",
-        dir_okay=False,
-    ),
+    Path | None, typer.Option("--json", help=help_texts.JSON, metavar="FILE", dir_okay=False)
 ]
+Grpc = Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")]
+DeviceId = Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
+]
+TlsCert = Annotated[Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")]
+TlsKey = Annotated[Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")]
 Indexes = Annotated[
     str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells to show. Default: all.")
 ]
@@ -45,34 +48,18 @@ COMMANDS: list[tuple[Callable[..., None], str]] = []  # with the examples of the
 @contextlib.contextmanager
 def _switch(
     *,
-    grpc: Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")] = "127.0.0.1:9559",
-    device_id: Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")] = 1,
-    tls_ca: Annotated[
-        Path | None,
-        typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")
-    ] = None,
+    grpc: Grpc = "127.0.0.1:9559",
+    device_id: DeviceId = 1,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> Iterator[SwitchClient]:
     """Connect to a switch; an error ends the command with one line on stderr."""
     # Imported only now: gRPC is slow to import, and --help needs none.
     from railweave.switch.inspect.client import SwitchClient  # noqa: PLC0415
 
-    with _one_line_errors(), SwitchClient(grpc, device_id, tls_ca, Tls.of(tls_cert, tls_key, None)) as client:
+    with one_line_errors(), SwitchClient(grpc, device_id, tls_ca, Tls.of(tls_cert, tls_key, None)) as client:
         yield client
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except (SwitchError, outputs.OutputError) as error:
-        typer.echo(f"railweave switch: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _parameters(function: Callable[..., Any]) -> list[Parameter]:
@@ -90,14 +77,14 @@ def _command(example: str, without: str = "") -> Callable[[Callable[..., None]],
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
-            with _one_line_errors():
+            with one_line_errors():
                 outputs.check_new_file("--json", given.get("json_file"))
             with _switch(**{option.name: given.pop(option.name) for option in connection}) as client:
                 command(client, **given)
 
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        COMMANDS.append((run, examples(f"switch {example}")))
+        COMMANDS.append((run, help_texts.examples(f"switch {example}")))
 
     return add
 
@@ -275,7 +262,7 @@ def trace(
         console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
     _write({"traces": traces}, json_file)
     if len(traces) < count:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 def _array(

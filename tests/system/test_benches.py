@@ -40,7 +40,7 @@ PNG = b"\x89PNG"
 )
 def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
     code, complaint = start("bench", *arguments).end()
-    assert (code, complaint.count("\n")) == (1, 1)
+    assert (code, complaint.count("\n")) == (2, 1)
     assert words in complaint
 
 
@@ -74,10 +74,13 @@ def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_split_is_learnt_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
-    result = result_of(
-        *(start, tmp_path, "bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"),
-        *("--plot", str(tmp_path / "s.png")),
-    )
+    path = tmp_path / "r.json"
+    code, complaint = start(
+        *("bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"),
+        *("--plot", str(tmp_path / "s.png"), "--json", str(path)),
+    ).end()
+    assert code in (0, 1), complaint  # 1: on a busy machine a claim may fail
+    result = json.loads(path.read_text())
     assert (result["ok"], result["wrong"]) == (True, 0)
     for trace in result["rows"]:
         assert len(trace["phases"]) == 3
@@ -99,7 +102,7 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_pa
             "50M",
             "--faults",
             "switch port down,rank killed",
-            "--trials",
+            "--repeat",
             "1",
             "--plot",
             str(picture),
@@ -121,7 +124,7 @@ def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_p
     faults = ["leaf killed", "spine killed", "controller restarts", RANK_KILLED.name]
     result = result_of(
         *(start, tmp_path, "bench", "failover", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
-        *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--trials", "1", "--size", "64K"),
+        *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--repeat", "1", "--size", "64K"),
         *("--restarts", "3"),
     )
     assert [row["fault"] for row in result["rows"]] == faults
@@ -137,7 +140,7 @@ SOAK = ("bench", "soak", "--hosts", "2", "--rails", "tcp,tcp", "--largest", "200
 
 
 def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Start, tmp_path: Path) -> None:
-    result = result_of(start, tmp_path, *SOAK, "--minutes", "0.12", "--seed", SEED)
+    result = result_of(start, tmp_path, *SOAK, "--seconds", "7.2", "--seed", SEED)
     assert (result["wrong"], result["errors"]) == (0, 0)
     assert result["calls"] > 0
     assert result["faults"] > 0
@@ -147,7 +150,7 @@ def test_calls_of_all_sorts_are_exact_while_rails_fail(start: Start, tmp_path: P
 
 
 def test_ctrl_c_tells_what_has_come_so_far(start: Start, tmp_path: Path) -> None:
-    command = start(*SOAK, "--minutes", "60", "--no-faults")
+    command = start(*SOAK, "--seconds", "3600", "--no-faults")
     command.until_progress("all ranks call")
     command.process.send_signal(signal.SIGINT)
     assert "calls of each rank" in command.until("calls of each rank")
@@ -224,7 +227,7 @@ def test_the_controller_is_measured_on_a_fat_tree(start: Start, tmp_path: Path) 
 def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
     command = start("bench", "controller", "--k", "4", "--ranks", "17")
     code, complaint = command.end()
-    assert code == 1
+    assert code == 2
     assert "--ranks 17: expected 2 to 16, the hosts of k=4" in complaint
 
 

@@ -110,6 +110,6 @@ def test_a_port_in_use_ends_the_run_before_a_network_is_made(start: Start) -> No
     port = line.strip().strip("/").rpartition(":")[2]
     first.until("here")
     code, complaint = start(*RUN, "--live", port, "--", "true").end()
-    assert code == 1
+    assert code == 2
     assert f"railweave: --live {port}: " in complaint
     assert "live page" not in complaint

@@ -46,10 +46,10 @@ SHORTENED = {
     "run --hosts 2": "",
     "run --hosts": None,  # test_tutorial.py runs them
     "run": "--hosts 2",
-    "bench all-reduce --rails ina --mtu 9000": f"{CALL} --baseline ring",  # Gloo's ranks start slowly
+    "bench all-reduce --rails ina --mtu 9000": f"{CALL} --compare ring",  # Gloo's ranks start slowly
     "bench all-reduce": CALL,
     "bench all-gather": CALL,
-    "bench scaling": f"{CALL} --baseline ring",
+    "bench scaling": f"{CALL} --compare ring",
     "bench jobs": "--seconds 2.1 --hosts 2 --size 64K",
     "bench controller": "--k 4 --jobs 2 --ranks 4 --repeat 1",
     "bench": None,
@@ -98,7 +98,7 @@ def test_the_options_are_read(command: str) -> None:
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if extra(command) is not None])
 def test_the_command_ends_with_status_0(command: str, tmp_path: Path) -> None:
-    if "--baseline gloo" in command and find_spec("torch") is None:
+    if "--compare gloo" in command and find_spec("torch") is None:
         pytest.skip("PyTorch is missing: make baseline")
     for name in ("my.py", "steps.py"):
         (tmp_path / name).write_text(PROGRAM)

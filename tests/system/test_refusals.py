@@ -46,7 +46,7 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "all-reduce", "--op", "prod"), "op 'prod'"),
         (("bench", "all-reduce", "--iters", "0"), "iterations is 0: expected at least 1"),
         (("bench", "all-reduce", "--rate", "0", "--control"), "some rates cannot be halved"),
-        (("bench", "all-reduce", "--baseline", "nccl"), "baseline 'nccl'"),
+        (("bench", "all-reduce", "--compare", "nccl"), "baseline 'nccl'"),
         (("bench", "jobs", "--jobs", "0"), "--jobs 0"),
         (("bench", "jobs", "--seconds", "1"), "--seconds 1"),
         (("bench", "jobs", "--size", "1K,2K"), "size '1K,2K'"),
@@ -57,13 +57,13 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "loss", "--size", "1K,2K"), "size '1K,2K'"),
         (("bench", "scaling", "--hosts", "2,many"), "--hosts '2,many'"),
         (("bench", "scaling", "--plot", "curve.gif"), "--plot curve.gif"),
-        (("topo", "planes", "--out", "net.gif"), "cannot draw to 'net.gif'"),
+        (("topo", "planes", "--save", "net.gif"), "cannot draw to 'net.gif'"),
         (("topo", "file", "absent.yaml"), "absent.yaml"),
     ],
 )
 def test_refused_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
     code, complaint = railweave(*arguments)
-    assert code == 1
+    assert code == 2
     assert expected in complaint
     assert complaint.startswith("railweave: ")
     assert len(complaint.strip().splitlines()) == 1
@@ -82,7 +82,7 @@ def test_a_machine_that_lets_nobody_make_namespaces_is_named(tmp_path: Path) -> 
     refusing.write_text("#!/bin/sh\necho 'unshare: not permitted' >&2\nexit 1\n")
     refusing.chmod(0o755)
     code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
-    assert code == 1
+    assert code == 3
     assert "cannot make network namespaces" in complaint
     assert "unshare: not permitted" in complaint
 
@@ -90,7 +90,7 @@ def test_a_machine_that_lets_nobody_make_namespaces_is_named(tmp_path: Path) -> 
 def test_a_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
     link_tools(tmp_path)
     code, complaint = railweave("demo", "--rails", "tcp", PATH=str(tmp_path))
-    assert code == 1
+    assert code == 3
     assert complaint.splitlines()[-1] == (
         "railweave: mnexec is missing: expected the package mininet; install it: apt-get install mininet"
     )
@@ -102,7 +102,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, complaint = railweave("controller", "--topology", str(path), "--listen", f"127.0.0.1:{port}")
-    assert code == 1
+    assert code == 2
     assert str(port) in complaint
     assert len(complaint.strip().splitlines()) == 1
 

@@ -82,7 +82,7 @@ def test_a_python_without_railweave_is_named(start: Start, tmp_path: Path) -> No
 
 def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Start) -> None:
     code, complaint = start(*RUN, "--", "pyton", "my.py").end()
-    assert code == 1
+    assert code == 2
     assert "program 'pyton' is no executable file" in complaint
     assert f"railweave's own Python is {sys.executable}" in complaint
     assert complaint.count("\n") == 1  # no network is made
@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
 
 def test_a_run_without_a_program_is_refused(start: Start) -> None:
     code, complaint = start(*RUN).end()
-    assert code == 1
+    assert code == 2
     assert "no program" in complaint
 
 

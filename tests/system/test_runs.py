@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from system.command import Start, result_of
 
+from railweave.experiments.contenders import Contender
+from railweave.experiments.problem import BOTH
+from railweave.experiments.records import Records
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.switch.targets import TARGETS
 
 RAIL_KEYS = {
@@ -60,7 +64,7 @@ def test_demo_over_lossy_planes(start: Start, tmp_path: Path) -> None:
 def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     result = result_of(
         *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "4,1K:2K,256K", "--iters", "3"),
-        *("--rate", "1G,0,500M", "--each-alone", "--rounds", "2"),
+        *("--rate", "1G,0,500M", "--each-alone", "--repeat", "2"),
     )
     assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
     for row in result["rows"]:
@@ -109,6 +113,35 @@ def test_bench_of_other_collectives(
         assert row["wrong"] == 0
         assert row["root"] == (2 if collective == "broadcast" else None)
     assert all(share > 0.1 for share in result["rows"][2]["shares"].values())
+
+
+def test_a_scenario_is_measured_from_its_file(start: Start, tmp_path: Path) -> None:
+    scenario = Scenario(
+        "mine",
+        (Contender("both", "railweave"), Contender("ring", "ring", ("tcp0",))),
+        Workload((4096, 65536), iterations=2),
+        hosts=2,
+        rails=("tcp", "tcp"),
+        repetitions=2,
+    )
+    file = tmp_path / "mine.toml"
+    file.write_text(scenario.as_toml())
+    result = result_of(start, tmp_path, "bench", "--scenario", str(file))
+    assert [row["bytes"] for row in result["rows"]] == [4096, 65536]
+    assert [len(row["times_us"]) for row in result["baselines"]["ring"]["rows"]] == [4, 4]
+    records = Records(tmp_path / "out" / "1" / "records.jsonl").of(scenario.key)
+    assert [record.contender for record in records] == ["both", "ring"] * 2
+
+
+def test_two_collectives_at_once_are_measured(start: Start, tmp_path: Path) -> None:
+    contenders = (Contender("tcp", "railweave"),)
+    scenario = Scenario("two", contenders, Workload((65536,), BOTH, iterations=2), hosts=2, rails=("tcp",))
+    file = tmp_path / "two.json"
+    scenario.save(file)
+    (row,) = result_of(start, tmp_path, "bench", "--scenario", str(file))["rows"]
+    assert row["wrong"] == 0
+    assert row["busbw_bps"] == pytest.approx(row["algbw_bps"])  # 2(n-1)/n of two ranks
+    assert row["limit_bps"] > 0
 
 
 def test_shares_are_followed(start: Start, tmp_path: Path) -> None:

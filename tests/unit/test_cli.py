@@ -110,7 +110,7 @@ def test_doctor_tells_the_same_to_people_and_machines(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     done = railweave("doctor", "--json", str(path))
     value = json.loads(path.read_text())
-    assert done.returncode == (0 if value["ok"] else 1)
+    assert done.returncode == (0 if value["ok"] else 3)
     assert value["ok"] is all(check["present"] for check in value["checks"] if check["needed"])
     for check in value["checks"]:
         assert check["name"].split()[0] in done.stdout
@@ -132,7 +132,7 @@ def test_what_is_absent_is_found_absent(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_a_tree_of_the_topology_is_printed(tmp_path: Path) -> None:
     done = railweave(
-        "topo", "planes", "--hosts", "2", "--rails", "ina,tcp", "--out", str(tmp_path / "net.svg")
+        "topo", "planes", "--hosts", "2", "--rails", "ina,tcp", "--save", str(tmp_path / "net.svg")
     )
     assert "s-ina  P4 switch, P4Runtime 10.255.0.200:9559" in done.stdout
     assert "port 2: h2  h2-tcp  10.2.0.2  02:00:00:02:00:02" in done.stdout
@@ -141,6 +141,6 @@ def test_a_tree_of_the_topology_is_printed(tmp_path: Path) -> None:
 
 def test_a_topology_survives_its_file(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
-    first = railweave("topo", "planes", "--rate", "1G", "--out", str(path)).stdout
+    first = railweave("topo", "planes", "--rate", "1G", "--save", str(path)).stdout
     second = railweave("topo", "file", str(path)).stdout
     assert first.splitlines()[:-1] == second.splitlines()

@@ -72,6 +72,27 @@ def test_help_is_of_one_style(path: str) -> None:
     assert all(line.startswith(("    railweave ", "        ")) for line in shown)
 
 
+# Options with one meaning in all commands; the second sentence of a help text is the default.
+SHARED = ("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot")
+OTHER_HELP = {("reproduce", "--out"), ("bench striping", "--rate")}
+OLD_NAMES = {"--rounds", "--runs", "--trials", "--repetitions", "--baseline", "--minutes"}
+
+
+def test_an_option_has_one_meaning_and_one_help_text() -> None:
+    texts: dict[str, set[str]] = {}
+    for path in PATHS:
+        name, *words = path.split()
+        command: Any = typer.main.get_command(build(name)).commands[name]  # type: ignore[attr-defined]
+        for word in words:
+            command = command.commands[word]
+        for option in command.params:
+            assert not OLD_NAMES & set(option.opts), path
+            if (path, option.opts[0]) not in OTHER_HELP:
+                texts.setdefault(option.opts[0], set()).add((option.help or "").partition(" Default: ")[0])
+    for option in SHARED:
+        assert len(texts[option]) == 1, texts[option]
+
+
 def test_examples_keep_their_lines() -> None:
     assert examples("doctor", "plan 4M") == "\b\nExamples:\n  railweave doctor\n  railweave plan 4M"
 

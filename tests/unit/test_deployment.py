@@ -136,6 +136,6 @@ def test_the_command_shows_a_row_per_upgrade() -> None:
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
     done = plan(*arguments)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

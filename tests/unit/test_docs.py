@@ -18,9 +18,11 @@ from document_commands import commands, fenced, inline, parse, unknown
 import railweave
 from railweave.experiments.accounting import BYTE_CLASSES
 from railweave.experiments.claims import Claim
+from railweave.experiments.contenders import Contender
 from railweave.experiments.measures import MEASURES
 from railweave.experiments.program import testbed
 from railweave.experiments.records import Record, Sample
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.hosts.metrics import RankCollector
 from railweave.hosts.reports import GroupReport, RailReport, SentBytes, Stats
 from railweave.switch.inspect.text import LOSSES
@@ -225,6 +227,6 @@ def test_p4_counters_are_on_the_page(program: str) -> None:
 
 def test_fields_of_files_are_on_the_page() -> None:
     listed = code_names("files.md")
-    for kind in (Record, Sample, Claim):
+    for kind in (Record, Sample, Claim, Scenario, Contender, Workload):
         assert {field.name for field in fields(kind)} <= listed, kind.__name__
     assert set(MEASURES) <= listed

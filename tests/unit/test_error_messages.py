@@ -21,12 +21,14 @@ from railweave import outputs, shell_environment
 from railweave._native.agent import Failure, FailureKind
 from railweave.controller import errors as of_controller
 from railweave.controller import groups, quotas, requests, service, southbound
-from railweave.errors import UserError, explain
+from railweave.errors import Unavailable, UserError, explain
 from railweave.experiments import hosts as experiment_hosts
 from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.experiments.live import server as live
 from railweave.experiments.program import testbed
+from railweave.experiments.runner import require_room
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.hosts import arrays, bootstrap, errors, failures, rails
 from railweave.hosts.interfaces import Interface
 from railweave.hosts.options import RailSpec
@@ -40,7 +42,7 @@ from railweave.switch.p4runtime.errors import DO, Code, invalid
 from railweave.switch.p4runtime.errors import Refused as RefusedByP4Runtime
 from railweave.switch.pipeline import Pipeline
 from railweave.switch.ports import PortError, Ports
-from railweave.topologies.errors import LabError, TopologyError, WorkerFailed
+from railweave.topologies.errors import LabError, LabUnavailable, TopologyError, WorkerFailed
 from railweave.topologies.model import Switch
 from railweave.topologies.named import named
 
@@ -87,6 +89,15 @@ def not_compiled() -> None:
     to_native.compiled(engine)
 
 
+def no_switch() -> None:
+    with client.SwitchClient("127.0.0.1:1", 1) as asked:
+        asked.p4info()
+
+
+def too_large() -> None:
+    require_room(Scenario("large", (), Workload((1 << 30,)), hosts=100, rails=("tcp",)))
+
+
 def unknown_lease() -> None:
     raise groups._unknown(7)
 
@@ -128,9 +139,13 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     PortError: lambda: Ports({1: "no-such-link"}),
     client.NoProgram: no_program,
     to_native.NotCompiled: not_compiled,
+    of_switch.NoAnswer: no_switch,
+    Unavailable: too_large,
 }
 # These need a controller or a switch: tests/protocol provokes them. The static check below reads their texts.
 NOT_PROVOKED = {
+    ResultError,  # tests/unit/test_exit_status.py provokes it
+    LabUnavailable,  # tests/system/test_refusals.py provokes it
     of_controller.RequestError,  # the base of the four below and of InvalidRequest
     of_controller.AlreadyJoined,
     of_controller.Overdue,
@@ -172,7 +187,10 @@ FORWARDED = {
     ("controller/fabric.py", "switches[nic.switch].link.problem"): "a SwitchUnavailable",
     ("controller/server.py", "str(error)"): "a ValueError of artifact() and Fabric, made by explain()",
     ("controller/southbound.py", "self.problem"): "a SwitchUnavailable, or made by explain()",
-    ("experiments/allreduce/run.py", "f'baseline {obstacle}'"): "an obstacle, made by explain()",
+    (
+        "experiments/allreduce/run.py",
+        "f'contender {contender.name!r}: {obstacle}'",
+    ): "an obstacle, made by explain()",
     ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
@@ -188,6 +206,7 @@ FORWARDED = {
     ("hosts/options.py", "str(error)"): "a TopologyError",
     ("hosts/sequence.py", "str(error)"): "the native code's, with all parts",
     ("switch/daemon.py", "str(error)"): "a PortError",
+    ("railweave/commands/shell.py", "f'{missing}, or push one with --config'"): "a NoProgram",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
     ("switch/inspect/client.py", "details"): "the switch's answer",
     ("switch/options.py", "f'--tls-key {error}'"): "a TopologyError of private_file()",

@@ -157,7 +157,7 @@ async def test_links_are_made_bad_and_good_again(server: Server) -> None:
     assert ports.bad == {(2, "out"): Impairment(loss=1)}
     for wrong, word in (("3:loss=1", "port 3: expected one of 1, 2"), ("1:loss=2", "0 to 1"), ("1", "'1'")):
         done = await impair(wrong)
-        assert done.exit_code == 1
+        assert done.exit_code == 2
         assert word in done.stderr
     assert ports.bad == {(2, "out"): Impairment(loss=1)}
 
@@ -205,20 +205,20 @@ async def test_packets_are_traced(inspected: Server) -> None:
 )
 async def test_mistakes_are_named(inspected: Server, arguments: tuple[str, ...], words: list[str]) -> None:
     done = await command(inspected, *arguments)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     for word in words:
         assert word in done.stderr
 
 
 async def test_a_switch_that_is_another_or_none_is_named(server: Server, tmp_path: Path) -> None:
     absent = Server(f"unix:{tmp_path}/nobody")
-    for where, device, words in (
-        (absent, DEVICE, ["no switch answers", "nobody", "--grpc"]),
-        (server, 9, [f"device {DEVICE}, not 9", "--device-id"]),
-        (server, DEVICE, [f"device {DEVICE}", "no program yet", "--program"]),
+    for where, device, status, words in (
+        (absent, DEVICE, 3, ["no switch answers", "nobody", "--grpc"]),
+        (server, 9, 2, [f"device {DEVICE}, not 9", "--device-id"]),
+        (server, DEVICE, 2, [f"device {DEVICE}", "no program yet", "--program"]),
     ):
         done = await command(where, "tables", device=device)
-        assert done.exit_code == 1
+        assert done.exit_code == status
         for word in words:
             assert word in done.stderr
 

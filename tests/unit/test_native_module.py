@@ -69,7 +69,7 @@ def railweave(broken: str, folder: Path, *arguments: str) -> subprocess.Complete
 )
 def test_a_command_that_needs_it_says_so_in_one_line(tmp_path: Path, command: str) -> None:
     done = railweave(NOT_BUILT, tmp_path, *command.split())
-    assert done.returncode == 1
+    assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line.startswith("railweave: the native module is not built for this Python (")
     assert line.endswith(native_module.REMEDY)
@@ -79,7 +79,7 @@ def test_doctor_knows_that_the_demo_cannot_run(tmp_path: Path) -> None:
     done = railweave(NOT_BUILT, tmp_path, "doctor", "--json", "-")
     found = json.loads(done.stdout)
     checks = {check["name"]: check for check in found["checks"]}
-    assert (done.returncode, found["ok"]) == (1, False)
+    assert (done.returncode, found["ok"]) == (3, False)
     assert "this machine cannot run the demo: see the remedies" in done.stderr
     assert "is not built for this Python" in checks["native module"]["detail"]
     assert "./bootstrap run" in checks["native module"]["remedy"]

@@ -17,8 +17,8 @@ from railweave import outputs
 from railweave.benchmarks import ratios
 from railweave.cli import COMMANDS, build
 from railweave.commands import common
+from railweave.errors import Unavailable
 from railweave.experiments.allreduce import run as sweep
-from railweave.experiments.errors import OptionError
 from railweave.experiments.scenario import Scenario
 from railweave.outputs import OutputError, check_new_file, new_folder, run_folder, write_new_file
 
@@ -26,6 +26,7 @@ ARGUMENTS = {  # that commands need
     "run": ("--", "true"),
     "plan": ("4M",),
     "topo file": ("absent.yaml",),
+    "bench": ("--scenario", "absent.toml"),
     "why": ("--controller", "127.0.0.1:1"),
 }
 KEPT = "kept"
@@ -41,7 +42,7 @@ def _options(path: str, command: Any) -> Iterator[tuple[str, str]]:
     for name, inner in getattr(command, "commands", {}).items():
         yield from _options(f"{path} {name}", inner)
     for parameter in command.params:
-        if {"--out", "--json", "--plot", "--pcap"} & set(parameter.opts):
+        if {"--out", "--save", "--json", "--plot", "--pcap"} & set(parameter.opts):
             yield path, parameter.opts[0]
 
 
@@ -50,8 +51,7 @@ WRITING = sorted(set(options()))
 
 def invoke(path: str, *given: str) -> tuple[int, list[str]]:
     """Run a command in this process; return the exit status and the lines that it printed."""
-    before, _, after = " ".join(ARGUMENTS.get(path, ())).partition("--")
-    words = [*path.split(), *before.split(), *given, *(["--", *after.split()] if after else [])]
+    words = [*path.split(), *given, *ARGUMENTS.get(path, ())]
     done = CliRunner().invoke(build(words[0]), words)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -71,9 +71,11 @@ def test_a_place_that_cannot_be_written_to_is_one_line_before_anything_starts(
     monkeypatch.chdir(tmp_path)
     Path(KEPT).write_text("data")
     if path == "topo file":
-        assert invoke("topo planes", "--out", "absent.yaml")[0] == 0
+        assert invoke("topo planes", "--save", "absent.yaml")[0] == 0
+    if path == "bench":
+        Path("absent.toml").write_text("\n".join(invoke("bench broadcast", "--print-scenario")[1]))
     code, lines = invoke(path, option, f"{KEPT}/below.svg")  # a file is no folder, also for root
-    assert code == 1
+    assert code == 2
     (line,) = lines
     assert f"{option} {KEPT}/below.svg: " in line
     assert "name another one" in line
@@ -88,14 +90,14 @@ def test_a_file_that_holds_something_stays_as_it_is(
     file = Path("kept.svg")
     file.write_text("data")
     code, (line,) = invoke(path, option, str(file))
-    assert (code, file.read_text()) == (1, "data")
+    assert (code, file.read_text()) == (2, "data")
     assert f"{option} kept.svg: the file holds something already: expected a new or empty file" in line
 
 
 def test_a_capture_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "lo_out.pcap").write_text("data")
     code, (line,) = invoke("switch", "-i", "1@lo", "--pcap", str(tmp_path))
-    assert code == 1
+    assert code == 2
     assert "lo_out.pcap: the file holds something already" in line
     assert (tmp_path / "lo_out.pcap").read_text() == "data"
     assert [file.name for file in tmp_path.iterdir()] == ["lo_out.pcap"]
@@ -186,7 +188,7 @@ def test_a_full_disk_is_named_though_a_failed_write_names_no_file(tmp_path: Path
         with Path("/dev/full").open("w", buffering=1) as file:
             file.write("a line\n")
 
-    with pytest.raises(OptionError, match=rf"^{tmp_path}: No space left on device; .* make room"):
+    with pytest.raises(Unavailable, match=rf"^{tmp_path}: No space left on device; .* make room"):
         common.run(write(), tmp_path)
 
 

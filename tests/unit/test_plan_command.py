@@ -74,7 +74,7 @@ def test_a_sweep_from_a_file(costs: Path) -> None:
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
     done = plan(*arguments)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 

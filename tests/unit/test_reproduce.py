@@ -128,6 +128,26 @@ def test_other_figures_with_records_stay_in_the_report(tmp_path: Path) -> None:
     )
 
 
+def test_a_claim_that_is_not_reproduced_fails_the_command(tmp_path: Path) -> None:
+    records = recorded(reproduce.Options(figures(["N1"]), tmp_path, quick=True))
+    command = ["reproduce", "N1", "--quick", "--out", str(tmp_path)]
+    assert CliRunner().invoke(build("reproduce"), command).exit_code == 0
+    slow = [slowed(record) if record.contender == "tcp+tcp" else record for record in records.read()]
+    records.path.write_text("".join(record.line() for record in slow))
+    done = CliRunner().invoke(build("reproduce"), command)
+    assert done.exit_code == 1
+    assert re.search(r"claims that are not reproduced: \d+: expected none; read", done.stderr)
+
+
+def slowed(record: Record) -> Record:
+    """Return the record of a run whose calls took ten times as long."""
+    samples = (
+        replace(sample, times_us=tuple(10 * time_us for time_us in sample.times_us))
+        for sample in record.samples
+    )
+    return replace(record, samples=tuple(samples))
+
+
 def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
     usual, more = (reproduce.Options(figures(["N1"]), tmp_path, runs=runs) for runs in (None, 9))
     (step,), (longer,) = usual.plan(usual.figures[0]), more.plan(more.figures[0])
@@ -260,13 +280,13 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["N9"], "figure 'N9': expected one of A1"),
-        (["N1", "--runs", "0"], "--runs 0: expected at least 1"),
+        (["N1", "--repeat", "0"], "Invalid value for '--repeat'"),
         (["N1", "--out", "/dev/null/x"], "--out /dev/null/x: Not a directory"),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(build("reproduce"), ["reproduce", *arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert words in result.output
 
 

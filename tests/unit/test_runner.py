@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from railweave.errors import Unavailable
 from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job, gloo
 from railweave.experiments.cpu import CpuTimes, cpu_times, runnable
 from railweave.experiments.errors import OptionError
@@ -105,7 +106,7 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
     require_room(SCENARIO)
     too_many = replace(SCENARIO, hosts=199, rails=("tcp",), workload=Workload((1 << 30,)))
     with pytest.raises(
-        OptionError,
+        Unavailable,
         match=r"scenario 'small': 199 hosts with tensors of 1024 MiB: expected about .* are free",
     ):
         require_room(too_many)

@@ -26,6 +26,21 @@ def test_a_file_has_the_same_scenario(tmp_path: Path) -> None:
     assert "hosts" not in json.loads((tmp_path / "s.json").read_text())  # at its default
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        SCENARIO,
+        replace(SCENARIO, name='a "b" \\ ü', loss={}, noise=0.25, control=True),
+        replace(SCENARIO, contenders=(replace(TCP, options={"shares": {"a-b.c": 1 / 3}, "slots": 8}),)),
+    ],
+)
+def test_a_scenario_survives_toml(tmp_path: Path, scenario: Scenario) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(scenario.as_toml(), encoding="utf-8")
+    assert Scenario.load(file) == scenario
+    assert Scenario.load(file).key == scenario.key
+
+
 def test_the_key_is_of_what_is_measured() -> None:
     assert replace(SCENARIO, repetitions=9).key == SCENARIO.key
     for changed in (
@@ -80,7 +95,9 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], wo
     assert words in str(refused.value)
 
 
-def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text("{")
-    with pytest.raises(OptionError, match=r"s\.json"):
-        Scenario.load(tmp_path / "s.json")
+@pytest.mark.parametrize("kind", ["json", "toml"])
+def test_a_file_of_another_form_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"s.{kind}"
+    path.write_text("{")
+    with pytest.raises(OptionError, match=rf"s\.{kind}: .* a scenario in {kind.upper()}"):
+        Scenario.load(path)

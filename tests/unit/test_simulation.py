@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from railweave.errors import Unavailable
 from railweave.experiments import simulation
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Experiment, figures
@@ -168,5 +169,5 @@ def test_without_ns3_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None
         async with simulator():
             pass
 
-    with pytest.raises(OptionError, match="make simulate"):
+    with pytest.raises(Unavailable, match="make simulate"):
         asyncio.run(run())

@@ -94,7 +94,7 @@ def test_options_that_make_no_sense(part: str, changes: dict[str, Any], words: s
 
 def test_wrong_arguments_give_one_line() -> None:
     done = CliRunner().invoke(build("bench"), ["bench", "striping", "--threshold-hosts", "two"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--threshold-hosts 'two': expected numbers" in done.stderr
     assert done.stderr.count("\n") == 1
 

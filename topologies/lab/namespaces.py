@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railweave.topologies.errors import LabError, TopologyError
+from railweave.topologies.errors import LabError, LabUnavailable, TopologyError
 from railweave.topologies.lab import flows as flow_counters
 from railweave.topologies.lab.guard import guard_rules
 from railweave.topologies.lab.shaping import TokenBucket, bridge_loss_rules, class_rules, queue_commands
@@ -31,9 +31,9 @@ _INTERFACE = re.compile(r"[a-z][\w.-]*", re.ASCII | re.IGNORECASE)  # also the n
 
 
 def require_tools() -> None:
-    """Raise LabError, naming what to do, where this machine or this user cannot make network namespaces."""
+    """Raise LabUnavailable if this machine or this user cannot make network namespaces."""
     if os.geteuid() != 0:
-        raise LabError(
+        raise LabUnavailable(
             f"user {os.geteuid()} runs this",
             "root, which network namespaces need",
             "run the command again with sudo",
@@ -47,13 +47,13 @@ def require_tools() -> None:
     }
     for tool, package in packages.items():
         if shutil.which(tool) is None:
-            raise LabError(
+            raise LabUnavailable(
                 f"{tool} is missing", f"the package {package}", f"install it: apt-get install {package}"
             )
     # Mininet waits for ever for the shell of a namespace that could not be made, as in a container.
     attempt = subprocess.run(["mnexec", "-cn", "true"], capture_output=True, text=True, check=False)
     if attempt.returncode != 0:
-        raise LabError(
+        raise LabUnavailable(
             "this machine cannot make network namespaces: `mnexec -cn true` says "
             f"{attempt.stderr.strip() or f'status {attempt.returncode}'!r}",
             "the right to make them",
@@ -62,7 +62,7 @@ def require_tools() -> None:
     try:
         import mininet.net  # noqa: F401, PLC0415 - here, so that its absence has a message
     except ImportError as error:
-        raise LabError(
+        raise LabUnavailable(
             f"Mininet cannot be imported ({error})", "its Python package", "install it: pip install mininet"
         ) from error
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, LabUnavailable
 
 STOP_GRACE_S = 1.5
 BLOCK_BYTES = 1 << 16
@@ -89,8 +89,9 @@ class Child:
             self.signal(signal.SIGKILL)
         code = await self._process.wait()
         if not self._ready.done():
+            kind = LabUnavailable if self._trouble else LabError
             self._ready.set_exception(
-                LabError(self.failure_notice(code), "`ready` on its output", "read its log")
+                kind(self.failure_notice(code), "`ready` on its output", "read its log")
             )
             self._ready.exception()  # somebody else may not be waiting
         events.put_nowait(Exit(self, code))

@@ -70,7 +70,7 @@ async def test_device_id_and_loss_are_options(tmp_path: Path) -> None:
 async def fails(text: str, *arguments: object) -> None:
     process = await start(*arguments)
     _, err = await process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert text in err.decode()
     assert "Traceback" not in err.decode()
 
