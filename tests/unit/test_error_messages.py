@@ -205,7 +205,6 @@ FORWARDED = {
     ("hosts/costs_file.py", "f\"costs file {path}: {text[:300]}{'…' * (len(text) > 300)}\""): "of explain()",
     ("hosts/options.py", "str(error)"): "a TopologyError",
     ("hosts/sequence.py", "str(error)"): "the native code's, with all parts",
-    ("switch/daemon.py", "str(error)"): "a PortError",
     ("railweave/commands/shell.py", "f'{missing}, or push one with --config'"): "a NoProgram",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
     ("switch/inspect/client.py", "details"): "the switch's answer",
