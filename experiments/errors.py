@@ -8,3 +8,7 @@ from railweave.errors import UserError
 
 class OptionError(UserError, ValueError):
     """An invalid option; the message names what was given and what was expected."""
+
+
+class Missing(OptionError):
+    """This machine lacks a program that a measurement needs."""

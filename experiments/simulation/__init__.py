@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
 from railweave.errors import explain
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import Missing, OptionError
 
 MOST_HOSTS = 1024
 MOST_PER_RACK = 250  # addresses of a /24, without those of its switches
@@ -130,10 +130,11 @@ async def simulator() -> AsyncIterator[Simulate]:
     simulator for many simulations.
 
     Raises:
-        OptionError: ns-3 is not installed, a call is invalid, or a simulation has failed.
+        Missing: ns-3 is not installed.
+        OptionError: A call is invalid, or a simulation has failed.
     """
     if found := obstacle():
-        raise OptionError(found)
+        raise Missing(found)
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,

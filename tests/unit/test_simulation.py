@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from railweave.experiments import simulation
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Experiment, figures
+from railweave.experiments.figures.runs import racks_simulated as s1
+from railweave.experiments.figures.runs import two_rails
 from railweave.experiments.simulation import Call, Fabric, simulator
 
 needs_ns3 = pytest.mark.skipif(bool(simulation.obstacle()), reason=simulation.obstacle() or "ns-3 is there")
@@ -107,13 +108,7 @@ def test_a_simulation_is_repeatable(seconds: dict[str, float]) -> None:
     assert seconds["again"] == seconds["composed 2"]
 
 
-def scenario_of(figure: str) -> ModuleType:
-    (found,) = figures([figure])
-    return found._module("scenario")
-
-
 def test_the_model_of_s1_counts_members_and_links() -> None:
-    s1 = scenario_of("S1")
     assert [2 * (s1.members(SLOW, ina) - 1) for ina in range(5)] == [30, 24, 18, 12, 6]
     assert s1.model_s(replace(SLOW, mtu=0), 4, MIB) == pytest.approx(transfer_s(2 * 3 / 4, 1))
     # 4 links per message between racks: delays, and a packet on all of them but the first
@@ -125,8 +120,7 @@ def test_the_model_of_s1_counts_members_and_links() -> None:
 
 
 def test_both_rails_of_n8_end_together() -> None:
-    share = scenario_of("N8").share
-    part = share(0.02, 0.04, 3 * MIB)
+    part = two_rails.share(0.02, 0.04, 3 * MIB)
     assert part == 2 * MIB
     assert 0.02 * part == pytest.approx(0.04 * (3 * MIB - part))
 
