@@ -4,7 +4,7 @@
 A claim has the paper's number and its source, the range that we expect, and the measure. The verdict is
 computed. *Reproduced*: the number lies in the paper's range. *Shape only*: the number lies in the expected
 range, but the paper's number differs or cannot be compared. *Not reproduced*: all other cases. A reason says
-if the number's interval crosses an end of the range, on either side of it.
+if the number's interval crosses an end of the range, from inside or from outside.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as data: what is run, how it is drawn, and what it should show.
+"""Figures as data: scenarios, experiments, the panels of the plot, and claims.
 
 The figures of a paper are tables of one TOML file. A figure of your own is a folder with figure.toml.
 """
@@ -76,7 +76,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: what is run, the panels of its plot, and the claims."""
+    """A figure: scenarios and experiments, the panels of its plot, and the claims."""
 
     name: str
     path: Path  # of the TOML file

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of a file that stand for several: templates, lists of values, and changes for the quick set.
 
-A table in a list may have these keys, at any depth:
-
-- `like`: the name of a template, whose keys it takes unless it has them itself
-- `quick`: the keys that differ in the quick set, or false if the quick set leaves the table out
-- `each`: names with a list of values each; the table is repeated for every combination of values. A value
-  that is a table gives values to the names of its keys
+A table in a list may have the keys `like`, `quick` and `each`, at any depth. `like` names a template: the
+table takes its keys, unless it has them itself. `quick` has the keys that differ in the quick set, or is
+false if the quick set leaves the table out. `each` has names with a list of values each: the table is
+repeated for every combination of values. A value that is a table gives values to the names of its keys.
 
 `{name}` in a text becomes the value of that name. A text with nothing else becomes the value itself.
 """

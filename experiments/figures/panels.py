@@ -39,7 +39,7 @@ Ask = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What all kinds have."""
+    """A panel of any kind."""
 
     INCHES: ClassVar[float] = drawing.PANEL_INCHES[1]  # height
     title: str = ""
@@ -269,7 +269,7 @@ def panel(values: Mapping[str, Any], folder: Path, where: str) -> Panel:
 
 
 def draw(panels: Sequence[Panel], runs: Runs, columns: int) -> Figure:
-    """Draw the panels of which something was run. Raise NotMeasured if there is none."""
+    """Draw the panels of which something was run. Raise NotMeasured if all lack runs."""
     shown = [panel for panel in panels if _has_runs(panel, runs)]
     if not shown:
         raise NotMeasured("no run is complete")

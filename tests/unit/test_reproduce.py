@@ -30,7 +30,8 @@ PAPERS = {
     "T": ["T1", "T2", "T3", "T4"],
 }
 NAMES = [name for names in PAPERS.values() for name in names]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "lossy_links"
+ROOT = Path(__file__).parents[2]
+EXAMPLE, HOWTO = ROOT / "examples" / "lossy_links", ROOT / "docs" / "howto" / "figure.md"
 BUDGET_S = {True: 700, False: 4000}
 
 
@@ -368,3 +369,12 @@ def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
     with pytest.raises(OptionError, match="Is a directory; finished runs are recorded"):
         asyncio.run(reproduce.reproduce(options))
+
+
+def test_the_howto_shows_the_example() -> None:
+    shown = re.findall(
+        r'^```toml title="figure.toml"\n(.*?)^```', HOWTO.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert len(shown) == 3
+    text = (EXAMPLE / OWN).read_text()
+    assert all(part in text for part in shown)
