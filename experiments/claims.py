@@ -82,7 +82,8 @@ def needed(ask: Mapping[str, Any]) -> list[str]:
     """Return the names and patterns of the scenarios and experiments that a measure reads."""
     found = [ask["scenario"]] if "scenario" in ask else []
     found += ask.get("scenarios", ())
-    return [*found, ask["of"], ask["over"]] if ask["what"] == "extra_ratio" else found
+    ratio = ("of", "over") if ask["what"] == "extra_ratio" else ()
+    return [*found, *(ask[part] for part in ratio if part in ask)]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import accumulate, product, repeat, takewhile
+from operator import mul
 from typing import Any
 
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import models
+from railweave.topologies.values import build
 
 ALONE = re.compile(r"\{(\w+)\}")
 
@@ -60,9 +62,13 @@ class Filler:
         fewer = table.pop("quick", {})
         if self.quick and fewer is False:
             return
-        if self.quick:
-            table = merged(table, fewer)
+        if isinstance(fewer, Mapping):
+            table = merged(table, fewer) if self.quick else table
+        elif fewer is not False:
+            raise OptionError(f"quick = {fewer!r}", "a table of keys, or false", "correct the key quick")
         each = table.pop("each", {})
+        if not isinstance(each, Mapping) or not all(isinstance(values, list) for values in each.values()):
+            raise OptionError(f"each = {each!r}", "names with a list of values each", "correct the key each")
         for values in product(*each.values()):
             given = [
                 value if isinstance(value, Mapping) else {name: value}
@@ -90,26 +96,51 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return found
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """A range of sizes in bytes, each `factor` times as large as the one before."""
+
+    first: int
+    last: int
+    factor: int
+
+    def all(self) -> list[int]:
+        """Return the sizes. Raise OptionError for an invalid range."""
+        if not 0 < self.first <= self.last or self.factor < 2:
+            raise OptionError(
+                f"sizes from {self.first} to {self.last}, factor {self.factor}",
+                "a first size above 0 and up to the last one, and a factor of 2 or more",
+                "correct the sizes",
+            )
+        found = accumulate(repeat(self.factor), mul, initial=self.first)
+        return list(takewhile(lambda size: size <= self.last, found))
+
+
 def scenario_values(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's values from its entry, which has short forms of contenders and workloads.
 
-    A contender that is a text is railweave on the rail of that name. Sizes may be a range, with a factor from
-    each size to the next. `model` and `scale` stand for the messages and the computation of a step.
+    A contender that is a text is railweave on the rail of that name. `model` and `scale` of a workload stand
+    for the messages and the computation of a step.
     """
-    contenders = [
-        {"name": each, "rails": [each]} if isinstance(each, str) else each for each in entry["contenders"]
-    ]
-    work = dict(entry["workload"])
-    if isinstance(sizes := work.get("sizes"), Mapping):
-        work["sizes"] = _powers(sizes["from"], sizes["to"], sizes["factor"])
-    if "model" in work:
-        model = models.load()[work["model"]]
-        work["messages"] = list(model.buckets(work.pop("scale")))
-        work["compute_s"] = round(model.compute_s, 4)
-    return {
-        **entry, "contenders": [{"kind": "railweave", **each} for each in contenders], "workload": work
-    }  # fmt: skip
+    values = dict(entry)
+    contenders, work = entry.get("contenders"), entry.get("workload")
+    if isinstance(contenders, list):
+        alone = [{"name": each, "rails": [each]} if isinstance(each, str) else each for each in contenders]
+        values["contenders"] = [{"kind": "railweave", **each} for each in alone]
+    if isinstance(work, Mapping):
+        values["workload"] = _workload(work)
+    return values
 
 
-def _powers(size: int, last: int, factor: int) -> list[int]:
-    return [size, *_powers(size * factor, last, factor)] if size <= last else []
+def _workload(entry: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(entry)
+    if isinstance(entry.get("sizes"), Mapping):
+        values["sizes"] = build(Sizes, entry["sizes"], "sizes").all()
+    if "model" in entry:
+        known = models.load()
+        if entry["model"] not in known:
+            raise OptionError(f"model {entry['model']!r}", f"one of {', '.join(known)}", "correct the model")
+        model = known[entry["model"]]
+        values["messages"] = list(model.buckets(values.pop("scale", 1)))
+        values["compute_s"] = round(model.compute_s, 4)
+    return values

@@ -145,7 +145,7 @@ class Curves(Panel):
     def _points(self, curve: Curve, runs: Runs, *, limit: bool = False) -> list[tuple[Any, Measured]]:
         across = curve.x or self.x
         if curve.values:
-            return [(x, Measured.of([value])) for x, value in zip(across, curve.values, strict=True)]
+            return [(x, Measured.of([value])) for x, value in zip(across, curve.values, strict=False)]
         ask = {**curve.measure, "limit": True} if limit else curve.measure
         if across:
             return _points(runs, ask, across)

@@ -285,6 +285,8 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
         ('kind = "own"', 'kind = "pie"', "panels[0]: kind 'pie': expected one of times, curves, bars"),
         ('run = "drawn"', 'run = "lost"', "run = 'lost': expected the file"),
         ('run = "measured"', 'run = "lost"', "run = 'lost': expected the file"),
+        ('each.name = ["breaks", "counted"]', "each.name = 3", "names with a list of values each"),
+        ("seconds = 1", "seconds = 1\nquick = 3", "quick = 3: expected a table of keys, or false"),
         ('file = "{name}"', 'file = "{nam}"', "text '{nam}': expected in braces only the names name"),
         ("[[claims]]", '[[claims]]\nlike = "on"', "like = 'on': expected one of the templates exact"),
         ('what = "extra"', 'what = "luck"', "claim 'one': no known measure: expected one of speedup"),
@@ -321,6 +323,29 @@ def test_mistakes_are_one_line(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(build("reproduce"), ["reproduce", *arguments])
     assert result.exit_code == 1
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('contenders = ["ina", "rdma"]', "", "scenarios[0]: no key 'contenders'"),
+        ("sizes = [4096, 65536, 1048576]", "sizes = { first = 4 }", "sizes: no key 'last'"),
+        (
+            "sizes = [4096, 65536, 1048576]",
+            "sizes = { first = 4, last = 8, factor = 1 }",
+            "factor 1: expected",
+        ),
+        ("sizes = [4096, 65536, 1048576]", 'model = "LeNet"', "model 'LeNet': expected one of ResNet-50"),
+    ],
+)
+def test_mistakes_in_a_scenario_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = (EXAMPLE / OWN).read_text()
+    assert text.count(old) == 1
+    figure = figure_of(tmp_path / "mine", text.replace(old, new))
+    with pytest.raises(OptionError) as raised:
+        figure.check()
+    assert words in str(raised.value)
+    assert OWN in str(raised.value)
 
 
 def test_the_list_says_how_long_it_takes() -> None:
