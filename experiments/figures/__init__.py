@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -94,6 +95,7 @@ class Figure:
             build(Claim, each, f"{where}.claims[{place}]")
             for place, each in enumerate(Filler(templates).fill(read.claims))
         ]
+        _require_unique("claim", [claim.id for claim in claims])
         for claim in claims:
             claim.check()
         if read.main and read.main not in [claim.id for claim in claims]:
@@ -142,7 +144,9 @@ class Figure:
                 build(Program, each, f"{self.name}.experiments[{place}]")
                 for place, each in enumerate(filler.fill(self.table.experiments))
             ]
-            return [*scenarios, *(self._experiment(each) for each in programs)]
+            steps = [*scenarios, *(self._experiment(each) for each in programs)]
+            _require_unique("scenario or experiment", [step.name for step in steps])
+            return steps
         except (TopologyError, OptionError) as error:
             raise of_file(OptionError, self.path, error, "a figure in TOML") from None
 
@@ -179,6 +183,14 @@ class Publication:
     published: str
     about: str
     figures: tuple[Figure, ...]
+
+
+def _require_unique(what: str, names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise OptionError(
+                f"{what} {name!r} stands {count} times", "different names", "add a name of `each` to it"
+            )
 
 
 async def _records(

@@ -286,6 +286,8 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
         ('run = "drawn"', 'run = "lost"', "run = 'lost': expected the file"),
         ('run = "measured"', 'run = "lost"', "run = 'lost': expected the file"),
         ('each.name = ["breaks", "counted"]', "each.name = 3", "names with a list of values each"),
+        ('name = "{name}"', 'name = "breaks"', "'breaks' stands 2 times: expected different names"),
+        ("[[claims]]", "[[claims]]\neach.n = [1, 2]", "claim 'one' stands 2 times: expected different"),
         ("seconds = 1", "seconds = 1\nquick = 3", "quick = 3: expected a table of keys, or false"),
         ('file = "{name}"', 'file = "{nam}"', "text '{nam}': expected in braces only the names name"),
         ("[[claims]]", '[[claims]]\nlike = "on"', "like = 'on': expected one of the templates exact"),
