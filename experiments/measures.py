@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -159,8 +159,7 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
     scale = 1.0
     if ask.get("per_limit") or ask.get("limit"):
-        best = max(sum(runs.limits_bps(scenario, name).values()) for name in over)
-        scale = sum(runs.limits_bps(scenario, of).values()) / best
+        scale = _limit_bps(runs, scenario, of) / max(_limit_bps(runs, scenario, name) for name in over)
     if ask.get("limit"):
         return Measured.of([scale])
     return _over_sizes(
@@ -176,36 +175,29 @@ def time(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
     With `limit`, return the time that the links allow.
     """
-    scenario, of, scale = ask["scenario"], ask["of"], ask.get("scale", 1)
-
-    def least_ms(size: int) -> float:
-        compute_s = runs.scenarios[scenario].workload.compute_s
-        return 1e3 * (compute_s + 8 * size / sum(runs.limits_bps(scenario, of).values()))
-
-    def at(size: int) -> list[float]:
-        if ask.get("limit"):
-            return [scale * least_ms(size)]
-        return [scale * time / 1e3 for time in runs.medians_us(scenario, of, size).values()]
-
-    return _over_sizes(runs, ask, at, 0 if ask.get("limit") else runs.cpu_bound(scenario, of))
+    scenario, of, scale_us = ask["scenario"], ask["of"], ask.get("scale", 1) / 1e3
+    if ask.get("limit"):
+        limit_bps, work = _limit_bps(runs, scenario, of), runs.scenarios[scenario].workload
+        return _over_sizes(
+            runs, ask, lambda size: [1e6 * scale_us * (work.compute_s + 8 * size / limit_bps)], 0
+        )
+    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
+    return _over_sizes(runs, ask, lambda size: [scale_us * us for us in times(size).values()], cpu_bound)
 
 
 def rate(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the throughput in Mbit/s of tensor. With `limit`, return the rate that the links allow."""
     scenario, of = ask["scenario"], ask["of"]
     if ask.get("limit"):
-        return Measured.of([sum(runs.limits_bps(scenario, of).values()) / 1e6])
-
-    def at(size: int) -> list[float]:
-        return [8 * size / time for time in runs.medians_us(scenario, of, size).values()]
-
-    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
+        return Measured.of([_limit_bps(runs, scenario, of) / 1e6])
+    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
+    return _over_sizes(runs, ask, lambda size: [8 * size / us for us in times(size).values()], cpu_bound)
 
 
 def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the part of the rate allowed by the links that a contender reaches."""
     scenario, of = ask["scenario"], ask["of"]
-    limit = sum(runs.limits_bps(scenario, of).values())
+    limit = _limit_bps(runs, scenario, of)
 
     def at(size: int) -> list[float]:
         return [size * 8e6 / time / limit for time in runs.medians_us(scenario, of, size).values()]
@@ -220,8 +212,7 @@ def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     distance from this part.
     """
     scenario, of, rail, scale = ask["scenario"], ask["of"], ask["rail"], ask.get("scale", 1)
-    limits = runs.limits_bps(scenario, of)
-    aim = limits[rail] / sum(limits.values())
+    aim = runs.limits_bps(scenario, of)[rail] / _limit_bps(runs, scenario, of)
     if ask.get("limit"):
         return Measured.of([scale * aim])
 
@@ -271,9 +262,8 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     of_all = [_field(record.extra, ask["field"]) for record in found]
     values = [value for value in of_all if value is not None]
     if len(values) < len(found) or not found:
-        lost = [
-            why for who, why in runs.incomplete().items() if fnmatch.fnmatch(who, f"*, {ask['scenario']}")
-        ]
+        all_lost, pattern = runs.incomplete().items(), f"*, {ask['scenario']}"
+        lost = [why for who, why in all_lost if fnmatch.fnmatch(who, pattern)]
         counts = f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}"
         raise NotMeasured("; ".join([counts, *lost]))
     if "per" in ask:
@@ -339,11 +329,10 @@ def counted(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 def cpu(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the CPU time of a `part` (hosts or switches) per 10^9 bytes that `of` has reduced."""
     every = [record for records in runs.kept.values() for record in records if record.contender == ask["of"]]
-    costs = [record.cpu.cpu_s_per_gb.get(ask["part"]) for record in every if record.cpu]
-    known = [cost for cost in costs if cost is not None]
-    if not known:
-        raise NotMeasured(f"no run of {ask['of']} has a CPU time of the {ask['part']}")
-    return Measured.of(known)
+    costs = [record.cpu.cpu_s_per_gb for record in every if record.cpu]
+    if found := [cost[ask["part"]] for cost in costs if ask["part"] in cost]:
+        return Measured.of(found)
+    raise NotMeasured(f"no run of {ask['of']} has a CPU time of the {ask['part']}")
 
 
 def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
@@ -380,6 +369,13 @@ def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
             f"one of {', '.join(MEASURES)}",
             "correct the claim",
         ) from error
+
+
+def _limit_bps(runs: Runs, scenario: str, of: str) -> float:
+    """Return the rate that the links allow a contender. Raise NotMeasured if they are unshaped."""
+    if limit := sum(runs.limits_bps(scenario, of).values()):
+        return limit
+    raise NotMeasured(f"the links of {scenario} have no rate")
 
 
 def _over_sizes(

@@ -144,7 +144,7 @@ class Figure:
                 build(Program, each, f"{self.name}.experiments[{place}]")
                 for place, each in enumerate(filler.fill(self.table.experiments))
             ]
-            steps = [*scenarios, *(self._experiment(each) for each in programs)]
+            steps: list[Scenario | Experiment] = [*scenarios, *(self._experiment(each) for each in programs)]
             _require_unique("scenario or experiment", [step.name for step in steps])
             return steps
         except (TopologyError, OptionError) as error:

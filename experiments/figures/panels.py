@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -44,17 +45,24 @@ class Panel:
     INCHES: ClassVar[float] = drawing.PANEL_INCHES[1]  # height
     title: str = ""
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
+    def _asked(self) -> Iterator[Ask]:
         raise NotImplementedError
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw what is measured. Return the sentences that explain the marks."""
         raise NotImplementedError
 
+    def check(self, where: str) -> None:
+        """Raise OptionError for an unknown measure."""
+        for ask in self._asked():
+            if ask.get("what") not in MEASURES:
+                raise OptionError(
+                    f"{where}: measure {dict(ask)}", f"what = one of {', '.join(MEASURES)}", "correct it"
+                )
+
     def needed(self) -> set[str]:
         """Return the names of the scenarios and experiments that the panel draws."""
-        return {name for ask in self.asked() for name in needed(ask)}
+        return {name for ask in self._asked() for name in needed(ask)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +71,7 @@ class Times(Panel):
 
     scenario: str
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
+    def _asked(self) -> Iterator[Ask]:
         yield {"what": "time", "scenario": self.scenario}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
@@ -107,8 +114,7 @@ class Curves(Panel):
     band: str = INTERVAL
     levels: tuple[Level, ...] = ()
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
+    def _asked(self) -> Iterator[Ask]:
         for curve in self.curves:
             if curve.measure:
                 yield from (_filled(curve.measure, x=x) for x in curve.x or self.x or [0])
@@ -170,19 +176,15 @@ class Bars(Panel):
     limit_measure: Ask = field(default_factory=dict)  # default: the limit of `measure`
     levels: tuple[Level, ...] = ()
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
-        for group in self.groups:
-            yield from (_filled(self.measure, group=group, bar=bar) for bar in self.bars)
+    def _asked(self) -> Iterator[Ask]:
+        for group, bar in product(self.groups, self.bars):
+            yield _filled(self.measure, group=group, bar=bar)
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw all bars that are measured, side by side in groups."""
         limit = self.limit_measure or {**self.measure, "limit": True}
-        found = {
-            (group, bar): _measured(runs, _filled(self.measure, group=group, bar=bar))
-            for group in self.groups
-            for bar in self.bars
-        }
+        every = product(self.groups, self.bars)
+        found = {(g, b): _measured(runs, _filled(self.measure, group=g, bar=b)) for g, b in every}
         groups = [group for group in self.groups if any(found[group, bar] for bar in self.bars)]
         names = [bar for bar in self.bars if any(found[group, bar] for group in groups)]
         width = 0.8 / max(len(names), 1)
@@ -214,8 +216,7 @@ class Timeline(Panel):
     INCHES = 2.2
     experiment: str
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
+    def _asked(self) -> Iterator[Ask]:
         yield {"what": "extra", "scenario": self.experiment}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
@@ -234,9 +235,12 @@ class Own(Panel):
     scenario: str = "*"  # pattern of the scenarios and experiments that it needs
     folder: str = ""  # of the module
 
-    def asked(self) -> Iterator[Ask]:
-        """Yield all measures that the panel draws."""
+    def _asked(self) -> Iterator[Ask]:
         yield {"what": "extra", "scenario": self.scenario}
+
+    def check(self, where: str) -> None:
+        """Raise OptionError if the module is missing."""
+        modules.load(self.run, Path(self.folder))
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Let the module draw."""
@@ -255,16 +259,9 @@ def panel(values: Mapping[str, Any], folder: Path, where: str) -> Panel:
     kind = arguments.pop("kind", None)
     if kind not in KINDS:
         raise OptionError(f"{where}: kind {kind!r}", f"one of {', '.join(KINDS)}", "correct the kind")
-    if kind == "own":
-        arguments["folder"] = str(folder)
-    made = build(KINDS[kind], arguments, where)
-    if isinstance(made, Own):
-        modules.load(made.run, folder)
-    for ask in made.asked():
-        if ask.get("what") not in MEASURES:
-            raise OptionError(
-                f"{where}: measure {dict(ask)}", f"what = one of {', '.join(MEASURES)}", "correct the measure"
-            )
+    more = {"folder": str(folder)} if kind == "own" else {}
+    made = build(KINDS[kind], arguments | more, where)
+    made.check(where)
     return made
 
 
@@ -288,9 +285,6 @@ def draw(panels: Sequence[Panel], runs: Runs, columns: int) -> Figure:
 def _has_runs(panel: Panel, runs: Runs) -> bool:
     wanted = panel.needed() or {"*"}
     return any(fnmatch(name, pattern) for name in runs.kept for pattern in wanted)
-
-
-# ------------------------------------------------------------ the parts of panels
 
 
 def times(axes: Axes, runs: Runs, scenario: str) -> set[str]:
