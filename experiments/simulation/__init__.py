@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
-from railweave.errors import explain
 from railweave.experiments.errors import Missing, OptionError
 
 MOST_HOSTS = 1024
@@ -113,9 +112,10 @@ class Simulated:
     wall_s: float
 
 
-def obstacle() -> str:
-    """Return why this machine cannot simulate; empty if it can."""
-    return "" if find_spec("ns3") else explain("no ns-3", "the package ns3", "install it: make simulate")
+def require(package: str = "ns3") -> None:
+    """Raise Missing if this machine cannot simulate."""
+    if not find_spec(package):
+        raise Missing("no ns-3", f"the package {package}", "install it: make simulate")
 
 
 Simulate = Callable[..., Awaitable[Simulated]]
@@ -133,8 +133,7 @@ async def simulator() -> AsyncIterator[Simulate]:
         Missing: ns-3 is not installed.
         OptionError: A call is invalid, or a simulation has failed.
     """
-    if found := obstacle():
-        raise Missing(found)
+    require()
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,

@@ -22,8 +22,8 @@ from railweave.controller import errors as of_controller
 from railweave.controller import groups, quotas, requests, service
 from railweave.errors import UserError, explain
 from railweave.experiments import hosts as experiment_hosts
-from railweave.experiments import units
-from railweave.experiments.errors import OptionError
+from railweave.experiments import simulation, units
+from railweave.experiments.errors import Missing, OptionError
 from railweave.experiments.program import testbed
 from railweave.hosts import arrays, bootstrap, errors, failures, rails
 from railweave.hosts.interfaces import Interface
@@ -90,6 +90,7 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     errors.JoinTimeout: unconnected,
     errors.ControllerUnreachable: unanswered,
     OptionError: lambda: units.parse_size("much"),
+    Missing: lambda: simulation.require("a_package_that_is_missing"),
     TopologyError: lambda: named("torus", rails=["tcp"], rates=[0]),
     LabError: lambda: testbed.refuse_in_rank({"RANK": "0", "RAILWEAVE_CONTROLLER": "10.0.0.1:9600"}),
     WorkerFailed: without_railweave,
@@ -146,7 +147,6 @@ FORWARDED = {
     ("experiments/allreduce/run.py", "f'baseline {obstacle}'"): "an obstacle, made by explain()",
     ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
-    ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
     ("experiments/switch_speed/run.py", "f'--lanes {options.lanes}: {error}'"): "of artifact(), as above",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
     ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
