@@ -37,7 +37,7 @@ CLAIM = Claim("plateau", "gain", GAIN, (1.5, 2.05), "two links", paper=PAPER, li
 
 
 def runs(reached: float = 0.9, **fields: object) -> Runs:
-    """Return runs in which two rails reach such a part of what the links allow, and one 0.95 of it."""
+    """Return runs in which two rails reach this part of the limit, and one rail 0.95."""
     return Runs(model_records.of_scenario(PAIR, {"tcp+tcp": reached}, **fields))
 
 
@@ -165,6 +165,30 @@ def test_the_limit_of_two_calls_at_once() -> None:
     assert limits_bps(both, ina)["ina"] == pytest.approx(both_up)
     unshaped = replace(both, rates=(0,))
     assert (limits_bps(unshaped, ina), limits_bps(unshaped, ring)) == ({"ina": 0}, {"tcp": 0})
+
+
+def test_limits_are_those_of_the_links() -> None:
+    ask, limit = {"scenario": PAIR.name, "of": "tcp+tcp"}, {"limit": True}
+    reached = measure(runs(), {"what": "utilisation", **ask}).value
+    rate, most = (measure(runs(), {"what": "rate", **ask, **more}).value for more in ({}, limit))
+    time, least = (measure(runs(), {"what": "time", **ask, **more}).value for more in ({}, limit))
+    assert (rate / most, least / time) == (pytest.approx(reached), pytest.approx(reached, rel=0.01))
+    assert measure(runs(), {**GAIN, **limit}).value == pytest.approx(2)
+    unshaped = replace(PAIR, rates=(0,)).as_json()
+    found = Runs([replace(record, configuration=unshaped) for record in runs().records])
+    with pytest.raises(NotMeasured, match=r"the links of .* have no rate"):
+        measure(found, {"what": "rate", **ask, **limit})
+
+
+def test_a_field_of_an_experiment_may_lie_in_others() -> None:
+    extra = {"times": {"ring": [3.0, 1.5]}, "low": 1.0, "high": 4.0}
+    found = Runs([replace(runs().records[0], extra=extra)])
+    ask = {"what": "extra", "scenario": PAIR.name, "field": "times.ring.0"}
+    assert measure(found, {**ask, "per": "times.ring.1", "scale": 10}).value == 20
+    spread = measure(found, {**ask, "low": "low", "high": "high"})
+    assert (spread.low, spread.value, spread.high) == (1, 3, 4)
+    with pytest.raises(NotMeasured, match=r"0 of 1 runs of .* have times\.tree\.0"):
+        measure(found, {**ask, "field": "times.tree.0"})
 
 
 def test_a_wrong_element_is_counted() -> None:
