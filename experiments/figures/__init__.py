@@ -169,7 +169,7 @@ class Figure:
         return panels.draw(self.panels, runs, self.table.columns)
 
     def _experiment(self, program: Program) -> Experiment:
-        measure = modules.load(program.run, self.path.parent).measure
+        measure = modules.load(program.run, self.path.parent, "measure")
         key = key_of(program.name, program.options)
         return Experiment(program.name, key, program.seconds, partial(_records, measure, program))
 

@@ -239,12 +239,12 @@ class Own(Panel):
         yield {"what": "extra", "scenario": self.scenario}
 
     def check(self, where: str) -> None:
-        """Raise OptionError if the module is missing."""
-        modules.load(self.run, Path(self.folder))
+        """Raise OptionError if the module or its function is missing."""
+        modules.load(self.run, Path(self.folder), "draw")
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Let the module draw."""
-        modules.load(self.run, Path(self.folder)).draw(axes, runs)
+        modules.load(self.run, Path(self.folder), "draw")(axes, runs)
         return set()
 
 

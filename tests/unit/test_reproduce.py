@@ -284,6 +284,7 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
         ('about = "A test."', 'about = "A test."\nmain = "two"', "main 'two': expected the id of one of"),
         ('kind = "own"', 'kind = "pie"', "panels[0]: kind 'pie': expected one of times, curves, bars"),
         ('run = "drawn"', 'run = "lost"', "run = 'lost': expected the file"),
+        ('run = "measured"', 'run = "drawn"', "drawn.py: no function measure: expected def measure(…)"),
         ('run = "measured"', 'run = "lost"', "run = 'lost': expected the file"),
         ('each.name = ["breaks", "counted"]', "each.name = 3", "names with a list of values each"),
         ('name = "{name}"', 'name = "breaks"', "'breaks' stands 2 times: expected different names"),
