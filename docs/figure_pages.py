@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages that mkdocs generates: a page for each figure of the papers, and the table of verdicts.
 
-The text is that of the figure's README.md and claims.toml. The numbers are those of the reference run, in
+The text is that of the figure's file and of its Markdown text. The numbers are those of the reference run, in
 papers/reference.json. `python -m railweave.experiments.publish` writes that file and the plots.
 """
 
@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from railweave.experiments.claims import DERIVED, READ, Claim, Verdict, range_text
-from railweave.experiments.figures import Figure, Publication, figures, publications
+from railweave.experiments.figures import Figure, Publication, publications
 from railweave.experiments.publish import FOLDER, PLOTS, FigureRun, Reference
 from railweave.experiments.report.page import MEANINGS, count, measured_text
 
@@ -29,9 +29,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the figures' pages to the section Papers of the navigation."""
     (section,) = [entry["Papers"] for entry in config.nav or [] if "Papers" in entry]
     for paper in publications():
-        section.append(
-            {paper.name: [{f"{each.name}: {each.claims.title}": path(each)} for each in figures_of(paper)]}
-        )
+        section.append({paper.name: [{f"{each.name}: {each.title}": path(each)} for each in paper.figures]})
     return config
 
 
@@ -39,7 +37,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each figure."""
     reference = Reference.load()
     for paper in publications():
-        for figure in figures_of(paper):
+        for figure in paper.figures:
             content = "\n".join(page(figure, paper, reference))
             files.append(File.generated(config, path(figure), content=content))
     return files
@@ -57,11 +55,6 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return markdown.replace(RUN_MARK, machine(reference))
 
 
-def figures_of(paper: Publication) -> list[Figure]:
-    """Return a paper's figures."""
-    return [figure for figure in figures() if figure.name[0] in paper.letters]
-
-
 def path(figure: Figure) -> str:
     """Return the address of a figure's page below docs."""
     return f"papers/{figure.name}.md"
@@ -76,19 +69,19 @@ def overview(reference: Reference) -> Iterator[str]:
         yield f"## {paper.name}\n"
         yield f"*{paper.title}* ({paper.published}). {paper.about}\n"
         yield "| figure | claim | measured | paper | min | verdict |\n|---|---|---|---|---|---|"
-        for figure in figures_of(paper):
+        for figure in paper.figures:
             yield row(figure, reference.figures.get(figure.name))
         yield ""
 
 
 def row(figure: Figure, run: FigureRun | None) -> str:
     """Return a figure's row: its main claim with the verdict, and the verdicts on all claims."""
-    claim = figure.claims.headline
+    claim = figure.headline
     every = judged(figure, run)
     found = every.get(claim.id)
     verdict = f"**{found.verdict}**" if found else "only in the full set"
     cells = (
-        f"[{figure.name}: {figure.claims.title}]({figure.name}.md)",
+        f"[{figure.name}: {figure.title}]({figure.name}.md)",
         claim.text,
         number(found),
         claim.paper.text if claim.paper else "-",
@@ -126,23 +119,23 @@ def machine(reference: Reference) -> str:
 def page(figure: Figure, paper: Publication, reference: Reference) -> Iterator[str]:
     """Yield the lines of a figure's page."""
     run = reference.figures.get(figure.name)
-    text = (figure.folder / "README.md").read_text()
+    text = figure.text
     intro, _, rest = text.partition("\n## ")
     yield intro.rstrip() + "\n"
     yield f"Paper: *{paper.title}* ({paper.published}).\n"
     if (FOLDER / PLOTS / f"{figure.name}.svg").exists():
-        yield f"![{figure.claims.title}]({PLOTS}/{figure.name}.svg)\n"
-    yield f"{figure.claims.about}\n"
+        yield f"![{figure.title}]({PLOTS}/{figure.name}.svg)\n"
+    yield f"{figure.about}\n"
     yield "## Claims\n"
     if run:
         yield f"{tally(judged(figure, run).values())}. In a claim, x is the measured number.\n"
     else:
         yield f"This figure was {NOT_RUN}. In a claim, x is the measured number.\n"
     yield "| claim | paper | expected | measured | verdict |\n|---|---|---|---|---|"
-    for claim in figure.claims.claims:
+    for claim in figure.claims:
         yield claim_row(claim, judged(figure, run).get(claim.id), run)
     yield "\n### Sources and reasons\n"
-    yield from reasons(figure.claims.claims)
+    yield from reasons(figure.claims)
     yield f"\n## {rest.strip()}\n" if rest else ""
     yield conditions(run)
 
@@ -161,7 +154,7 @@ def conditions(run: FigureRun | None) -> str:
 def judged(figure: Figure, run: FigureRun | None) -> dict[str, Verdict]:
     """Return the verdicts by claim. A claim that the run did not plan has none."""
     results = run.claims if run else {}
-    return {each.id: results[each.id].judge(each) for each in figure.claims.claims if each.id in results}
+    return {each.id: results[each.id].judge(each) for each in figure.claims if each.id in results}
 
 
 def claim_row(claim: Claim, found: Verdict | None, run: FigureRun | None) -> str:

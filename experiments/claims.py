@@ -1,28 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims as data, and the verdicts that records give on them.
 
-A figure's `claims.toml` has one entry per claim: the paper's number and its source, the range that we expect,
-and the measure. The verdict is computed. *Reproduced*: the number lies in the paper's range. *Shape only*:
-the number lies in the expected range, but the paper's number differs or cannot be compared. *Not reproduced*:
-all other cases.
+A claim has the paper's number and its source, the range that we expect, and the measure. The verdict is
+computed. *Reproduced*: the number lies in the paper's range. *Shape only*: the number lies in the expected
+range, but the paper's number differs or cannot be compared. *Not reproduced*: all other cases. A reason says
+if the number's interval crosses an end of the range, from inside or from outside.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from railweave.errors import of_file
 from railweave.experiments.errors import OptionError
 from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
 from railweave.experiments.units import number_text
-from railweave.topologies.errors import TopologyError
-from railweave.topologies.values import build
 
 REPRODUCED, SHAPE_ONLY, NOT_REPRODUCED = "reproduced", "shape only", "not reproduced"
 NOT_MEASURED = "not measured"
@@ -46,10 +41,10 @@ class Claim:
 
     id: str
     text: str
-    kind: str  # SHAPE: the number cannot be compared with the paper's; ABSOLUTE: it can
     measure: Mapping[str, Any]  # `what`, a name in MEASURES, and the arguments of that measure
     expected: tuple[float, ...]  # least and greatest
     expected_because: str
+    kind: str = ABSOLUTE  # the number can be compared with the paper's; SHAPE: it cannot
     paper: Paper | None = None
     tolerance: float = 0.0  # relative; both ends of the ranges are widened by this factor
     unit: str = ""  # is written behind the number
@@ -57,11 +52,7 @@ class Claim:
 
     def planned(self, names: Iterable[str]) -> bool:
         """Return whether `names` has all scenarios and experiments that the claim needs."""
-        ask = self.measure
-        needed = [ask.get("scenario", "*"), *ask.get("scenarios", ())]
-        if ask["what"] == "extra_ratio":
-            needed += [ask["of"], ask["over"]]
-        return all(fnmatch.filter(names, pattern) for pattern in needed)
+        return all(fnmatch.filter(names, pattern) for pattern in needed(self.measure))
 
     def check(self) -> None:
         """Raise OptionError for an invalid value."""
@@ -87,34 +78,12 @@ class Claim:
             )
 
 
-@dataclass(frozen=True)
-class Claims:
-    """A figure's `claims.toml`."""
-
-    title: str
-    about: str  # the caption of the plot: one to three sentences
-    claims: tuple[Claim, ...]
-    main: str = ""  # id of the claim that represents the figure in tables; the first one by default
-
-    @property
-    def headline(self) -> Claim:
-        """Return the claim that represents the figure in tables."""
-        return next((claim for claim in self.claims if claim.id == self.main), self.claims[0])
-
-    @classmethod
-    def load(cls, path: Path) -> Claims:
-        """Read the file. Raise OptionError with the first mistake in it."""
-        try:
-            made = build(cls, tomllib.loads(path.read_text()), "claims")
-            for claim in made.claims:
-                claim.check()
-            if made.main and made.main not in [claim.id for claim in made.claims]:
-                raise OptionError(
-                    f"main {made.main!r}", "the id of one of the claims", "correct the key main"
-                )
-        except (OSError, ValueError, TopologyError, OptionError) as error:
-            raise of_file(OptionError, path, error, "claims in TOML") from None
-        return made
+def needed(ask: Mapping[str, Any]) -> list[str]:
+    """Return the names and patterns of the scenarios and experiments that a measure reads."""
+    found = [ask["scenario"]] if "scenario" in ask else []
+    found += ask.get("scenarios", ())
+    ratio = ("of", "over") if ask["what"] == "extra_ratio" else ()
+    return [*found, *(ask[part] for part in ratio if part in ask)]
 
 
 @dataclass(frozen=True)
@@ -145,21 +114,21 @@ def verdict(claim: Claim, found: Measured) -> Verdict:
     """Return the verdict on a claim from its measured number."""
     target = claim.paper.range if claim.kind == ABSOLUTE and claim.paper and claim.paper.range else None
     aim = target or claim.expected
+    bound = f"the CPU was the bottleneck in {found.cpu_bound} of the runs" if found.cpu_bound else ""
     if _inside(found.value, aim, claim.tolerance):
-        sure = _inside(found.low, aim, claim.tolerance) and _inside(found.high, aim, claim.tolerance)
-        reason = "" if sure else f"the interval reaches past {range_text(aim)}"
+        doubt = _doubt(found, aim, claim.tolerance)
         if claim.kind == SHAPE:
-            return Verdict(claim, SHAPE_ONLY, reason, found)
-        if claim.links and found.cpu_bound:
-            reason = f"the CPU was the bottleneck in {found.cpu_bound} of the runs"
-            return Verdict(claim, SHAPE_ONLY, reason, found)
-        return Verdict(claim, REPRODUCED, reason, found)
+            return Verdict(claim, SHAPE_ONLY, doubt, found)
+        if claim.links and bound:
+            return Verdict(claim, SHAPE_ONLY, _joined(bound, doubt), found)
+        return Verdict(claim, REPRODUCED, doubt, found)
     off = f"{_side(found.value, aim)} {range_text(aim)}"
+    reaches = found.high >= aim[0] * (1 - claim.tolerance) and found.low <= aim[1] * (1 + claim.tolerance)
+    doubt = f"the interval reaches into {range_text(aim)}" if reaches else ""
     if target and _inside(found.value, claim.expected, claim.tolerance):
-        return Verdict(claim, SHAPE_ONLY, f"{off}, but as expected here", found)
-    if found.cpu_bound:
-        off += f"; the CPU was the bottleneck in {found.cpu_bound} of the runs"
-    return Verdict(claim, NOT_REPRODUCED, off, found)
+        past = _doubt(found, claim.expected, claim.tolerance)
+        return Verdict(claim, SHAPE_ONLY, _joined(f"{off}, but as expected here", doubt, past), found)
+    return Verdict(claim, NOT_REPRODUCED, _joined(off, doubt, bound), found)
 
 
 def range_text(low_high: Sequence[float]) -> str:
@@ -175,7 +144,17 @@ def range_text(low_high: Sequence[float]) -> str:
 
 def _inside(value: float, low_high: Sequence[float], tolerance: float) -> bool:
     low, high = low_high
-    return low * (1 - tolerance) <= value and (math.isinf(high) or value <= high * (1 + tolerance))
+    return low * (1 - tolerance) <= value <= high * (1 + tolerance)
+
+
+def _doubt(found: Measured, low_high: Sequence[float], tolerance: float) -> str:
+    """Return a remark on a number in the range, if its interval is not."""
+    sure = all(_inside(end, low_high, tolerance) for end in (found.low, found.high))
+    return "" if sure else f"the interval reaches past {range_text(low_high)}"
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _side(value: float, low_high: Sequence[float]) -> str:

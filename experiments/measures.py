@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -108,20 +108,6 @@ class Runs:
         samples = [run.sample(size) for run in self.of(scenario, contender)]
         return [time for sample in samples if sample is not None for time in sample.times_us]
 
-    def step_us(self, scenario: str, contender: str) -> dict[int, float]:
-        """Return the median time of a training step, by round."""
-        return self.medians_us(scenario, contender, self.sizes(scenario, contender)[0])
-
-    def cpu_s_per_gb(self) -> dict[str, dict[str, float]]:
-        """Return the median CPU time per 10^9 bytes reduced, by part (a host, the switches) and contender."""
-        found: dict[str, dict[str, list[float]]] = {}
-        for run in (run for runs in self.kept.values() for run in runs):
-            for part, cost in (run.cpu.cpu_s_per_gb if run.cpu else {}).items():
-                found.setdefault(part, {}).setdefault(run.contender, []).append(cost)
-        return {
-            part: {who: statistics.median(costs) for who, costs in by.items()} for part, by in found.items()
-        }
-
     def ratios(self, scenario: str, of: str, over: Iterable[str], size: int) -> list[float]:
         """Return the speedup of `of` over the fastest of `over` in the same round, by round."""
         fast = self.medians_us(scenario, of, size)
@@ -143,7 +129,10 @@ class Runs:
         at = self.scenarios.get(scenario)
         if at is None:
             raise NotMeasured(f"no run in {scenario} is complete")
-        return limits_bps(at, next(each for each in at.contenders if each.name == contender))
+        for each in at.contenders:
+            if each.name == contender:
+                return limits_bps(at, each)
+        raise NotMeasured(f"{scenario} has no contender {contender}")
 
     def cpu_bound(self, scenario: str, *contenders: str) -> int:
         """Return the number of runs in which the CPU was the bottleneck."""
@@ -165,13 +154,14 @@ def limits_bps(scenario: Scenario, contender: Contender) -> dict[str, float]:
 def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the speedup of `of` over the fastest of `over`.
 
-    With `per_limit`, measure the speedup divided by the ratio of the rates that the links allow.
+    With `limit`, return the ratio of the rates that the links allow. With `per_limit`, divide by this ratio.
     """
     scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
     scale = 1.0
-    if ask.get("per_limit"):
-        best = max(sum(runs.limits_bps(scenario, name).values()) for name in over)
-        scale = sum(runs.limits_bps(scenario, of).values()) / best
+    if ask.get("per_limit") or ask.get("limit"):
+        scale = _limit_bps(runs, scenario, of) / max(_limit_bps(runs, scenario, name) for name in over)
+    if ask.get("limit"):
+        return Measured.of([scale])
     return _over_sizes(
         runs,
         ask,
@@ -180,10 +170,34 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     )
 
 
+def time(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """Measure the time of a call or of a training step in ms, times `scale`.
+
+    With `limit`, return the time that the links allow.
+    """
+    scenario, of, scale_us = ask["scenario"], ask["of"], ask.get("scale", 1) / 1e3
+    if ask.get("limit"):
+        limit_bps, work = _limit_bps(runs, scenario, of), runs.scenarios[scenario].workload
+        return _over_sizes(
+            runs, ask, lambda size: [1e6 * scale_us * (work.compute_s + 8 * size / limit_bps)], 0
+        )
+    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
+    return _over_sizes(runs, ask, lambda size: [scale_us * us for us in times(size).values()], cpu_bound)
+
+
+def rate(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """Measure the throughput in Mbit/s of tensor. With `limit`, return the rate that the links allow."""
+    scenario, of = ask["scenario"], ask["of"]
+    if ask.get("limit"):
+        return Measured.of([_limit_bps(runs, scenario, of) / 1e6])
+    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
+    return _over_sizes(runs, ask, lambda size: [8 * size / us for us in times(size).values()], cpu_bound)
+
+
 def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the part of the rate allowed by the links that a contender reaches."""
     scenario, of = ask["scenario"], ask["of"]
-    limit = sum(runs.limits_bps(scenario, of).values())
+    limit = _limit_bps(runs, scenario, of)
 
     def at(size: int) -> list[float]:
         return [size * 8e6 / time / limit for time in runs.medians_us(scenario, of, size).values()]
@@ -192,17 +206,19 @@ def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """Measure a rail's share.
+    """Measure a rail's share, times `scale`.
 
-    With `off_limit`, measure its distance from the rail's part of the rates that the links allow.
+    With `limit`, return the rail's part of the rates that the links allow. With `off_limit`, measure the
+    distance from this part.
     """
-    scenario, of, rail = ask["scenario"], ask["of"], ask["rail"]
-    limits = runs.limits_bps(scenario, of)
-    aim = limits[rail] / sum(limits.values())
+    scenario, of, rail, scale = ask["scenario"], ask["of"], ask["rail"], ask.get("scale", 1)
+    aim = runs.limits_bps(scenario, of)[rail] / _limit_bps(runs, scenario, of)
+    if ask.get("limit"):
+        return Measured.of([scale * aim])
 
     def at(size: int) -> list[float]:
         shares = runs.shares(scenario, of, size, rail)
-        return [abs(share - aim) for share in shares] if ask.get("off_limit") else shares
+        return [scale * (abs(share - aim) if ask.get("off_limit") else share) for share in shares]
 
     return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 
@@ -238,21 +254,39 @@ def growth(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 
 def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
-    """Measure an extra field of records: `take` of `field`, over the scenarios of a name or pattern."""
+    """Measure an extra field of records: `take` of `field`, over the scenarios of a name or pattern.
+
+    `per` names a field to divide by. `low` and `high` name fields that are the ends of the interval.
+    """
     found = [record for name in fnmatch.filter(runs.kept, ask["scenario"]) for record in runs.kept[name]]
-    values = [record.extra[ask["field"]] for record in found if record.extra.get(ask["field"]) is not None]
+    of_all = [_field(record.extra, ask["field"]) for record in found]
+    values = [value for value in of_all if value is not None]
     if len(values) < len(found) or not found:
-        lost = [
-            why for who, why in runs.incomplete().items() if fnmatch.fnmatch(who, f"*, {ask['scenario']}")
-        ]
+        all_lost, pattern = runs.incomplete().items(), f"*, {ask['scenario']}"
+        lost = [why for who, why in all_lost if fnmatch.fnmatch(who, pattern)]
         counts = f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}"
         raise NotMeasured("; ".join([counts, *lost]))
+    if "per" in ask:
+        values = [one / _field(record.extra, ask["per"]) for one, record in zip(values, found, strict=True)]
     values = [value * ask.get("scale", 1) for value in values]
+    if "low" in ask:
+        low, high = ([_field(record.extra, ask[end]) for record in found] for end in ("low", "high"))
+        return Measured(statistics.median(values), min(low), max(high), len(values))
     if ask.get("take", "median") == "median":
         return Measured.of(values)
     value = float(_TAKE[ask["take"]](values))
     spread = f"{min(values):.3g} to {max(values):.3g}" if min(values) < max(values) else ""
     return Measured(value, value, value, len(values), spread)
+
+
+def _field(extra: Any, path: str) -> Any:
+    """Return a field, or one in a mapping or list in it: `times.ring.8`. Return None if it is missing."""
+    for part in path.split("."):
+        if isinstance(extra, Mapping):
+            extra = extra.get(part)
+        elif extra is not None:
+            extra = extra[int(part)]
+    return extra
 
 
 def extra_ratio(runs: Runs, ask: Mapping[str, Any]) -> Measured:
@@ -292,6 +326,15 @@ def counted(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     return Measured.of([ask["scale"] * counts[ask["field"]] / counts[ask["per"]] for counts in found])
 
 
+def cpu(runs: Runs, ask: Mapping[str, Any]) -> Measured:
+    """Measure the CPU time of a `part` (hosts or switches) per 10^9 bytes that `of` has reduced."""
+    every = [record for records in runs.kept.values() for record in records if record.contender == ask["of"]]
+    costs = [record.cpu.cpu_s_per_gb for record in every if record.cpu]
+    if found := [cost[ask["part"]] for cost in costs if ask["part"] in cost]:
+        return Measured.of(found)
+    raise NotMeasured(f"no run of {ask['of']} has a CPU time of the {ask['part']}")
+
+
 def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the number of wrong elements, over all runs of the figure."""
     every = [record for records in runs.kept.values() for record in records]
@@ -304,7 +347,10 @@ def wrong(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
 MEASURES: dict[str, Callable[[Runs, Mapping[str, Any]], Measured]] = {
     function.__name__: function
-    for function in (speedup, utilisation, share, growth, extra, extra_ratio, slowdown, counted, wrong)
+    for function in (
+        *(speedup, time, rate, utilisation, share, growth),
+        *(extra, extra_ratio, slowdown, counted, cpu, wrong),
+    )
 }
 _TAKE: dict[str, Callable[..., Any]] = {"least": min, "greatest": max}
 
@@ -323,6 +369,13 @@ def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
             f"one of {', '.join(MEASURES)}",
             "correct the claim",
         ) from error
+
+
+def _limit_bps(runs: Runs, scenario: str, of: str) -> float:
+    """Return the rate that the links allow a contender. Raise NotMeasured if they are unshaped."""
+    if limit := sum(runs.limits_bps(scenario, of).values()):
+        return limit
+    raise NotMeasured(f"the links of {scenario} have no rate")
 
 
 def _over_sizes(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ class Options:
     figures: Sequence[Figure]
     out: Path
     quick: bool = False
-    runs: int | None = None  # rounds of each scenario; None: the number in the figure's scenario.py
+    runs: int | None = None  # rounds of each scenario; None: the number in the figure's file
 
     def plan(self, figure: Figure) -> list[Step]:
         """Return the scenarios and experiments that a figure needs."""
@@ -49,17 +50,16 @@ class Options:
             return steps
         return [replace(s, repetitions=self.runs) if isinstance(s, Scenario) else s for s in steps]
 
-    @property
-    def command(self) -> str:
-        """Return the options of the command line, without the names of figures."""
-        runs = f" --repeat {self.runs}" if self.runs is not None else ""
-        return f"{' --quick' if self.quick else ''}{runs}"
+    def command(self, *figures: str) -> str:
+        """Return the command that repeats these figures."""
+        quick, runs = ["--quick"] * self.quick, [] if self.runs is None else ["--repeat", str(self.runs)]
+        return shlex.join(["railweave", "reproduce", *figures, *quick, *runs, "--out", str(self.out)])
 
 
 def check(options: Options) -> None:
     """Raise OptionError for wrong names, claims or networks, or for a folder that cannot be used."""
     for figure in options.figures:
-        _ = figure.claims
+        figure.check()
         for step in options.plan(figure):
             if isinstance(step, Scenario):
                 step.check()
@@ -172,7 +172,7 @@ def write(options: Options, records: Records) -> Path:
             (options.out / f"{each.name}.svg").write_text(each.svg)
             (options.out / f"{each.name}.pdf").write_bytes(each.pdf)
     path = options.out / "report.html"
-    command = f"railweave reproduce{options.command}"
+    command = options.command(*(figure.argument for figure in options.figures))
     warning = other_sources(records.read())
     path.write_text(page(entries, command, machine(), quick=options.quick, warning=warning))
     return path
@@ -196,18 +196,18 @@ def entry(options: Options, figure: Figure, records: Sequence[Record]) -> Entry:
     plan = options.plan(figure)
     keys, names = {step.key for step in plan}, {step.name for step in plan}
     runs = Runs([record for record in records if record.scenario in keys])
-    asked = [claim for claim in figure.claims.claims if claim.planned(names)]
+    asked = [claim for claim in figure.claims if claim.planned(names)]
     svg, pdf = _drawn(figure, runs)
     return Entry(
         figure.name,
-        figure.claims.title,
-        figure.claims.about,
-        f"railweave reproduce {figure.argument}{options.command}",
+        figure.title,
+        figure.about,
+        options.command(figure.argument),
         svg,
         pdf,
         [claims.judge(claim, runs) for claim in asked],
         runs,
-        len(figure.claims.claims) - len(asked),
+        len(figure.claims) - len(asked),
     )
 
 

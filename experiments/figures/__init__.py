@@ -1,32 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' figures. Each is a folder with the runs (scenario.py), the plot (plot.py) and claims.toml."""
+"""Figures as data: scenarios, experiments, the panels of the plot, and claims.
+
+The figures of a paper are tables of one TOML file. A figure of your own is a folder with figure.toml.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import importlib.util
+import inspect
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from railweave.errors import Unavailable, UserError, of_file
 from railweave.experiments import provenance
-from railweave.experiments.claims import Claims
+from railweave.experiments.claims import Claim, needed
 from railweave.experiments.errors import OptionError
+from railweave.experiments.figures import modules, panels
+from railweave.experiments.figures.entries import Filler, scenario_values
 from railweave.experiments.measures import Runs
-from railweave.experiments.records import OK, Record
+from railweave.experiments.records import FAILED, OK, SKIPPED, Record
 from railweave.experiments.scenario import Scenario
+from railweave.topologies.errors import TopologyError
 from railweave.topologies.values import build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 FOLDER = Path(__file__).parent
-FILES = ("scenario.py", "plot.py", "claims.toml", "README.md")
+PAPERS = ("nezha", "multicast", "netreduce", "rina")
+OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
 OnPhase: TypeAlias = Callable[[str], None]
 
 
@@ -41,56 +51,166 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Publication:
-    """A paper with figures here: an entry of papers.toml."""
+class Program:
+    """An experiment's entry in a figure."""
 
-    letters: str  # the first letters of its figures' names
     name: str
+    run: str  # the module with the function `measure(options, out, on_phase)`
+    contender: str
+    seconds: float
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A figure's table. Its entries may stand for several (see `entries`)."""
+
     title: str
-    published: str
-    about: str
+    about: str  # the caption of the plot: one to three sentences
+    claims: tuple[Any, ...]
+    panels: tuple[Any, ...]
+    scenarios: tuple[Any, ...] = ()
+    experiments: tuple[Any, ...] = ()
+    main: str = ""  # id of the claim that represents the figure in tables; the first one by default
+    columns: int = 3  # panels beside each other, at most
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure's folder."""
+    """A figure: scenarios and experiments, the panels of its plot, and the claims."""
 
-    folder: Path
+    name: str
+    path: Path  # of the TOML file
+    table: Table
+    templates: Mapping[str, Mapping[str, Any]]
+    claims: tuple[Claim, ...]
+    panels: tuple[panels.Panel, ...]
+
+    @classmethod
+    def make(cls, name: str, path: Path, table: Any, templates: Any) -> Figure:
+        """Check a figure's table. Raise OptionError for the first mistake in it."""
+        where = name if path.parent == FOLDER else "figure"
+        read = build(Table, table, where)
+        claims = [
+            build(Claim, each, f"{where}.claims[{place}]")
+            for place, each in enumerate(Filler(templates).fill(read.claims))
+        ]
+        _require_unique("claim", [claim.id for claim in claims])
+        for claim in claims:
+            claim.check()
+        if read.main and read.main not in [claim.id for claim in claims]:
+            raise OptionError(f"main {read.main!r}", "the id of one of the claims", "correct the key main")
+        drawn = Filler(templates, names=panels.NAMES).fill(read.panels)
+        kinds = [
+            panels.panel(each, path.parent, f"{where}.panels[{place}]") for place, each in enumerate(drawn)
+        ]
+        return cls(name, path, read, templates, tuple(claims), tuple(kinds))
 
     @property
-    def name(self) -> str:
-        """Return the name, such as `N1`."""
-        return self.folder.name
+    def title(self) -> str:
+        """Return the title."""
+        return self.table.title
+
+    @property
+    def about(self) -> str:
+        """Return the caption of the plot."""
+        return self.table.about
 
     @property
     def argument(self) -> str:
         """Return the argument that names the figure on the command line."""
-        return self.name if self.folder.parent == FOLDER else str(self.folder)
+        return self.name if self.path.parent == FOLDER else str(self.path.parent)
 
-    @cached_property
-    def claims(self) -> Claims:
-        """Return the claims. Raise OptionError for a mistake in the file."""
-        return Claims.load(self.folder / "claims.toml")
+    @property
+    def text(self) -> str:
+        """Return what the figure shows, in Markdown."""
+        own = self.path.parent / TEXT
+        return (FOLDER / "texts" / f"{self.name}.md" if self.path.parent == FOLDER else own).read_text()
+
+    @property
+    def headline(self) -> Claim:
+        """Return the claim that represents the figure in tables."""
+        return next((claim for claim in self.claims if claim.id == self.table.main), self.claims[0])
 
     def plan(self, *, quick: bool) -> list[Scenario | Experiment]:
-        """Return the scenarios and experiments that the figure needs."""
-        planned: list[Scenario | Experiment] = list(self._module("scenario").plan(quick))
-        return planned
+        """Return the scenarios and experiments that the figure needs. Raise OptionError for a mistake."""
+        filler = Filler(self.templates, quick)
+        try:
+            scenarios = [
+                build(Scenario, scenario_values(each), f"{self.name}.scenarios[{place}]")
+                for place, each in enumerate(filler.fill(self.table.scenarios))
+            ]
+            programs = [
+                build(Program, each, f"{self.name}.experiments[{place}]")
+                for place, each in enumerate(filler.fill(self.table.experiments))
+            ]
+            steps: list[Scenario | Experiment] = [*scenarios, *(self._experiment(each) for each in programs)]
+            _require_unique("scenario or experiment", [step.name for step in steps])
+            return steps
+        except (TopologyError, OptionError) as error:
+            raise of_file(OptionError, self.path, error, "a figure in TOML") from None
+
+    def check(self) -> None:
+        """Raise OptionError if a claim or a panel names a scenario that the figure has in neither set."""
+        names = dict.fromkeys(step.name for quick in (False, True) for step in self.plan(quick=quick))
+        asked = [(f"claim {claim.id!r}", needed(claim.measure)) for claim in self.claims]
+        asked += [(f"panel {place + 1}", sorted(each.needed())) for place, each in enumerate(self.panels)]
+        for who, wanted in asked:
+            for pattern in wanted:
+                if not any(fnmatch(name, pattern) for name in names):
+                    raise OptionError(
+                        f"{self.path}: {self.name}: {who} names the scenario {pattern!r}",
+                        f"one of {'; '.join(names)}",
+                        "correct the name, or add the scenario",
+                    )
 
     def draw(self, runs: Runs) -> Drawing:
-        """Draw the measured values. Raise NotMeasured if nothing was measured."""
-        drawing: Drawing = self._module("plot").draw(runs)
-        return drawing
+        """Draw the panels that have measured values. Raise NotMeasured if none has."""
+        return panels.draw(self.panels, runs, self.table.columns)
 
-    def _module(self, name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(
-            f"railweave_figure_{self.name}_{name}", self.folder / f"{name}.py"
-        )
-        assert spec is not None  # noqa: S101 - the suffix says that it is Python
-        assert spec.loader is not None  # noqa: S101
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+    def _experiment(self, program: Program) -> Experiment:
+        measure = modules.load(program.run, self.path.parent, "measure")
+        key = key_of(program.name, program.options)
+        return Experiment(program.name, key, program.seconds, partial(_records, measure, program))
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A paper with figures here: the table `paper` of its file, and the other tables."""
+
+    name: str
+    title: str
+    published: str
+    about: str
+    figures: tuple[Figure, ...]
+
+
+def _require_unique(what: str, names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise OptionError(
+                f"{what} {name!r} stands {count} times", "different names", "add a name of `each` to it"
+            )
+
+
+async def _records(
+    measure: Callable[..., Any], program: Program, out: Path, on_phase: OnPhase
+) -> list[Record]:
+    """Run an experiment. Return a record for each mapping of numbers that it returns."""
+
+    def report(phase: str) -> None:
+        on_phase(f"{program.name}: {phase}")
+
+    made = partial(run_by, program.name, program.options)
+    try:
+        if inspect.iscoroutinefunction(measure):
+            found = await measure(program.options, out, report)
+        else:
+            found = await asyncio.to_thread(measure, program.options, out, report)
+    except UserError as error:
+        status = SKIPPED if isinstance(error, Unavailable) else FAILED
+        return [made(0, contender=program.contender, status=status, error=str(error))]
+    return [made(place, contender=program.contender, extra=extra) for place, extra in enumerate(found)]
 
 
 def figures(names: Sequence[str] = ()) -> list[Figure]:
@@ -98,26 +218,49 @@ def figures(names: Sequence[str] = ()) -> list[Figure]:
 
     A paper's letter selects all figures of the paper.
     """
-    known = sorted(folder.name for folder in FOLDER.iterdir() if (folder / "claims.toml").exists())
-    papers = {name[0]: [other for other in known if other[0] == name[0]] for name in known}
-    found = []
-    for name in dict.fromkeys(each for given in names or known for each in papers.get(given, [given])):
-        folder = FOLDER / name if name in known else Path(name)
-        missing = [file for file in FILES if not (folder / file).is_file()]
-        if missing:
-            raise OptionError(
-                f"figure {name!r}",
-                f"one of {', '.join(known)}, or a folder with {', '.join(FILES)}",
-                "correct the name",
-            )
-        found.append(Figure(folder))
-    return found
+    known = {figure.name: figure for paper in publications() for figure in paper.figures}
+    letters = {name[0]: [other for other in sorted(known) if other[0] == name[0]] for name in known}
+    chosen = [each for given in names or sorted(known) for each in letters.get(given, [given])]
+    return [known.get(name) or _own(Path(name), known) for name in dict.fromkeys(chosen)]
 
 
 def publications() -> list[Publication]:
-    """Return the papers, in the order of papers.toml."""
-    listed = tomllib.loads((FOLDER / "papers.toml").read_text())["papers"]
-    return [build(Publication, each, "papers.toml") for each in listed]
+    """Return the papers with their figures."""
+    return [_publication(FOLDER / f"{name}.toml") for name in PAPERS]
+
+
+def _publication(path: Path) -> Publication:
+    file = _read(path)
+    paper, templates = file.pop("paper"), file.pop("templates", {})
+    made = tuple(_made(name, path, table, templates) for name, table in file.items())
+    return Publication(**paper, figures=made)
+
+
+def _own(folder: Path, known: Mapping[str, Figure]) -> Figure:
+    path = folder / OWN
+    if not path.is_file() or not (folder / TEXT).is_file():
+        raise OptionError(
+            f"figure {str(folder)!r}",
+            f"one of {', '.join(sorted(known))}, or a folder with {OWN} and {TEXT}",
+            "correct the name",
+        )
+    file = _read(path)
+    templates = file.pop("templates", {})
+    return _made(folder.name, path, file, templates)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise of_file(OptionError, path, error, "a figure in TOML") from None
+
+
+def _made(name: str, path: Path, table: Any, templates: Any) -> Figure:
+    try:
+        return Figure.make(name, path, table, {**_read(FOLDER / "templates.toml"), **templates})
+    except (TopologyError, OptionError) as error:
+        raise of_file(OptionError, path, error, "a figure in TOML") from None
 
 
 def run_by(name: str, options: Mapping[str, Any], round_: int, **fields: Any) -> Record:

@@ -8,15 +8,13 @@ variables, which have one value for a light page and one for a dark page.
 from __future__ import annotations
 
 import io
-import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from railweave.experiments import statistics
-from railweave.experiments.measures import Measured, NotMeasured, Runs, size_text
+from railweave.experiments.measures import size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,24 +23,24 @@ if TYPE_CHECKING:
 PANEL_INCHES = (4.3, 3.1)
 CHARACTERS_PER_INCH = 15  # in a note
 INK, FAINT = "#1b1b1f", "#8a8a92"
-# Okabe and Ito's palette; a kind of rail keeps its colour in all figures.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a7a7a",
+# Okabe and Ito's palette, and two colours of Tol's. BLUE, ORANGE, GREEN and PURPLE belong to kinds of rails.
+BLUE, ORANGE, GREEN, PURPLE, RED, SKY, GREY, WINE, OLIVE = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7a7a7a", "#882255", "#8a8a1a",
 )  # fmt: skip
 DARK = {  # on a dark page
-    INK: "#e8e8ea", FAINT: "#8d8d96", BLUE: "#4aa3df", ORANGE: "#f0b429", GREEN: "#2fc79a",
-    RED: "#f2803a", PURPLE: "#e39ac4", SKY: "#8fd0f5", GREY: "#a9a9b0",
+    INK: "#e8e8ea", FAINT: "#8d8d96", BLUE: "#4aa3df", ORANGE: "#f0b429", GREEN: "#2fc79a", PURPLE: "#e39ac4",
+    RED: "#f2803a", SKY: "#8fd0f5", GREY: "#a9a9b0", WINE: "#c95a8e", OLIVE: "#c4c44f",
 }  # fmt: skip
 COLOURS = {
-    "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "gloo": PURPLE, "mptcp": SKY, "openmpi": GREY, "ring": ORANGE,
-    "2 hosts": SKY, "3 hosts": GREEN, "4 hosts": BLUE, "6 hosts": RED, "tcp+tcp": BLUE,
-    "netreduce": PURPLE, "hosts": BLUE, "switches": ORANGE, "multicast": BLUE,
-    "broadcast": BLUE, "allgather": GREEN, "measured": BLUE, "simulated": ORANGE, "predicted": ORANGE,
-    "atp": RED, "ps": PURPLE, "hierarchical": GREEN, "dedicated": BLUE, "best effort": RED,
+    "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "netreduce": PURPLE, "parallel NetReduce": PURPLE,
+    "multicast": BLUE, "dedicated": BLUE,  # by the in-network rail
+    "tcp+tcp": WINE, "gloo": OLIVE, "mptcp": SKY, "openmpi": INK, "ring": GREY, "flat ring": GREY,
+    "hierarchical": WINE, "hierarchical ring": WINE, "ps": OLIVE, "hosts": SKY, "switches": WINE,
+    "2 hosts": SKY, "3 hosts": OLIVE, "4 hosts": WINE, "6 hosts": RED, "broadcast": SKY, "allgather": WINE,
+    "measured": WINE, "simulated": SKY, "predicted": SKY,
 }  # fmt: skip
-MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
+RAILS = ("ina", "tcp", "rdma", "netreduce")
 MARKERS = "osD^vP*X"
-LINES = ("-", "--", ":", "-.")
 STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType: publishers reject type 3
@@ -78,10 +76,15 @@ def sheet(columns: int, rows: int = 1, height: float = PANEL_INCHES[1]) -> tuple
     return figure, list(figure.subplots(max(rows, 1), columns, squeeze=False).flat)
 
 
-def save(figure: Figure, note: str, path: Path) -> None:
-    """Write a figure with a note below: PNG, SVG or PDF, by the file's suffix."""
+def note(figure: Figure, text: str) -> None:
+    """Write a text below the panels."""
     per_line = round(figure.get_figwidth() * CHARACTERS_PER_INCH)
-    figure.supxlabel(textwrap.fill(note, per_line), fontsize=8, color=FAINT)
+    figure.supxlabel(textwrap.fill(text, per_line), fontsize=8, color=FAINT)
+
+
+def save(figure: Figure, text: str, path: Path) -> None:
+    """Write a figure with a text below: PNG, SVG or PDF, by the file's suffix."""
+    note(figure, text)
     figure.savefig(path, dpi=150, facecolor="white")
 
 
@@ -128,189 +131,52 @@ def variable(colour: str) -> str:
 
 
 def colour(name: str) -> str:
-    """Return the colour of a contender: a rail has that of its kind, rails together have their own."""
-    return COLOURS.get(name) or COLOURS.get(name.rstrip("0123456789")) or RED
+    """Return the colour of a curve: that of its rail, which is darker for the second rail of a kind."""
+    kind = name.rstrip("0123456789")
+    found = COLOURS.get(name) or COLOURS.get(kind) or RED
+    darker = 0.6 ** int(name[len(kind) :] or 0) if kind in RAILS else 1
+    return f"#{''.join(f'{round(darker * int(found[at : at + 2], 16)):02x}' for at in (1, 3, 5))}"
 
 
-# ------------------------------------------------------------ curves against size
-
-
-def times(panel: Axes, runs: Runs, scenario: str) -> None:
-    """Draw each contender's median time, a bar to the 99th percentile, its limit; hollow: CPU-bound."""
-    least = math.inf
-    for place, who in enumerate(_contenders(runs, scenario)):
-        sizes = runs.sizes(scenario, who)
-        calls = [[time / 1e3 for time in runs.times_us(scenario, who, size)] for size in sizes]
-        medians = [statistics.median(each) for each in calls]
-        least = min(least, *medians)
-        tails = [max(0.0, statistics.p99(each) - middle) for each, middle in zip(calls, medians, strict=True)]
-        face = "none" if runs.cpu_bound(scenario, who) else colour(who)
-        panel.errorbar(
-            sizes, medians, yerr=[[0.0] * len(sizes), tails], label=who, color=colour(who), capsize=2,
-            elinewidth=0.8, marker=MARKERS[place], markersize=4.5, markerfacecolor=face, linewidth=1.4,
-        )  # fmt: skip
-        limit_bps = sum(runs.limits_bps(scenario, who).values())
-        if limit_bps:
-            panel.plot(sizes, [size * 8e3 / limit_bps for size in sizes], ":", color=colour(who), linewidth=1)
-    decades(panel)
-    panel.set_ylim(bottom=0.6 * least, auto=None)
-    panel.set_ylabel("time of a call (ms)")
-    _size_axis(panel, [size for who in runs.contenders(scenario) for size in runs.sizes(scenario, who)])
-    _legend(panel, "limit of the links")
-
-
-def throughput(panel: Axes, runs: Runs, scenario: str) -> None:
-    """Draw each contender's throughput in Mbit/s of tensor, and its limit; hollow: CPU-bound."""
-    for place, who in enumerate(_contenders(runs, scenario)):
-        sizes = runs.sizes(scenario, who)
-        rates = [size * 8 / statistics.median(runs.times_us(scenario, who, size)) for size in sizes]
-        face = "none" if runs.cpu_bound(scenario, who) else colour(who)
-        panel.plot(
-            sizes, rates, label=who, color=colour(who), marker=MARKERS[place], markersize=4.5,
-            markerfacecolor=face, linewidth=1.4,
-        )  # fmt: skip
-        limit_bps = sum(runs.limits_bps(scenario, who).values())
-        if limit_bps:
-            panel.axhline(limit_bps / 1e6, linestyle=":", color=colour(who), linewidth=1)
-    panel.set_ylim(bottom=0, auto=None)
-    panel.set_ylabel("throughput (Mbit/s of tensor)")
-    _size_axis(panel, sizes)
-    _legend(panel, "limit of the links")
-
-
-def ratios(panel: Axes, runs: Runs, scenario: str, of: str, over: Sequence[str]) -> None:
-    """Draw how many times faster `of` is than the fastest of `over`, with the interval over rounds."""
-    try:
-        sizes = runs.sizes(scenario, of)
-        found = [Measured.of(runs.ratios(scenario, of, over, size)) for size in sizes]
-    except NotMeasured:
-        return
-    panel.fill_between(
-        sizes, [one.low for one in found], [one.high for one in found],
-        color=colour(of), alpha=0.22, linewidth=0,
-    )  # fmt: skip
-    hollow = "none" if runs.cpu_bound(scenario, of, *over) else colour(of)
-    panel.plot(
-        sizes, [one.value for one in found], color=colour(of), marker="o", markersize=4.5,
-        markerfacecolor=hollow, label=of, linewidth=1.4,
-    )  # fmt: skip
-    if panel.get_yscale() == "linear":
-        panel.set_ylim(bottom=0, auto=None)
-    _size_axis(panel, sizes)
-    _legend(panel)
-
-
-def shares(panel: Axes, runs: Runs, scenario: str, contender: str, rail: str, label: str) -> None:
-    """Draw a rail's share in % with its interval over rounds. Dotted: the share by the links' ratio."""
-    sizes = [size for size in runs.sizes(scenario, contender) if runs.shares(scenario, contender, size, rail)]
-    found = [Measured.of(runs.shares(scenario, contender, size, rail)) for size in sizes]
-    panel.fill_between(
-        sizes, [100 * one.low for one in found], [100 * one.high for one in found],
-        color=colour(label), alpha=0.18, linewidth=0,
-    )  # fmt: skip
-    panel.plot(
-        sizes, [100 * one.value for one in found], color=colour(label), marker="o", markersize=4,
-        label=label, linewidth=1.4,
-    )  # fmt: skip
-    limits = runs.limits_bps(scenario, contender)
-    panel.axhline(100 * limits[rail] / sum(limits.values()), linestyle=":", color=colour(label), linewidth=1)
-    panel.set_ylim(-4, 104)
-    _size_axis(panel, sizes)
-    _legend(panel, "ratio of the links")
-
-
-# ------------------------------------------------------------ other curves and marks
-
-
-def curve(
-    panel: Axes, across: Sequence[float], found: Sequence[Measured], name: str, dotted: str = ""
-) -> None:
-    """Draw values with their intervals; hollow: CPU-bound. `dotted` names the panel's dotted lines."""
-    panel.fill_between(
-        across, [one.low for one in found], [one.high for one in found],
-        color=colour(name), alpha=0.22, linewidth=0,
-    )  # fmt: skip
-    hollow = "none" if any(one.cpu_bound for one in found) else colour(name)
-    panel.plot(
-        across, [one.value for one in found], color=colour(name), marker="o", markersize=4.5,
-        markerfacecolor=hollow, label=name, linewidth=1.4,
-    )  # fmt: skip
-    _legend(panel, dotted)
+# ------------------------------------------------------------ parts of panels
 
 
 def ticks(panel: Axes, values: Sequence[float], label: str, scale: str = "log") -> None:
-    """Show exactly these values on the axis across."""
+    """Show these values on the axis across, at most seven of them as text."""
+    shown = values[:: -(-len(values) // 7) or 1]
     panel.set_xscale(scale)
-    panel.set_xticks(values, [f"{value:g}" for value in values])
+    panel.set_xticks(shown, [f"{value:g}" for value in shown])
     panel.set_xticks([], minor=True)
     panel.set_xlabel(label)
+
+
+def from_zero(panel: Axes) -> None:
+    """Let the axis up begin at 0, and end above all values, with room for the name of a level."""
+    low, high = panel.dataLim.intervaly
+    if low <= high:  # something is drawn
+        panel.set_ylim(0 if low > 0 else -0.04 * high, 1.1 * high)
 
 
 def level(panel: Axes, value: float, text: str) -> None:
     """Draw a limit or a reference as a dotted line with its name."""
     panel.axhline(value, linestyle=":", color=INK, linewidth=1.1)
-    if panel.get_yscale() == "linear":
-        panel.set_ylim(top=max(panel.get_ylim()[1], 1.08 * value), auto=None)  # room for the text
+    place, offset = (0.01, value), (0, 3)
     panel.annotate(
-        text,
-        (0.01, value),
-        (0, 3),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        fontsize=8,
+        text, place, offset, xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8
     )
 
 
 def line(panel: Axes, across: Sequence[float], up: Sequence[float], name: str) -> None:
-    """Draw a plain curve against time; rails of one kind have one colour, and lines of their own."""
-    number = int(name[len(name.rstrip("0123456789")) :] or 0)
-    style = LINES[number % len(LINES)]
-    panel.plot(across, up, style, color=colour(name), linewidth=1.3, label=name)
-    panel.set_ylim(bottom=0, auto=None)
+    """Draw a plain curve against time."""
+    panel.plot(across, up, color=colour(name), linewidth=1.3, label=name)
     panel.margins(x=0)
-    _legend(panel)
 
 
-def span(panel: Axes, begin: float, end: float, text: str) -> None:
-    """Shade a stretch of time."""
-    panel.axvspan(begin, end, color=RED, alpha=0.13, linewidth=0, label=text)
-
-
-def bars(
-    panel: Axes,
-    groups: Sequence[str],
-    values: Sequence[float],
-    name: str,
-    names: Sequence[str],
-    limits: Sequence[float] = (),
-    numbers: Sequence[float] = (),
-    dotted: str = "limit of the links",
-) -> None:
-    """Draw a bar per group for `name`, beside those of other `names`; dotted: its limit; above: a number."""
-    width, place = 0.8 / len(names), list(names).index(name)
-    middles = [at - 0.4 + width * (place + 0.5) for at in range(len(groups))]
-    drawn = panel.bar(middles, values, width * 0.92, color=colour(name), label=name)
-    for middle, limit in zip(middles, limits, strict=False):
-        panel.hlines(limit, middle - width / 2, middle + width / 2, colors=INK, linestyles=":", linewidth=1.2)
-    texts = [f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}" for number in numbers or values]
-    panel.bar_label(drawn, texts, fontsize=7 if len(groups) * len(names) <= 12 else 5, color=INK, padding=1)
-    panel.set_ylim(0, 1.2 * panel.get_ylim()[1], auto=None)  # room for the legend
-    panel.set_xticks(range(len(groups)), groups)
-    panel.grid(visible=False, axis="x")
-    _legend(panel, dotted if limits else "", "upper center")
-
-
-def _contenders(runs: Runs, scenario: str) -> list[str]:
-    try:
-        return runs.contenders(scenario)
-    except KeyError:
-        raise NotMeasured(f"no run of {scenario} is complete") from None
-
-
-def _size_axis(panel: Axes, sizes: Iterable[int]) -> None:
+def size_axis(panel: Axes, sizes: Iterable[int]) -> None:
+    """Show sizes on the axis across, at most six of them as text."""
     ticks = sorted(set(sizes))
     panel.set_xscale("log", base=2)
-    panel.set_xticks(ticks[:: -(-len(ticks) // 6)], minor=False)
+    panel.set_xticks(ticks[:: -(-len(ticks) // 6) or 1], minor=False)
     panel.set_xticks([], minor=True)
     panel.xaxis.set_major_formatter(lambda value, _: size_text(value))
     panel.set_xlabel("size of the allreduce")
@@ -324,17 +190,3 @@ def decades(panel: Axes) -> None:
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # gains seldom span a decade
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _legend(panel: Axes, dotted: str = "", place: Literal["best", "upper center"] = "best") -> None:
-    """Show the names of the curves and the meaning of dotted lines."""
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-
-    handles, labels = panel.get_legend_handles_labels()
-    if dotted:
-        handles.append(Line2D([], [], linestyle=":", color=FAINT))
-        labels.append(dotted)
-    if len(handles) > MOST_INSIDE and not panel.get_title():
-        panel.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-    else:
-        panel.legend(handles, labels, loc=place, ncols=1 if place == "best" else MOST_INSIDE)

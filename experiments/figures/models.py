@@ -7,6 +7,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ class Model:
 
     name: str
     tensors: tuple[int, ...]  # elements of each parameter, in the order of definition
-    samples: int  # per step and worker
     compute_s: float  # of a step on one worker
 
     def buckets(self, scale: int = 1) -> tuple[int, ...]:
@@ -38,9 +38,11 @@ class Model:
         return tuple(max(4, size // scale // 4 * 4) for size in (*found, *([filled] if filled else [])))
 
 
-def load(folder: Path) -> list[Model]:
-    """Read models.toml in a folder; ValueError if the shapes do not give the number of parameters."""
-    return [_model(entry) for entry in tomllib.loads((folder / "models.toml").read_text())["models"]]
+@cache
+def load() -> dict[str, Model]:
+    """Read models.toml; ValueError if the shapes do not give the number of parameters."""
+    entries = tomllib.loads(Path(__file__).with_name("models.toml").read_text())["models"]
+    return {entry["name"]: _model(entry) for entry in entries}
 
 
 def _model(entry: dict[str, Any]) -> Model:
@@ -49,7 +51,7 @@ def _model(entry: dict[str, Any]) -> Model:
         raise ValueError(
             f"{entry['name']}: {sum(tensors)} elements, {entry['parameters']} parameters expected"
         )
-    return Model(entry["name"], tensors, entry["samples"], entry["flop_per_step"] / FLOPS)
+    return Model(entry["name"], tensors, entry["flop_per_step"] / FLOPS)
 
 
 def _elements(blocks: Sequence[str]) -> Iterator[int]:

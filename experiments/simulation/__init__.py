@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
-from railweave.errors import Unavailable, explain
+from railweave.errors import Unavailable
 from railweave.experiments.errors import OptionError, ResultError
 
 MOST_HOSTS = 1024
@@ -113,9 +113,10 @@ class Simulated:
     wall_s: float
 
 
-def obstacle() -> str:
-    """Return why this machine cannot simulate; empty if it can."""
-    return "" if find_spec("ns3") else explain("no ns-3", "the package ns3", "install it: make simulate")
+def require(package: str = "ns3") -> None:
+    """Raise Unavailable if this machine cannot simulate."""
+    if not find_spec(package):
+        raise Unavailable("no ns-3", f"the package {package}", "install it: make simulate")
 
 
 Simulate = Callable[..., Awaitable[Simulated]]
@@ -134,8 +135,7 @@ async def simulator() -> AsyncIterator[Simulate]:
         OptionError: A call is invalid.
         ResultError: A simulation has failed.
     """
-    if found := obstacle():
-        raise Unavailable(found)
+    require()
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,

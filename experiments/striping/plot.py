@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railweave.experiments.figures import drawing
+from railweave.experiments.figures.panels import Curve, Curves, times
 from railweave.experiments.measures import size_text
 from railweave.experiments.striping import report
 from railweave.experiments.striping.run import Found
@@ -38,29 +39,32 @@ def draw(found: Sequence[Found], path: Path) -> list[Path]:
 def _sizes(found: Sequence[Found]) -> tuple[Figure, str]:
     """Draw the time of each rail alone and of all together."""
     figure, panels = drawing.sheet(len(found))
+    marks: set[str] = set()
     for panel, each in zip(panels, found, strict=True):
         panel.set_title(each.case.name)
-        drawing.times(panel, each.runs, each.case.name)
+        marks |= times(panel, each.runs, each.case.name)
         largest = report.sweep(each)["rows"][-1]
         panel.annotate(
             f"x {largest['speedup']:.2f}", (largest["bytes"], largest["time_us"] / 1e3), (-8, -20),
             textcoords="offset points", ha="right",
         )  # fmt: skip
     runs = len(found[0].seconds(found[0].together, found[0].sizes[0]))
-    return figure, f"median of {runs} runs per size after warm-up"
+    return figure, " ".join([*sorted(marks), f"Median of {runs} runs per size after warm-up"])
 
 
 def _thresholds(found: Sequence[Found]) -> tuple[Figure, str]:
     """Draw the second rail's share against size: a panel per pair of rails, a line per number of hosts."""
     pairs = list(dict.fromkeys(each.case.kinds for each in found))
     figure, panels = drawing.sheet(len(pairs))
+    marks: set[str] = set()
     for panel, pair in zip(panels, pairs, strict=True):
         for each in (each for each in found if each.case.kinds == pair):
-            second, label = each.case.rails[1], f"{each.case.hosts} hosts"
-            drawing.shares(panel, each.runs, each.case.name, each.together, second, label)
-        panel.set_ylabel(f"share of {pair[1]} (%)")
+            share = {"what": "share", "scenario": each.case.name, "of": each.together, "scale": 100}
+            curve = Curve(f"{each.case.hosts} hosts", {**share, "rail": each.case.rails[1]})
+            shown = Curves(y=f"share of {pair[1]} (%)", curves=(curve,), limit="ratio of the links")
+            marks |= shown.draw(panel, each.runs)
         panel.set_title("+".join(pair))
-    return figure, "share of the second rail, median over rounds"
+    return figure, " ".join([*sorted(marks), "Share of the second rail, median over rounds"])
 
 
 def _convergence(found: Sequence[Found]) -> tuple[Figure, str]:

@@ -66,7 +66,7 @@ def reproduce(
         if only_list:
             for figure in options.figures:
                 minutes = sum(work.seconds(step) for step in options.plan(figure)) / 60
-                typer.echo(f"{figure.name}  {figure.claims.title}, about {max(minutes, 1):.0f} min")
+                typer.echo(f"{figure.name}  {figure.title}, about {max(minutes, 1):.0f} min")
             return
         work.check(options)
         failed = common.run(work.reproduce(options, common.phase), out)

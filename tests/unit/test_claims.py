@@ -5,39 +5,39 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import model_records
 import pytest
 
 from railweave.experiments.claims import (
-    ABSOLUTE,
     NOT_MEASURED,
     NOT_REPRODUCED,
     REPRODUCED,
     SHAPE,
     SHAPE_ONLY,
     Claim,
-    Claims,
     Paper,
     judge,
     range_text,
 )
+from railweave.experiments.claims import verdict as judged
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.figures import networks
-from railweave.experiments.measures import NotMeasured, Runs, limits_bps, measure
+from railweave.experiments.figures import figures
+from railweave.experiments.measures import Measured, NotMeasured, Runs, limits_bps, measure
 from railweave.experiments.problem import BOTH
 from railweave.experiments.records import CPU, Record
+from railweave.experiments.scenario import Scenario
 
-PAIR = networks.rails(("tcp", "tcp"), quick=True)
+(PAIR,) = figures(["N1"])[0].plan(quick=True)
+assert isinstance(PAIR, Scenario)
 GAIN = {"what": "speedup", "scenario": PAIR.name, "of": "tcp+tcp", "over": ["tcp0"], "from": 1 << 20}
 PAPER = Paper("1.58 to 1.90", "abstract", "R", (1.58, 1.90))
-CLAIM = Claim("plateau", "gain", ABSOLUTE, GAIN, (1.5, 2.05), "two links", PAPER, links=True)
+CLAIM = Claim("plateau", "gain", GAIN, (1.5, 2.05), "two links", paper=PAPER, links=True)
 
 
 def runs(reached: float = 0.9, **fields: object) -> Runs:
-    """Return runs in which two rails reach such a part of what the links allow, and one 0.95 of it."""
+    """Return runs in which two rails reach this part of the limit, and one rail 0.95."""
     return Runs(model_records.of_scenario(PAIR, {"tcp+tcp": reached}, **fields))
 
 
@@ -72,6 +72,36 @@ def test_where_the_cpu_was_the_bottleneck_nothing_about_links_is_reproduced() ->
     found = judge(CLAIM, runs(0.85, bottleneck=CPU))
     assert (found.verdict, found.reason) == (SHAPE_ONLY, "the CPU was the bottleneck in 4 of the runs")
     assert judge(replace(CLAIM, links=False), runs(0.85, bottleneck=CPU)).verdict == REPRODUCED
+
+
+ABOVE, INTO = "above 1.58 to 1.9", "the interval reaches into 1.58 to 1.9"
+PAST = "the interval reaches past 1.5 to 2.05"
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "verdict", "reason"),
+    [
+        (1.60, 1.70, 1.80, REPRODUCED, ""),
+        (1.50, 1.70, 1.80, REPRODUCED, "the interval reaches past 1.58 to 1.9"),
+        (1.91, 1.95, 2.00, SHAPE_ONLY, f"{ABOVE}, but as expected here"),
+        (1.80, 1.95, 2.00, SHAPE_ONLY, f"{ABOVE}, but as expected here; {INTO}"),
+        (
+            1.91,
+            1.95,
+            2.10,
+            SHAPE_ONLY,
+            f"{ABOVE}, but as expected here; {PAST}",
+        ),
+        (2.10, 2.20, 2.30, NOT_REPRODUCED, ABOVE),
+        (1.85, 2.20, 2.30, NOT_REPRODUCED, f"{ABOVE}; {INTO}"),
+        (1.30, 1.40, 1.60, NOT_REPRODUCED, f"below 1.58 to 1.9; {INTO}"),
+    ],
+)
+def test_an_interval_that_crosses_an_end_is_named(
+    low: float, value: float, high: float, verdict: str, reason: str
+) -> None:
+    found = judged(CLAIM, Measured(value, low, high, rounds=4))
+    assert (found.verdict, found.reason) == (verdict, reason)
 
 
 def test_who_is_missing_is_named() -> None:
@@ -137,11 +167,35 @@ def test_the_limit_of_two_calls_at_once() -> None:
     assert (limits_bps(unshaped, ina), limits_bps(unshaped, ring)) == ({"ina": 0}, {"tcp": 0})
 
 
+def test_limits_are_those_of_the_links() -> None:
+    ask, limit = {"scenario": PAIR.name, "of": "tcp+tcp"}, {"limit": True}
+    reached = measure(runs(), {"what": "utilisation", **ask}).value
+    rate, most = (measure(runs(), {"what": "rate", **ask, **more}).value for more in ({}, limit))
+    time, least = (measure(runs(), {"what": "time", **ask, **more}).value for more in ({}, limit))
+    assert (rate / most, least / time) == (pytest.approx(reached), pytest.approx(reached, rel=0.01))
+    assert measure(runs(), {**GAIN, **limit}).value == pytest.approx(2)
+    unshaped = replace(PAIR, rates=(0,)).as_json()
+    found = Runs([replace(record, configuration=unshaped) for record in runs().records])
+    with pytest.raises(NotMeasured, match=r"the links of .* have no rate"):
+        measure(found, {"what": "rate", **ask, **limit})
+
+
+def test_a_field_of_an_experiment_may_lie_in_others() -> None:
+    extra = {"times": {"ring": [3.0, 1.5]}, "low": 1.0, "high": 4.0}
+    found = Runs([replace(runs().records[0], extra=extra)])
+    ask = {"what": "extra", "scenario": PAIR.name, "field": "times.ring.0"}
+    assert measure(found, {**ask, "per": "times.ring.1", "scale": 10}).value == 20
+    spread = measure(found, {**ask, "low": "low", "high": "high"})
+    assert (spread.low, spread.value, spread.high) == (1, 3, 4)
+    with pytest.raises(NotMeasured, match=r"0 of 1 runs of .* have times\.tree\.0"):
+        measure(found, {**ask, "field": "times.tree.0"})
+
+
 def test_a_wrong_element_is_counted() -> None:
     records = model_records.of_scenario(PAIR)
     first = records[0]
     bad = replace(first, samples=(replace(first.samples[0], wrong=3), *first.samples[1:]))
-    exact = Claim("exact", "wrong", ABSOLUTE, {"what": "wrong"}, (0, 0), "all are compared")
+    exact = Claim("exact", "wrong", {"what": "wrong"}, (0, 0), "all are compared")
     assert judge(exact, Runs(records)).verdict == REPRODUCED
     assert judge(exact, Runs([bad, *records[1:]])).reason == "above 0"
 
@@ -154,31 +208,17 @@ def test_the_least_of_sizes_is_that_with_the_least_median() -> None:
 
 
 def test_thresholds_that_fall_in_between_do_not_grow() -> None:
-    scenarios = [networks.rails(("ina", "tcp"), quick=True, hosts=hosts) for hosts in (2, 4, 6)]
+    names = [f"ina+tcp, {hosts} hosts, 100 Mbit/s" for hosts in (2, 4, 6)]
+    plan = {step.name: step for step in figures(["N2"])[0].plan(quick=True) if isinstance(step, Scenario)}
+    scenarios = [plan[name] for name in names]
     records = [record for scenario in scenarios for record in model_records.of_scenario(scenario)]
-    ask = {"what": "growth", "of": "ina+tcp", "scenarios": [scenario.name for scenario in scenarios]}
+    ask = {"what": "growth", "of": "ina+tcp", "scenarios": names}
     assert measure(Runs(records), ask).value == 1.0
     alone = {str(size): {"ina": 1.0} for size in scenarios[1].workload.sizes}
     late = [
         replace(record, shares=alone) if record.name == scenarios[1].name else record for record in records
     ]
     assert measure(Runs(late), ask).value == 0.0
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('title = 3\nabout = ""\nclaims = []', "expected text"),
-        ('title = "t"\nabout = "a"\nclaims = []\nmore = 1', "unknown key 'more'"),
-        ('title = "t"\nabout = "a"\nclaims = []\nmain = "gain"', "main 'gain': expected the id"),
-        ("= 3", "Invalid"),
-    ],
-)
-def test_a_file_that_is_not_as_it_should_be_is_named(tmp_path: Path, text: str, words: str) -> None:
-    file = tmp_path / "claims.toml"
-    file.write_text(text)
-    with pytest.raises(OptionError, match=rf"claims\.toml: .*{words}"):
-        Claims.load(file)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +230,7 @@ def test_a_file_that_is_not_as_it_should_be_is_named(tmp_path: Path, text: str, 
         ({"paper": replace(PAPER, mark="?")}, r"claim 'plateau': mark '\?': expected R or D"),
         (
             {"measure": {"what": "luck"}},
-            "claim 'plateau': no known measure: expected one of speedup, utilisation",
+            "claim 'plateau': no known measure: expected one of speedup, time, rate",
         ),
     ],
 )

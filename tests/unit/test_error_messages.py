@@ -193,7 +193,6 @@ FORWARDED = {
     ): "an obstacle, made by explain()",
     ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
-    ("experiments/simulation/__init__.py", "found"): "an obstacle, made by explain()",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
     ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
     ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",

@@ -32,7 +32,7 @@ def hook() -> ModuleType:
 
 
 def page(name: str, reference: Reference) -> str:
-    (paper,) = [each for each in publications() if name[0] in each.letters]
+    (paper,) = [each for each in publications() if FIGURES[name] in each.figures]
     return "\n".join(hook().page(FIGURES[name], paper, reference))
 
 
@@ -52,7 +52,7 @@ def test_the_committed_reference_run_belongs_to_the_figures() -> None:
     reference = Reference.load()
     assert set(reference.figures) <= set(FIGURES)
     for name, run in reference.figures.items():
-        assert set(run.claims) <= {claim.id for claim in FIGURES[name].claims.claims}, name
+        assert set(run.claims) <= {claim.id for claim in FIGURES[name].claims}, name
     plots = {path.stem: path for path in (FOLDER / PLOTS).iterdir()}
     assert set(plots) == set(reference.figures)
     assert {
@@ -61,17 +61,15 @@ def test_the_committed_reference_run_belongs_to_the_figures() -> None:
 
 
 def test_every_figure_belongs_to_one_paper() -> None:
-    assert sorted(FIGURES) == sorted(
-        figure.name for paper in publications() for figure in hook().figures_of(paper)
-    )
+    assert sorted(FIGURES) == sorted(figure.name for paper in publications() for figure in paper.figures)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_texts_of_a_figure(name: str) -> None:
     figure = FIGURES[name]
-    first, *_ = (figure.folder / "README.md").read_text().splitlines()
-    assert first == f"# {name}: {figure.claims.title}"
-    for claim in figure.claims.claims:
+    first, *_ = figure.text.splitlines()
+    assert first == f"# {name}: {figure.title}"
+    for claim in figure.claims:
         assert re.search(r"\bx\b", claim.text), f"{claim.id} does not say what its number x is"
         assert re.search(r"[.)]$", claim.text), claim.id
 
@@ -149,4 +147,4 @@ def test_the_overview_has_a_row_for_each_figure() -> None:
     lines = list(hook().overview(Reference.load()))
     for name, figure in FIGURES.items():
         (row,) = [line for line in lines if line.startswith(f"| [{name}: ")]
-        assert figure.claims.headline.text in row
+        assert figure.headline.text in row

@@ -17,7 +17,7 @@ from railweave.cli import build
 from railweave.experiments import reproduce
 from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED
 from railweave.experiments.errors import OptionError
-from railweave.experiments.figures import FILES, FOLDER, Figure, figures, models
+from railweave.experiments.figures import OWN, TEXT, Figure, figures, models
 from railweave.experiments.records import Record, Records
 from railweave.experiments.report.page import Entry
 from railweave.experiments.scenario import Scenario
@@ -30,7 +30,8 @@ PAPERS = {
     "T": ["T1", "T2", "T3", "T4"],
 }
 NAMES = [name for names in PAPERS.values() for name in names]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "lossy_links"
+ROOT = Path(__file__).parents[2]
+EXAMPLE, HOWTO = ROOT / "examples" / "lossy_links", ROOT / "docs" / "howto" / "figure.md"
 BUDGET_S = {True: 700, False: 4000}
 
 
@@ -155,89 +156,107 @@ def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
     assert (longer.repetitions, longer.key) == (9, step.key)
 
 
-def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
+def figure_of(folder: Path, file: str, **modules: str) -> Figure:
     folder.mkdir()
-    with pytest.raises(OptionError, match=r"figure .*mine.*: expected one of A1, .*, or a folder with scen"):
-        figures([str(folder)])
-    for file in FILES:
-        (folder / file).write_text((FOLDER / "N1" / file).read_text())
-    assert figures([str(folder), "N1"]) == [Figure(folder), Figure(FOLDER / "N1")]
+    (folder / OWN).write_text(file)
+    (folder / TEXT).write_text("# Mine")
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    return figures([str(folder)])[0]
 
+
+def test_a_figure_of_ones_own_is_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"figure .*mine.*: expected one of A1, .*, or a folder with"):
+        figures([str(tmp_path / "mine")])
+    mine = figure_of(tmp_path / "mine", (EXAMPLE / OWN).read_text())
+    assert figures([str(tmp_path / "mine"), "N1"]) == [mine, *figures(["N1"])]
+
+
+EXPERIMENTS = """
+title = "Mine"
+about = "A test."
+[[experiments]]
+each.name = ["breaks", "counted"]
+name = "{name}"
+run = "measured"
+contender = "x"
+seconds = 1
+options = { file = "{name}" }
+[[panels]]
+kind = "own"
+run = "drawn"
+scenario = "counted"
+[[claims]]
+id = "one"
+text = "x is one."
+measure = { what = "extra", scenario = "counted", field = "number" }
+expected = [1, 1]
+expected_because = "it is one"
+"""
 
 COUNTED = """
-from railweave.experiments.figures import Experiment, key_of, run_by
 from railweave.topologies.errors import LabError
 
 
-def plan(quick):
-    return [Experiment(name, key_of(name, {}), 1.0, run_of(name)) for name in ("breaks", "counted")]
+async def measure(options, out, on_phase):
+    with (out.parents[1] / options["file"]).open("a") as file:
+        file.write("run")
+    if options["file"] == "breaks":
+        raise LabError("a switch has ended")
+    return [{"number": 1.0}]
+"""
 
-
-def run_of(name):
-    async def run(out, on_phase):
-        with (out.parents[1] / name).open("a") as file:
-            file.write("run")
-        if name == "breaks":
-            raise LabError("a switch has ended")
-        return [run_by(name, {}, 0, contender="x", extra={"number": 1.0})]
-
-    return run
+DRAWN = """
+def draw(axes, runs):
+    axes.set_title(f"drawn: {runs.kept['counted'][0].extra['number']}")
 """
 
 
 def test_what_is_recorded_is_not_run_again_and_what_fails_is_named(tmp_path: Path) -> None:
     folder, out = tmp_path / "mine", tmp_path / "out"
-    figure_of(folder, COUNTED)
+    figure_of(folder, EXPERIMENTS, measured=COUNTED, drawn=DRAWN)
     options = reproduce.Options(figures([str(folder)]), out)
     reproduce.check(options)
     for _ in range(2):
-        assert asyncio.run(reproduce.reproduce(options)) == ["mine, breaks: a switch has ended"]
+        assert asyncio.run(reproduce.reproduce(options)) == ["breaks: x, round 1 failed: a switch has ended"]
     assert (out / "counted").read_text() == "run"
     assert (out / "breaks").read_text() == "runrun"
-    assert [record.name for record in Records(out / "records.jsonl").read()] == ["counted"]
-    assert "railweave reproduce " + str(folder) in (out / "report.html").read_text()
+    names = [record.name for record in Records(out / "records.jsonl").read()]
+    assert names == ["breaks", "counted", "breaks"]
+    report = (out / "report.html").read_text()
+    assert f"railweave reproduce {folder} --out {out}" in report
+    assert "drawn: 1.0" in report
 
 
 FAILING = """
-from railweave.experiments.figures import Experiment, key_of, run_by
+from railweave.topologies.errors import LabError
 
 
-def plan(quick):
-    return [Experiment("once", key_of("once", {}), 1.0, run)]
-
-
-async def run(out, on_phase):
-    again = (out.parents[1] / "tried").exists()
-    (out.parents[1] / "tried").touch()
-    failed = {} if again else {"status": "failed", "error": "a switch was slow"}
-    extra = {"number": 1.0}
-    return [run_by("once", {}, 0, contender="x", extra=extra), run_by("once", {}, 1, contender="x", **failed)]
+def measure(options, out, on_phase):
+    tried = out.parents[1] / "tried"
+    if options["file"] == "breaks" and not tried.exists():
+        tried.touch()
+        raise LabError("a switch was slow")
+    return [{"number": 1.0}]
 """
 
 
-def figure_of(folder: Path, scenario: str) -> Figure:
-    folder.mkdir()
-    for file in FILES:
-        (folder / file).write_text((FOLDER / "N1" / file).read_text())
-    (folder / "scenario.py").write_text(scenario)
-    return Figure(folder)
-
-
 def test_failed_runs_are_named_and_the_same_command_tries_them_again(tmp_path: Path) -> None:
-    figure_of(tmp_path / "mine", FAILING)
+    figure_of(tmp_path / "mine", EXPERIMENTS, measured=FAILING, drawn=DRAWN)
     command = ["reproduce", str(tmp_path / "mine"), "--out", str(tmp_path / "out")]
     first, second, third = (CliRunner().invoke(build("reproduce"), command) for _ in range(3))
     assert (first.exit_code, second.exit_code, third.exit_code) == (1, 0, 0)
-    assert "railweave: once: x, round 2 failed: a switch was slow" in first.output.splitlines()
+    assert "railweave: breaks: x, round 1 failed: a switch was slow" in first.output.splitlines()
     assert first.output.splitlines()[-1].endswith("run the same command again, which repeats them")
     assert "a switch was slow" not in second.output
-    assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 4  # the third ran nothing
+    assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 3  # the third ran nothing
     assert "a switch was slow" not in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_records_of_another_commit_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options = reproduce.Options([figure_of(tmp_path / "mine", FAILING)], tmp_path / "out")
+    figure = figure_of(tmp_path / "mine", EXPERIMENTS, measured=FAILING, drawn=DRAWN)
+    (tmp_path / "tried").touch()
+    options = reproduce.Options([figure], tmp_path / "out")
     reproduce.check(options)
     asyncio.run(reproduce.reproduce(options))
     records = Records(options.out / "records.jsonl")
@@ -277,6 +296,45 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("title = ", "= ", "Invalid statement"),
+        ('title = "Mine"', "title = 3", "figure.title: 3: expected text"),
+        ('about = "A test."', 'about = "A test."\nmore = 1', "unknown key 'more'"),
+        ('about = "A test."', 'about = "A test."\nmain = "two"', "main 'two': expected the id of one of"),
+        ('kind = "own"', 'kind = "pie"', "panels[0]: kind 'pie': expected one of times, curves, bars"),
+        ('run = "drawn"', 'run = "lost"', "run = 'lost': expected the file"),
+        ('run = "measured"', 'run = "drawn"', "drawn.py: no function measure: expected def measure(…)"),
+        ('run = "measured"', 'run = "lost"', "run = 'lost': expected the file"),
+        ('each.name = ["breaks", "counted"]', "each.name = 3", "names with a list of values each"),
+        ('name = "{name}"', 'name = "breaks"', "'breaks' stands 2 times: expected different names"),
+        ("[[claims]]", "[[claims]]\neach.n = [1, 2]", "claim 'one' stands 2 times: expected different"),
+        ("seconds = 1", "seconds = 1\nquick = 3", "quick = 3: expected a table of keys, or false"),
+        ('file = "{name}"', 'file = "{nam}"', "text '{nam}': expected in braces only the names name"),
+        ("[[claims]]", '[[claims]]\nlike = "on"', "like = 'on': expected one of the templates exact"),
+        ('what = "extra"', 'what = "luck"', "claim 'one': no known measure: expected one of speedup"),
+        (
+            'scenario = "counted", field',
+            'scenario = "count", field',
+            "claim 'one' names the scenario 'count': expected one of breaks; counted; correct the name",
+        ),
+        ('scenario = "counted"\n', 'scenario = "none*"\n', "panel 1 names the scenario 'none*': expected"),
+    ],
+)
+def test_mistakes_in_a_figure_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert EXPERIMENTS.count(old) == 1
+    folder = tmp_path / "mine"
+    figure_of(folder, EXPERIMENTS, measured=COUNTED, drawn=DRAWN)
+    (folder / OWN).write_text(EXPERIMENTS.replace(old, new))
+    command = ["reproduce", str(folder), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(build("reproduce"), command)
+    assert result.exit_code == 1
+    (line,) = result.output.splitlines()
+    assert f"{folder / OWN}: " in line
+    assert words in line
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["N9"], "figure 'N9': expected one of A1"),
@@ -288,6 +346,29 @@ def test_mistakes_are_one_line(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(build("reproduce"), ["reproduce", *arguments])
     assert result.exit_code == 2
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('contenders = ["ina", "rdma"]', "", "scenarios[0]: no key 'contenders'"),
+        ("sizes = [4096, 65536, 1048576]", "sizes = { first = 4 }", "sizes: no key 'last'"),
+        (
+            "sizes = [4096, 65536, 1048576]",
+            "sizes = { first = 4, last = 8, factor = 1 }",
+            "factor 1: expected",
+        ),
+        ("sizes = [4096, 65536, 1048576]", 'model = "LeNet"', "model 'LeNet': expected one of ResNet-50"),
+    ],
+)
+def test_mistakes_in_a_scenario_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = (EXAMPLE / OWN).read_text()
+    assert text.count(old) == 1
+    figure = figure_of(tmp_path / "mine", text.replace(old, new))
+    with pytest.raises(OptionError) as raised:
+        figure.check()
+    assert words in str(raised.value)
+    assert OWN in str(raised.value)
 
 
 def test_the_list_says_how_long_it_takes() -> None:
@@ -314,12 +395,13 @@ def test_without_names_it_is_nezha(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_messages_are_those_of_the_models() -> None:
-    found = {model.name: model for model in models.load(FOLDER / "N7")}
+    found = models.load()
     assert {name: sum(model.tensors) for name, model in found.items()} == {
         "ResNet-50": 25_557_032,
         "VGG-16": 138_357_544,
         "BERT-base": 109_482_240,
         "GPT-2": 124_439_808,
+        "AlexNet": 61_100_840,
     }
     assert len(found["ResNet-50"].tensors) == 161
     for model in found.values():
@@ -335,3 +417,12 @@ def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
     with pytest.raises(OptionError, match="Is a directory; finished runs are recorded"):
         asyncio.run(reproduce.reproduce(options))
+
+
+def test_the_howto_shows_the_example() -> None:
+    shown = re.findall(
+        r'^```toml title="figure.toml"\n(.*?)^```', HOWTO.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert len(shown) == 3
+    text = (EXAMPLE / OWN).read_text()
+    assert all(part in text for part in shown)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,9 +14,11 @@ from railweave.errors import Unavailable
 from railweave.experiments import simulation
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import Experiment, figures
+from railweave.experiments.figures.runs import racks_simulated as s1
+from railweave.experiments.figures.runs import two_rails
 from railweave.experiments.simulation import Call, Fabric, simulator
 
-needs_ns3 = pytest.mark.skipif(bool(simulation.obstacle()), reason=simulation.obstacle() or "ns-3 is there")
+needs_ns3 = pytest.mark.skipif(find_spec("ns3") is None, reason="no ns-3: make simulate")
 
 MIB = 1 << 20
 SLOW = Fabric(4, 4, rate_bps=1e7, delay_s=0, message_s=0, mtu=1500, chunk_bytes=1024, burst_bytes=6056)
@@ -108,13 +110,7 @@ def test_a_simulation_is_repeatable(seconds: dict[str, float]) -> None:
     assert seconds["again"] == seconds["composed 2"]
 
 
-def scenario_of(figure: str) -> ModuleType:
-    (found,) = figures([figure])
-    return found._module("scenario")
-
-
 def test_the_model_of_s1_counts_members_and_links() -> None:
-    s1 = scenario_of("S1")
     assert [2 * (s1.members(SLOW, ina) - 1) for ina in range(5)] == [30, 24, 18, 12, 6]
     assert s1.model_s(replace(SLOW, mtu=0), 4, MIB) == pytest.approx(transfer_s(2 * 3 / 4, 1))
     # 4 links per message between racks: delays, and a packet on all of them but the first
@@ -126,8 +122,7 @@ def test_the_model_of_s1_counts_members_and_links() -> None:
 
 
 def test_both_rails_of_n8_end_together() -> None:
-    share = scenario_of("N8").share
-    part = share(0.02, 0.04, 3 * MIB)
+    part = two_rails.share(0.02, 0.04, 3 * MIB)
     assert part == 2 * MIB
     assert 0.02 * part == pytest.approx(0.04 * (3 * MIB - part))
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cost models of a flat ring, a hierarchical ring and parallel NetReduce. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def flat_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """Return the time of a ring of all accelerators. Each step waits for the slowest link."""
+    slowest = min(intra, o["inter_bytes_per_s"])
+    return 2 * (p - 1) * float(o["alpha_s"] + o["message_bytes"] / p / slowest)
+
+
+def hierarchical_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """Return the time of Tencent's: reduce to one accelerator per machine, ring, and broadcast."""
+    machines, size = p // o["per_machine"], o["message_bytes"]
+    ring = 2 * (machines - 1) * (o["alpha_s"] + size / machines / o["inter_bytes_per_s"])
+    return float(ring + 2 * size / intra)
+
+
+def parallel_netreduce(p: int, o: Mapping[str, Any], intra: float) -> float:
+    """Return the time of reduce-scatter in machines, NetReduce of an n-th each, and allgather in machines."""
+    n, size = o["per_machine"], o["message_bytes"]
+    within = 2 * (n - 1) * (o["alpha_s"] + size / n / intra)
+    return float(within + o["alpha_s"] + size / o["inter_bytes_per_s"])
+
+
+MODELS = {
+    "flat ring": flat_ring,
+    "hierarchical ring": hierarchical_ring,
+    "parallel NetReduce": parallel_netreduce,
+}
+
+
+def threshold(p: int, o: Mapping[str, Any], other: Callable[[int, Mapping[str, Any], float], float]) -> float:
+    """Return the least bandwidth within machines with which NetReduce beats `other`, without latencies."""
+    free = {**o, "alpha_s": 0.0}
+    low, high = 1e9, 1e12
+    for _ in range(80):
+        middle = (low + high) / 2
+        if parallel_netreduce(p, free, middle) < other(p, free, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Return the times of all models, and the bandwidths from which NetReduce is faster."""
+    machines = options["accelerators"]
+    times = {
+        name: {str(p): model(p, options, options["intra_bytes_per_s"]) for p in machines}
+        for name, model in MODELS.items()
+    }
+    thresholds = {str(p): threshold(p, options, flat_ring) for p in machines}
+    closed = {str(p): closed_threshold(p, options) for p in machines}
+    worst = max(abs(thresholds[p] / closed[p] - 1) for p in thresholds)
+    gains = {p: times["flat ring"][p] / times["parallel NetReduce"][p] for p in thresholds}
+    extra = {
+        "times_s": times,
+        "thresholds": thresholds,
+        "threshold_32": thresholds["32"] / 1e9,
+        "threshold_1024": thresholds["1024"] / 1e9,
+        "off": worst,
+        "least_gain": min(gains.values()),
+        "over_hierarchical": min(
+            times["hierarchical ring"][p] / times["parallel NetReduce"][p] for p in thresholds
+        ),
+    }
+    return [extra]
+
+
+def closed_threshold(p: int, o: Mapping[str, Any]) -> float:
+    """Return the threshold by the formula B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
+    n = o["per_machine"]
+    return float(o["inter_bytes_per_s"] * 2 * (n - 1) * p / (n * (p - 2)))
