@@ -15,7 +15,7 @@ from typing import Any
 from railweave._native import ina, load, spread
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Parameters, Part, Reading
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 
 KINDS = ("spread", "result")
 MEMORY, SUPER_PACKETS, PACKETS = "memory", "super-packets", "packets"
@@ -175,4 +175,4 @@ def _checked(
         return receive(kind, payload, *rest)
     except RuntimeError as error:
         given = f"{kind} packets with {payload} bytes: {error}"
-        raise OptionError(given, "the bytes that were sent", REPORT) from None
+        raise ResultError(given, "the bytes that were sent", REPORT) from None

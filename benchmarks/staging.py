@@ -23,7 +23,7 @@ from rich.console import Console
 from railweave import outputs
 from railweave.benchmarks import harness
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Part, Reading
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 
 MIB = 1 << 20
 WARM_UP = 2  # calls of each size before the timed one
@@ -135,7 +135,7 @@ async def measure(sizes: Sequence[int], _: Path, on_phase: OnPhase) -> AsyncIter
                 if name in together:
                     of = plain if name == "all_reduce on the CPU" else x
                     if of[0].item() != ranks * (ranks + 1) / 2 or of[-1].item() != of[0].item():
-                        raise OptionError(f"{name}: {of}", "the sum over all ranks", REPORT)
+                        raise ResultError(f"{name}: {of}", "the sum over all ranks", REPORT)
                 if number == WARM_UP:
                     rate = (mib * MIB / took_s / 1e9, "GB/s")
                     yield Reading(

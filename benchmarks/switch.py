@@ -15,7 +15,7 @@ from railweave.benchmarks import switch_load, switch_pauses
 from railweave.benchmarks.aggregation import SLOTS, Scenario
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Part, Reading
 from railweave.experiments import statistics
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.switch import compiler
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
@@ -90,7 +90,7 @@ def _median_ns(pipeline: Pipeline, scenario: Scenario, rounds: range, slots: int
         ]
         nanoseconds, emitted = pipeline.native.benchmark(packets, 1)
         if emitted != len(packets):
-            raise OptionError(f"{emitted} packets left the engine", f"{len(packets)}", REPORT)
+            raise ResultError(f"{emitted} packets left the engine", f"{len(packets)}", REPORT)
         taken.append(nanoseconds / len(packets))
     return statistics.median(taken)
 
@@ -118,7 +118,7 @@ def check_result(pipeline: Pipeline, scenario: Scenario) -> None:
     expected = b"".join((scenario.workers * lane).to_bytes(4, "big") for lane in lanes)
     if sorted(port for port, _ in copies) != sorted(nic.port for nic in scenario.nics):
         ports = [port for port, _ in copies]
-        raise OptionError(f"results left by ports {ports}", "one result by each worker's port", REPORT)
+        raise ResultError(f"results left by ports {ports}", "one result by each worker's port", REPORT)
     for port, packet in copies:
         if packet[-len(expected) :] != expected:
-            raise OptionError(f"result at port {port} is wrong", "the sum of the contributions", REPORT)
+            raise ResultError(f"result at port {port} is wrong", "the sum of the contributions", REPORT)

@@ -19,7 +19,7 @@ from railweave.benchmarks.aggregation import FIRST_WORKER_PORT, SLOTS, UDP_PORT,
 from railweave.benchmarks.harness import REPORT, OnPhase, Parameters, Reading
 from railweave.benchmarks.namespaces import in_namespace_of
 from railweave.controller import tables
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.switch.targets import TARGETS
 from railweave.topologies.lab.namespaces import Namespaces, interface_of_port
 from railweave.topologies.lab.processes import Child, Event
@@ -91,7 +91,7 @@ async def _drive(
         native.drive, fds, *chunks, WARM_UP_S, seconds, target == ECHO
     )
     if counts["wrong"]:
-        raise OptionError(f"{counts['wrong']} wrong sums under load", "the sums of contributions", REPORT)
+        raise ResultError(f"{counts['wrong']} wrong sums under load", "the sums of contributions", REPORT)
     return counts
 
 

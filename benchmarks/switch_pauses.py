@@ -26,7 +26,7 @@ from finsy.proto import U128, p4r, p4r_grpc
 
 from railweave.benchmarks.aggregation import Scenario
 from railweave.benchmarks.harness import REPORT, OnPhase, Reading
-from railweave.experiments.errors import OptionError
+from railweave.experiments.errors import ResultError
 from railweave.switch import pauses
 from railweave.switch.p4runtime.batches import MAX_ATOMIC_UPDATES
 from railweave.switch.p4runtime.server import listen
@@ -78,9 +78,9 @@ def _process(target: Callable[..., None], *arguments: str) -> Iterator[Connectio
         pipe.recv()
         yield pipe
         if not process.is_alive():
-            raise OptionError(f"{target.__name__} {arguments} has ended", "a process that goes on", REPORT)
+            raise ResultError(f"{target.__name__} {arguments} has ended", "a process that goes on", REPORT)
     except EOFError:
-        raise OptionError(f"{target.__name__} {arguments} has ended", "`ready`", REPORT) from None
+        raise ResultError(f"{target.__name__} {arguments} has ended", "`ready`", REPORT) from None
     finally:
         process.kill()
         process.join()

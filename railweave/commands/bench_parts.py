@@ -25,7 +25,6 @@ SWITCH_EXAMPLES = examples(
 )
 RECEIVE_EXAMPLES = examples("bench receive", "bench receive --mtu 9000 --parts receive --json -")
 CONTROLLER_EXAMPLES = examples("bench controller", "bench controller --k 16 --jobs 64 --ranks 16")
-Repeat = Annotated[int, typer.Option(help="Number of repetitions; all parts take turns.", min=1)]
 
 
 def switch(
@@ -43,7 +42,7 @@ def switch(
             help="Targets to compare with, a list of echo and bmv2. Default: none.", show_default=False
         ),
     ] = "",
-    repeat: Repeat = 3,
+    repeat: common.Repeat = 3,
     out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -77,7 +76,7 @@ def receive(
     seconds: Annotated[
         float, typer.Option(help="Duration of each measurement in seconds, per repetition.", min=0.01)
     ] = 0.2,
-    repeat: Repeat = 5,
+    repeat: common.Repeat = 5,
     out: common.Out = Path("out/bench-receive"),
     json_file: common.JsonFile = None,
 ) -> None:
@@ -106,7 +105,7 @@ def controller(
     ] = "4,8",
     jobs: Annotated[int, typer.Option(help="Number of jobs that run at the same time.", min=1)] = 64,
     ranks: Annotated[int, typer.Option(help="Number of ranks per job, placed far apart.", min=2)] = 16,
-    repeat: Repeat = 3,
+    repeat: common.Repeat = 3,
     out: common.Out = Path("out/bench-controller"),
     json_file: common.JsonFile = None,
 ) -> None:

@@ -53,7 +53,7 @@ def test_an_option_means_the_same_in_all_benchmarks() -> None:
     for command in bench.app.registered_commands:
         assert command.callback is not None
         for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-            if name in {"size", "iters", "warmup", "trials", "loss", "baseline", "dtype", "shares"}:
+            if name in {"size", "iters", "warmup", "repeat", "loss", "compare", "dtype", "shares"}:
                 assert meaning.setdefault(name, parameter.annotation) == parameter.annotation, command.name
-    assert {"size", "iters", "trials", "loss"} < meaning.keys()
+    assert {"size", "iters", "repeat", "loss"} < meaning.keys()
     assert "runs" not in meaning
