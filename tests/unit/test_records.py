@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from railweave.errors import Unavailable
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import Cpu, RankResult, Record, Records, Sample
 
@@ -62,7 +63,7 @@ def test_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(RECORD.line()) + 100, limits[1]))  # room for a part
     try:
-        with pytest.raises(OptionError, match=r"records\.jsonl: File too large; earlier runs are kept"):
+        with pytest.raises(Unavailable, match=r"records\.jsonl: File too large; earlier runs are kept"):
             file.append(RECORD)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
