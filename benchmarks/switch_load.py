@@ -19,7 +19,7 @@ from railweave.benchmarks.aggregation import FIRST_WORKER_PORT, SLOTS, UDP_PORT,
 from railweave.benchmarks.harness import REPORT, OnPhase, Parameters, Reading
 from railweave.benchmarks.namespaces import in_namespace_of
 from railweave.controller import tables
-from railweave.experiments.errors import OptionError, ResultError
+from railweave.experiments.errors import ResultError
 from railweave.switch.targets import TARGETS
 from railweave.topologies.lab.namespaces import Namespaces, interface_of_port
 from railweave.topologies.lab.processes import Child, Event
@@ -65,7 +65,7 @@ async def measure(
                 best = max(trials, key=lambda window: trials[window])
                 counts = await _drive(scenario, target, fds, best, len(WINDOWS), seconds)
         if not counts["right"]:
-            raise OptionError(f"{target}: no result in {seconds:g} s", "results", f"read its log in {folder}")
+            raise ResultError(f"{target}: no result in {seconds:g} s", "results", f"read its log in {folder}")
         pps = counts["right"] / counts["seconds"]
         ours = ours or pps
         numbers = {

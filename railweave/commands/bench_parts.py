@@ -36,12 +36,7 @@ def switch(
     seconds: Annotated[
         float, typer.Option(help="Duration of each load in seconds, per repetition.", min=0.1)
     ] = 1.0,
-    compare: Annotated[
-        str,
-        typer.Option(
-            help="Targets to compare with, a list of echo and bmv2. Default: none.", show_default=False
-        ),
-    ] = "",
+    compare: common.Compare = "",
     repeat: common.Repeat = 3,
     out: common.Out = Path("out/bench-switch"),
     json_file: common.JsonFile = None,

@@ -95,7 +95,8 @@ Seed = Annotated[int, typer.Option(help="Seed of all random choices.", min=0)]
 Compare = Annotated[
     str,
     typer.Option(
-        help="Other systems to measure on the same hosts: gloo, ring, mptcp, openmpi. Default: none.",
+        help="Others to measure as well, a list: of collectives gloo, ring, mptcp and openmpi, of switches "
+        "echo and bmv2. Default: none.",
         show_default=False,
     ),
 ]
