@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from protocol.network import MICROSECOND, MILLISECOND, SECOND, Link, build
+from protocol.network import build
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 SHAPES: dict[str, int | tuple[int, ...]] = {"one switch": 8, "two racks": (4, 4)}
 LOSSES = (0.0, 0.001, 0.01, 0.05)
@@ -73,7 +74,7 @@ def measure(
     wanted = np.sum(inputs, axis=0, dtype=np.int32)
     for index, values in enumerate(inputs):
         network.endpoints[index].start(0, "sum", values, values)
-        network.pump(index)
+        network.ranks[index].pump()
     network.run(lambda: all(0 in events for events in network.events), within=10_000 * SECOND)
     stats = [endpoint.stats() for endpoint in network.endpoints]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from protocol.recovery_network import MILLISECOND, Event, Network
+from protocol.recovery_network import Event, Network
+from protocol.virtual_time import MILLISECOND
 
 from railweave._native import recovery
 
@@ -161,7 +162,9 @@ class Host:
         self.world.soon(self, partial(self.answer, prepare))
 
     def answer(self, prepare: recovery.Prepare) -> None:
-        """Halt what is not alive, and say how far this rank is."""
+        """Halt what is not alive, and say how far this rank is, unless a later attempt has been decided."""
+        if prepare.epoch <= self.epoch:
+            return
         for rail in range(self.world.rails):
             if not prepare.alive >> rail & 1:
                 self.halt(rail)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from protocol.recovery_hosts import Host
-from protocol.recovery_network import MILLISECOND, SECOND, Network, Path
+from protocol.recovery_network import QUIET, Network
 from protocol.recovery_schedules import Schedule
+from protocol.virtual_time import MILLISECOND, SECOND
 
 from railweave._native import recovery
 
@@ -26,7 +27,7 @@ class QuietNetwork(Schedule):
         super().__init__(seed)
         self.known = known
         self.ranks, self.rails, self.quiet = ranks, rails, True
-        self.network = Network([Path()] * rails, seed)
+        self.network = Network(rails, QUIET, seed)
         self.mended, self.down_since = [-1] * rails, [-SECOND] * rails
         self.applied_at: list[int] = []
 
@@ -50,7 +51,7 @@ class QuietNetwork(Schedule):
             self.work(host)
         cut_at = self.known + self.random.randrange(SECOND)
         self.network.at(cut_at, self.random.choice((self.cut_host, self.cut_rail)))
-        self.network.run(cut_at + SECOND, lambda: len(self.applied_at) == self.ranks)
+        self.network.run_until(cut_at + SECOND, lambda: len(self.applied_at) == self.ranks)
         return (self.applied_at[self.ranks - 1] - cut_at) / MILLISECOND
 
 
