@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes between a cut and the decision on all ranks, on a quiet network, in virtual time.
-
-cd tests && python -m protocol.recovery_pauses
-"""
+"""The time between a cut and the decision on all ranks, on a quiet network, in virtual time."""
 
 from __future__ import annotations
 
@@ -58,20 +55,3 @@ class QuietNetwork(Schedule):
 def pauses_ms(ranks: int, rails: int, cuts: int, known: int = 3 * SECOND // 2) -> list[float]:
     """Of that many cuts, in order of length."""
     return sorted(QuietNetwork(seed, ranks, rails, known).pause_ms() for seed in range(cuts))
-
-
-def report(cuts: int = 200) -> str:
-    """Give a line for each shape."""
-    lines = []
-    for ranks, rails in SHAPES:
-        pauses = pauses_ms(ranks, rails, cuts)
-        median, late = pauses[cuts // 2], pauses[cuts * 99 // 100 - 1]
-        lines.append(
-            f"{ranks} ranks, {rails} rails: from a cut to the decision on all ranks "
-            f"median {median:.1f} ms, p99 {late:.1f} ms, longest {pauses[-1]:.1f} ms"
-        )
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(report())

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import itertools
 import threading
 import time
 import urllib.request
@@ -27,7 +26,6 @@ from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
-    CollectiveMismatch,
     RailDown,
     RailweaveError,
     UnsupportedDType,
@@ -260,18 +258,6 @@ def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwit
     job.run(work, "ina=ina@lo/10M")
 
 
-def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
-    def work(comm: Communicator) -> str:
-        call = comm.broadcast if comm.rank == 1 else comm.all_gather
-        with pytest.raises(CollectiveMismatch) as caught:
-            call(np.zeros(LARGE, np.uint8))
-        return str(caught.value)
-
-    for told in job.run(work, "ina=ina@lo"):
-        assert "all_gather" in told
-        assert "broadcast" in told
-
-
 def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         for values, op in ((np.full(9, 3.0), "sum"), (np.full(9, 3, np.int32), "prod")):
@@ -298,10 +284,6 @@ def test_without_another_rail_the_error_says_what_to_add(job: StaticJob) -> None
         job.meet()
 
     job.run(work, "ina=ina@lo")
-
-
-def test_the_switch_s_mismatch_becomes_both_descriptions_on_all_ranks(job: StaticJob) -> None:
-    job.differ(1, 100, "ina=ina@lo")
 
 
 def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: StaticJob) -> None:
@@ -334,7 +316,7 @@ def run_while_moving(
     assert len(set(calls)) == 1
 
 
-def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
+def test_results_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
     switch: LoopbackSwitch, job: StaticJob
 ) -> None:
     """Calls without a pause; a controller that finds the switch without state moves the group, five times."""
@@ -348,33 +330,14 @@ def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
             mine[0] = comm.rank == 0 and done.is_set()
             got = comm.all_reduce(mine)
             np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
+            whole = gathered(calls, LARGE)
+            np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank]), whole)
             calls += 1
             started.set()
             if got[0]:
                 (tree,) = comm.stats().rails[0].groups
                 assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
                 return calls
-
-    run_while_moving(switch, job, work, started, done)
-
-
-def test_gathered_shards_are_right_while_the_group_moves(switch: LoopbackSwitch, job: StaticJob) -> None:
-    started, done = threading.Event(), threading.Event()
-
-    def work(comm: Communicator) -> int:
-        for calls in itertools.count(1):
-            mine = np.random.default_rng(RANKS * calls + comm.rank).integers(0, 256, LARGE, np.uint8)
-            mine[0] = comm.rank == 0 and done.is_set()
-            got = comm.all_gather(mine).reshape(RANKS, LARGE)
-            for rank in range(RANKS):
-                expected = np.random.default_rng(RANKS * calls + rank).integers(0, 256, LARGE, np.uint8)
-                np.testing.assert_array_equal(got[rank][1:], expected[1:])
-            started.set()
-            if got[0][0]:
-                (tree,) = comm.stats().rails[0].groups
-                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
-                return calls
-        raise AssertionError
 
     run_while_moving(switch, job, work, started, done)
 
