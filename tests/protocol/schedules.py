@@ -352,8 +352,9 @@ class Schedule:
 
 
 def reduced(call: Call, lanes: int, parts: Any) -> Any:
-    """What the oracle makes of the ranks' parts. Of a shard no sums begin with wide lanes."""
-    return expected(parts, call.op, lanes, wide=call.collective is Collective.ALL_REDUCE)
+    """Return what the oracle makes of the ranks' parts. Sums of shards have neither wide nor exact lanes."""
+    whole = call.collective is Collective.ALL_REDUCE
+    return expected(parts, call.op, lanes, wide=whole, exact=whole or len(parts) == 1)
 
 
 def start_call(endpoint: Any, number: int, call: Call, rank: int) -> None:
