@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import threading
 import time
 import urllib.request
@@ -19,6 +20,7 @@ import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
 from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
+from protocol.test_rail_restarts import CPUS, needs_cpus
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.ina import SEAL_LANES
@@ -293,38 +295,31 @@ def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: 
 MOVES = 5
 
 
-def run_while_moving(
-    switch: LoopbackSwitch,
-    job: StaticJob,
-    work: Callable[[Communicator], int],
-    started: threading.Event,
-    done: threading.Event,
+@pytest.mark.parametrize(
+    ("trees", "cpus"), [(1, ()), pytest.param(2, CPUS, marks=needs_cpus)], ids=["one tree", "workers"]
+)
+def test_results_stay_exact_while_groups_move(
+    switch: LoopbackSwitch, trees: int, cpus: tuple[int, ...]
 ) -> None:
-    """Run `work`, which returns its number of calls, while the switch loses its state and the group moves."""
+    """Calls without a pause while a controller moves each tree in its turn, MOVES times.
+
+    With one tree the switch loses its state each time. With several the others go on.
+    """
+    started, done = threading.Event(), threading.Event()
+    groups = [replace(PLACE, group=GROUP + tree, tree=tree) for tree in range(trees)]
+    job = StaticJob(RANKS, ina=groups)
+    if trees > 1:
+        switch.restart(*(GROUP + number for number in range(trees * (MOVES + 1))))
 
     def controller() -> None:
         assert started.wait(DEADLINE_S)
-        for number in range(MOVES):
-            old, new = (replace(PLACE, group=GROUP + number + step) for step in (0, 1))
-            job.move(old, new, between=functools.partial(switch.restart, new.group))
+        for step in range(MOVES * trees):
+            old, new = (replace(groups[step % trees], group=GROUP + step + more) for more in (0, trees))
+            job.move(old, new, functools.partial(switch.restart, new.group) if trees == 1 else lambda: None)
         done.set()
 
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(controller)
-        calls = job.run(work, "ina=ina@lo")
-        moving.result(DEADLINE_S)
-    assert len(set(calls)) == 1
-
-
-def test_results_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
-    switch: LoopbackSwitch, job: StaticJob
-) -> None:
-    """Calls without a pause; a controller that finds the switch without state moves the group, five times."""
-    started, done = threading.Event(), threading.Event()
-
     def work(comm: Communicator) -> int:
-        calls = 0
-        while True:
+        for calls in itertools.count(1):
             count = 20_000 + calls
             mine = np.arange(count, dtype=np.int32) * (comm.rank + 1)
             mine[0] = comm.rank == 0 and done.is_set()
@@ -332,14 +327,26 @@ def test_results_stay_exact_while_the_switch_loses_its_state_and_the_group_moves
             np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
             whole = gathered(calls, LARGE)
             np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank]), whole)
-            calls += 1
             started.set()
             if got[0]:
-                (tree,) = comm.stats().rails[0].groups
-                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
+                moved = [(tree.moves, tree.group) for tree in comm.stats().rails[0].groups]
+                assert moved == [(MOVES, group.group + MOVES * trees) for group in groups]
                 return calls
+        raise AssertionError
 
-    run_while_moving(switch, job, work, started, done)
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(controller)
+        calls = job.run(work, "ina=ina@lo", progress_cpus=cpus)
+        moving.result(DEADLINE_S)
+    assert len(set(calls)) == 1
+
+
+@needs_cpus
+def test_ranks_whose_trees_have_workers_are_told_of_a_difference_and_a_leaver(switch: LoopbackSwitch) -> None:
+    for fails in (StaticJob.differ, StaticJob.leave):
+        switch.restart(GROUP, GROUP + 1)
+        job = StaticJob(RANKS, ina=[replace(PLACE, group=GROUP + tree, tree=tree) for tree in range(2)])
+        fails(job, 1, 3000, "ina=ina@lo", progress_cpus=CPUS)
 
 
 def test_a_group_that_is_paused_and_not_moved_is_a_rail_that_is_down(job: StaticJob) -> None:
