@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One collective of all ranks: what each gives, where the result goes, and what must be there at the end."""
+"""One collective of all ranks: inputs, outputs, and the results that must be there at the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bits(values: Array) -> Array:
 
 
 def assert_bits(outputs: Sequence[Array], wanted: Array, about: object = "") -> None:
-    """AssertionError unless all of these are what is wanted to the bit."""
+    """AssertionError unless all outputs equal the wanted one to the bit."""
     for output in outputs:
         assert output.dtype == wanted.dtype
         np.testing.assert_array_equal(bits(output), bits(wanted), err_msg=str(about))
@@ -96,20 +96,22 @@ class Call:
             self.given[rank] = output[rank]
         return output
 
-    def expected(self, reduce: Reduce) -> list[Array]:
-        """Return what the part holds at the end, by rank."""
+    def expected(self, reduce: Reduce | None = None) -> list[Array]:
+        """Return the contents of the part at the end, by rank."""
         ranks, parts = range(len(self.inputs)), [values[..., self.part] for values in self.inputs]
         match self.collective:
             case Collective.ALL_GATHER:
                 return [np.stack(parts)] * len(ranks)
             case Collective.BROADCAST:
                 return [parts[self.root]] * len(ranks)
+        assert reduce is not None
+        match self.collective:
             case Collective.REDUCE_SCATTER:
                 return [reduce([part[rank] for part in parts]) for rank in ranks]
         return [reduce(parts)] * len(ranks)
 
     def check(self, rank: int, wanted: Array, about: object = "") -> None:
-        """Compare every bit of a rank's output, also of what lies beside the part."""
+        """Compare every bit of a rank's output, also beside the part."""
         output = self.outputs[rank].copy()
         assert_bits([output[..., self.part]], wanted, about)
         output[..., self.part] = self.before[rank][..., self.part]
@@ -121,11 +123,12 @@ class Call:
             self.check(rank, wanted, about)
 
     def spoil(self, rank: int) -> None:
-        """The rank's memory is its caller's again, who uses it for something else."""
+        """Overwrite a rank's memory, as its caller may do after the call."""
+        self.given[rank].view(np.uint8)[...] = SPOILT
         self.outputs[rank].view(np.uint8)[...] = SPOILT
         self.spoilt.add(rank)
 
     def check_spoilt(self, about: object = "") -> None:
-        """Nobody has written to memory that was the caller's again."""
+        """AssertionError if somebody has written to memory after it was given back."""
         for rank in self.spoilt:
             assert (self.outputs[rank].view(np.uint8) == SPOILT).all(), f"{about}: rank {rank}"

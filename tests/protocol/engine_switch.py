@@ -81,7 +81,7 @@ def frame(source: Station, target: Station, payload: bytes) -> bytes:
 
 
 def install(switch: Switch, state: SwitchState) -> None:
-    """Give a switch what the controller computes for it."""
+    """Write the state that the controller computes for a switch."""
     for entry in state.entries:
         switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
     for group in state.multicasts:
@@ -89,7 +89,7 @@ def install(switch: Switch, state: SwitchState) -> None:
 
 
 def remove(switch: Switch, state: SwitchState) -> None:
-    """Take that away; registers keep their contents."""
+    """Delete such a state; registers keep their contents."""
     for entry in state.entries:
         switch.delete(entry.table, dict(entry.match))
     for group in state.multicasts:
@@ -143,11 +143,11 @@ class EngineSwitch:
         return Tree((Node(self.me, contributors, parent),))
 
     def remove(self, group: int) -> None:
-        """Take a group's entries away; what it left in registers stays."""
+        """Delete a group's entries; registers keep their contents."""
         remove(self.switch, self._states.pop(group))
 
     def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:
-        """Who is at a port, and as whom it knows this switch: hosts send to their group's address."""
+        """Return the station at a port, and this switch as it knows it: hosts use their group's address."""
         if port in self.names:
             there, here = self.addresses[self.names[port]], self.addresses[self.me]
         else:

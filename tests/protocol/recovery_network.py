@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recovery machines of all ranks on a simulated network of several rails, in virtual time.
 
-A datagram goes from a host over a rail to another. A rail has its own cuts. A rank's process may stand still:
-what comes meanwhile waits in its sockets, and is read before its timers run, as the agent does.
+A datagram goes from a host over a rail to another. Rails can be cut, and their switches can stand still.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Event = (
 
 
 class Agent(Protocol):
-    """What drives a machine and is told of its events."""
+    """The driver of a machine, which acts on its events."""
 
     machine: recovery.Recovery
 
@@ -42,7 +41,7 @@ class Agent(Protocol):
 
 
 class Rank(Process):
-    """A rank's process, its machine and what drives it."""
+    """A rank's process with its machine and agent."""
 
     world: Network
 
@@ -65,7 +64,7 @@ class Rank(Process):
             super().turn()
 
     def pump(self) -> None:
-        """Let the agent act first: what it decides is sent at once."""
+        """Let the agent act first, so that its decisions are sent at once."""
         while self.world.now >= self.asleep_until and (event := self.machine.poll()) is not None:
             self.event(event)
         super().pump()
@@ -89,7 +88,7 @@ class Network(World):
         self.rails = rails
         self.ranks: list[Rank] = []
         self.sent = 0
-        # What is cut, counted, since faults overlap: (rail, rank, "out" or "in").
+        # Cuts by (rail, rank, "out" or "in"), counted because faults overlap.
         self.cuts: defaultdict[tuple[int, int, str], int] = defaultdict(int)
         self._held_until = [0] * rails  # a rail whose switch stands still
 
@@ -111,7 +110,7 @@ class Network(World):
         self._held_until[rail] = max(self._held_until[rail], self.now + duration)
 
     def kill(self, rank: int, refuses: bool) -> None:
-        """The rank dies; with its host, or only the process, which the host then says to whoever sends."""
+        """Kill the rank with its host, or its process only: then the host refuses datagrams."""
         process = self.ranks[rank]
         process.alive, process.refuses = False, refuses
         process.waiting.clear()

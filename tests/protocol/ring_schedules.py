@@ -101,7 +101,7 @@ def _loaded(mutation: Mutation | None) -> InProcessSwitch:
 
 
 def load_mutant(switch: InProcessSwitch, program: Program, mutation: Mutation | None) -> None:
-    """Load a program, or what a mutation of its JSON makes of it."""
+    """Load a program, after a mutation of its JSON if there is one."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as mutant:
         if mutation:
             changed = json.loads(program.json.read_text())

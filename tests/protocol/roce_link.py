@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def all_sent(end: End, now: int = 0) -> list[bytes]:
-    """What a queue pair sends at this time."""
+    """Return the packets that a queue pair sends at this time."""
     return list(iter(lambda: end.qp.transmit(now), None))
 
 

@@ -3,11 +3,11 @@
 
     cd tests && python -m protocol.schedules --seeds 0:10000
 
-One process holds the native endpoints and the switches: the compiled P4 program in the embedded engine, or
-the model with few lanes. One to three levels; one to three jobs that share switches; all collectives; loss,
-duplication, reordering, late ranks; switches that restart; groups that move to other slots; ranks that halt
-and go on with new calls; links that die for a while; workers that die, whose jobs go on without them in the
-same slots. The command that replays a failed seed is printed.
+One process holds the native endpoints and the switches. Switches run the compiled P4 program in the embedded
+engine, or are the model with few lanes. Up to three jobs share up to three levels of switches.
+Links lose, duplicate and reorder packets, or die for a while. Switches restart. Groups move to other slots.
+Ranks are late, or halt and go on with new calls. Workers die, and their jobs go on without them.
+The explorer prints the command that replays a failed seed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Schedule:
             self.begin(job, rank, calls)
 
     def draw_calls(self, job: Job) -> range:
-        """Draw the next calls; their numbers."""
+        """Draw the next calls, and return their numbers."""
         first = len(job.calls)
         job.begun = first
         job.calls += [self.draw_call(len(job.hosts)) for _ in range(self.random.randint(1, 3))]
@@ -165,7 +165,7 @@ class Schedule:
     # --- what happens ---
 
     def begin(self, job: Job, rank: int, calls: range) -> None:
-        """Let a rank start these calls in order, each at a time of its own."""
+        """Let a rank start these calls in order, with pauses in between."""
         when = self.network.now
         for number in calls:
             when += self.random.choice((0, 0, 40, 3_000, 60_000)) * MICROSECOND
@@ -251,7 +251,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.halt_one, job, rank, halted))
 
     def halt_one(self, job: Job, rank: int, halted: set[int]) -> None:
-        """What is not done is the caller's again; the last one lets all restart."""
+        """Halt one rank, which gives up unfinished calls; the last one lets all restart."""
         if rank not in job.ranks:
             return
         self.network.endpoints[rank].halt()

@@ -22,7 +22,7 @@ class Seeded(Protocol):
     """One run, drawn from a seed."""
 
     counts: Counter[str]
-    """What happened in it: faults, packets, results."""
+    """Faults, packets and results of the run."""
 
     def run(self) -> object:
         """Run to the end; an exception is a failure."""
@@ -33,7 +33,7 @@ Make = Callable[[int], Seeded]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one seed."""
+    """The result of one seed."""
 
     failure: str
     counts: Counter[str]
@@ -60,7 +60,7 @@ def explore(make: Make, seeds: Iterable[int]) -> Counter[str]:
 
 
 def caught(make: Make, seeds: Iterable[int]) -> bool:
-    """Return whether some seed fails: that of a mutant must."""
+    """Return whether some seed fails, as one must for a mutant."""
     return any(run_seed(make, seed).failure for seed in seeds)
 
 

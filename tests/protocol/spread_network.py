@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines of multicast around a tree of switches that copy SPREAD to all others and forward unicast.
 
-READY is the test's: `begin` lets every rank start a task at a time of its own.
+Tests play the part of READY: `begin` starts a task on every rank, at once or at different times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from protocol.calls import Array, Call
 from protocol.virtual_time import FRAMING, MICROSECOND, MILLISECOND, Process, World
 from protocol.virtual_time import Link as AnyLink
 
@@ -22,7 +22,6 @@ from railweave._native.collectives import Collective
 GROUP = 7
 BESIDE = ina.HEADER_BYTES + spread.CODE_BYTES  # of a SPREAD, beside its payload
 SECRET = b"of all ranks around one switch.."
-Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Link(AnyLink):
 
 
 class Rank(Process):
-    """One machine, and what became of it."""
+    """One machine, and the slices that it has finished."""
 
     world: SpreadNetwork
 
@@ -61,44 +60,16 @@ class Rank(Process):
 
 
 @dataclass
-class Task:
-    """One collective of all ranks."""
+class Task(Call):
+    """One collective of all ranks, in chunks."""
 
-    number: int
-    slice_id: int
-    collective: Collective
-    root: int
-    inputs: list[Bytes]
-    outputs: list[Bytes]
-    count: int
-    stride: int
-    offset: int
-    chunk_bytes: int
-    started: set[int] = field(default_factory=set)
+    number: int = 0
+    slice_id: int = 0
+    chunk_bytes: int = 1
 
-    def input(self, rank: int) -> Bytes:
+    def input(self, rank: int) -> Array:
         """Return the part of the rank's input that the slice holds."""
-        return self.inputs[rank][self.offset : self.offset + self.count]
-
-    def output(self, rank: int) -> Bytes:
-        """Return the rank's output from where the slice begins."""
-        return self.outputs[rank][self.offset :]
-
-    def check(self, rank: int) -> None:
-        """Compare every byte of a rank's output, also those around the slice."""
-        wanted = np.full_like(self.outputs[rank], UNTOUCHED)
-        if self.collective == Collective.BROADCAST:
-            wanted[self.offset : self.offset + self.count] = self.input(self.root)
-        else:
-            for source in range(len(self.inputs)):
-                begin = source * self.stride + self.offset
-                wanted[begin : begin + self.count] = self.input(source)
-        wrong = int((wanted != self.outputs[rank]).sum())
-        assert not wrong, f"task {self.number}, rank {rank}: {wrong} of {len(wanted)} bytes are wrong"
-
-
-UNTOUCHED = 0xA5
-SPOILT = 0x5A
+        return self.inputs[rank][self.part]
 
 
 class SpreadNetwork(World):
@@ -123,7 +94,6 @@ class SpreadNetwork(World):
             for rank in range(world_size)
         ]
         self.tasks: list[Task] = []
-        self.given: dict[tuple[int, int], Bytes] = {}  # inputs as callers hold them, by slice and rank
         self.switch_asleep_until = 0  # its process has no core until then
         self.lost_bytes = 0  # payload of multicast that somebody did not get because of loss
         self.lost_answers = 0  # payload of answers
@@ -146,7 +116,7 @@ class SpreadNetwork(World):
     # --- the network ---
 
     def lost(self, name: object, data: bytes) -> None:
-        """Count what ranks do not get. Answers go to one; all behind the link miss what is multicast."""
+        """Count payload that ranks do not get. Answers have one receiver, multicast those behind the link."""
         if data[0] & 15 != spread.KIND_SPREAD:
             return
         direction, place = name  # type: ignore[misc]
@@ -213,19 +183,10 @@ class SpreadNetwork(World):
         self.switch_asleep_until = self.now + duration
 
     def after_done(self, rank: int, slice_id: int) -> None:
-        """Its memory is the caller's again, who compares it, and uses it for something else."""
+        """Compare a rank's output, and overwrite its memory as a caller may."""
         task = next(each for each in self.tasks if each.slice_id == slice_id)
-        task.check(rank)
-        self.spoil(task, rank)
-
-    def spoil(self, task: Task, rank: int) -> None:
-        """The caller writes into its memory."""
-        task.outputs[rank][:] = SPOILT
-        self.given[task.slice_id, rank][:] = SPOILT
-
-    def check_spoilt(self, task: Task, rank: int) -> None:
-        """Nobody has written there since."""
-        assert (task.outputs[rank] == SPOILT).all(), f"task {task.number}, rank {rank}: written after its end"
+        task.check(rank, task.expected()[rank], f"task {task.number}, rank {rank}")
+        task.spoil(rank)
 
     # --- tasks ---
 
@@ -242,49 +203,33 @@ class SpreadNetwork(World):
         in_place: bool = False,
     ) -> Task:
         """Make one task with random bytes; `begin` starts it."""
-        ranks = len(self.ranks)
         whole = count + offset if whole is None else whole
-        gathers = collective == Collective.ALL_GATHER
-        inputs = list(self.numbers.integers(0, 256, (ranks, whole), np.uint8))
-        outputs = [np.full(whole * (ranks if gathers else 1), UNTOUCHED, np.uint8) for _ in range(ranks)]
         last = self.tasks[-1].number if self.tasks else 0
         task = Task(
+            list(self.numbers.integers(0, 256, (len(self.ranks), whole), np.uint8)),
+            collective,
+            root=root,
+            offset=offset,
+            count=count,
+            in_place=in_place,
             number=last + 1 if number is None else number,
             slice_id=len(self.tasks),
-            collective=collective,
-            root=root,
-            inputs=inputs,
-            outputs=outputs,
-            count=count,
-            stride=whole if gathers else 0,
-            offset=offset,
             chunk_bytes=chunk_bytes,
         )
-        for rank in range(ranks):
-            place = task.inputs[rank]
-            if in_place:
-                begin = rank * whole if gathers else 0
-                place = outputs[rank][begin : begin + whole]
-                if gathers or rank == root:
-                    place[offset : offset + count] = task.input(rank)
-            else:
-                place = place.copy()
-            self.given[task.slice_id, rank] = place
         self.tasks.append(task)
         return task
 
     def start(self, task: Task, rank: int, unfinished: int = 0) -> None:
         """READY's result comes to a rank."""
-        task.started.add(rank)
         self.ranks[rank].machine.start(
             task=task.number,
             slice_id=task.slice_id,
             collective=task.collective,
             root=task.root,
-            input=self.given[task.slice_id, rank][task.offset : task.offset + task.count],
-            output=task.output(rank),
+            input=task.given[rank][task.part],
+            output=task.outputs[rank].reshape(-1)[task.offset :],
             count=task.count,
-            stride=task.stride,
+            stride=task.whole if task.collective == Collective.ALL_GATHER else 0,
             chunk_bytes=task.chunk_bytes,
             unfinished=unfinished,
             now=self.now,

@@ -135,7 +135,7 @@ class Schedule:
         self.network.spreaders[rank].halt()
         for call in self.calls:
             if call.slice_id not in self.network.ranks[rank].done_at:
-                self.network.spoil(call, rank)
+                call.spoil(rank)
         left.remove(rank)
         if not left:
             self.halting = False
@@ -194,8 +194,9 @@ class Schedule:
             refused = host.machine.stats()["refused"]
             assert sum(refused.values()) == refused["group"] + refused["replay"], refused
             assert not refused["replay"] or self.network.link.duplicate or self.network.link.reorder
-            for task in self.network.tasks:
-                self.network.check_spoilt(task, rank)
+        for task in self.network.tasks:
+            task.check_spoilt(f"task {task.number}, written after its end")
+            assert len(task.spoilt) == self.size
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
 
 
 def mismatches(network: Network) -> list[str]:
-    """Run until all ranks know that they call different things; what each says."""
+    """Run until all ranks know that they call different things, and return their messages."""
 
     def ends() -> list[list[tuple[str, str]]]:
         return [[event for event in events if event[0] != "stalled"] for events in network.events]
@@ -219,7 +219,7 @@ def test_roots_that_differ_are_found() -> None:
 
 
 def test_what_a_host_spreads_reaches_all_others_and_crosses_each_trunk_once() -> None:
-    """Over the entries that the controller computes, in the compiled program on three levels."""
+    """Use the compiled program and the controller's entries on three levels."""
     network = build(((2, 1), (1, 1)), lanes=64, engine=True)
     hosts, switches = range(5), len(list(network.root.nodes()))
     carried: list[tuple[tuple[str, int], Packet | None]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One endpoint that moves to another group, or halts and restarts: what is stale, kept, and refused."""
+"""One endpoint that moves to another group, or halts and restarts."""
 
 from __future__ import annotations
 

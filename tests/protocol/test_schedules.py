@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of every subject, of which none may fail; and mutants, which some schedule must catch."""
+"""Seeded schedules of every subject: none may fail, and some must fail for every mutant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = 4  # of the seeds, so that a test does not take long
 
 @dataclass(frozen=True)
 class Subject:
-    """Schedules of one kind, what all together must count, and what else must hold of each part's counts."""
+    """Schedules of one kind, the names that each part must count, and a condition on these counts."""
 
     make: Make
     seeds: int

@@ -369,13 +369,13 @@ def test_packets_of_a_task_that_was_given_up_change_nothing() -> None:
     for rank in range(2):
         network.spreaders[rank].halt()
         if not network.ranks[rank].done:
-            network.spoil(old, rank)
+            old.spoil(rank)
     new = network.task(BROADCAST, 50 * CHUNK, CHUNK)
     network.begin(new)
     network.run(lambda: network.all_done(new), BOUND)
     network.drain()
     assert network.spreaders[1].stats()["stale"] == 50
-    network.check_spoilt(old, 1)
+    old.check_spoilt()
 
 
 def test_a_group_that_moves_goes_on() -> None:

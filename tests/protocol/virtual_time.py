@@ -49,7 +49,7 @@ class Link:
 
 
 class World:
-    """A clock, what is to happen, and links by name."""
+    """A clock, planned actions, and links by name."""
 
     spins = 10**6  # actions at one instant
 
@@ -57,7 +57,7 @@ class World:
         self.now = 0
         self.random = random.Random(seed)
         self.link = link or Link()
-        self.links: dict[object, Link] = {}  # those that differ
+        self.links: dict[object, Link] = {}  # exceptions from `link`
         self.tamper: Tamper | None = None
         self.longest_queue = 0
         self._free_at: dict[object, int] = {}
@@ -101,7 +101,7 @@ class World:
                 raise HangError(f"at {self.now} ns: {self.describe()}")
 
     def run_until(self, when: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Let everything happen up to an instant; `done` ends it early."""
+        """Run all actions up to an instant; `done` ends it early."""
         while (following := self.next_at()) is not None and following <= when:
             self.step()
             if done():
@@ -109,7 +109,7 @@ class World:
         self.now = max(self.now, when)
 
     def drain(self, within: int | None = None) -> None:
-        """Let all happen that is under way; HangError if that takes over `within` ns."""
+        """Run all planned actions; HangError if that takes over `within` ns."""
         bound = None if within is None else self.now + within
         while self.step():
             if bound is not None and self.now > bound:
@@ -161,9 +161,9 @@ class World:
 
 
 class Process:
-    """A machine in its loop: what has come is received, then timers run, then packets leave.
+    """A machine in its loop: packets are received first, then timers run, then packets leave.
 
-    What comes while the process has no core waits in its socket.
+    Packets wait in the socket while the process has no core.
     """
 
     def __init__(self, world: World, machine: Any) -> None:
@@ -176,15 +176,15 @@ class Process:
     # --- how a machine differs ---
 
     def receive(self, *packet: Any) -> None:
-        """Hand the machine what has come."""
+        """Hand the machine a packet."""
         self.machine.receive(*packet, self.world.now)
 
     def transmit(self, packet: Any) -> None:
-        """Put on a link what the machine has to send."""
+        """Put a packet of the machine on a link."""
         raise NotImplementedError
 
     def event(self, event: Any) -> None:
-        """Act on what the machine reports."""
+        """Act on an event of the machine."""
 
     def deadline(self) -> int | None:
         """Return when the machine's next timer is due."""
@@ -193,7 +193,7 @@ class Process:
     # --- the loop ---
 
     def arrive(self, *packet: Any) -> None:
-        """Take what a link has brought."""
+        """Take a packet from a link."""
         self.waiting.append(packet)
         self.turn()
 
@@ -215,7 +215,7 @@ class Process:
         self.pump()
 
     def pump(self) -> None:
-        """Send what there is to send, take events, and set the timer."""
+        """Send packets, take events, and set the timer."""
         if self.world.now < self.asleep_until:
             return
         machine, now = self.machine, self.world.now
