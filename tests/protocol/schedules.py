@@ -64,7 +64,8 @@ class Job:
     calls: list[Call] = field(default_factory=list)
     begun: int = 0  # the first call since the last halt
     moving: bool = False
-    halting: bool = False
+    halting: bool = False  # until all ranks have restarted
+    halted: set[int] = field(default_factory=set)  # ranks
 
     def used(self, network: Network) -> int:
         """Rounds that the group can have used, so that the next `start` is beyond."""
@@ -173,7 +174,7 @@ class Schedule:
 
     def start(self, job: Job, rank: int, number: int) -> None:
         """Start a rank's next call, unless it or the rank has been given up meanwhile."""
-        if rank not in job.ranks or job.halting or number < job.begun:
+        if rank not in job.ranks or rank in job.halted or number < job.begun:
             return
         start_call(self.network.endpoints[rank], number, job.calls[number], job.ranks.index(rank))
         self.network.ranks[rank].pump()
@@ -240,17 +241,16 @@ class Schedule:
         return any(self.network.endpoints[rank].group != job.group for job in self.jobs for rank in job.ranks)
 
     def halt(self) -> None:
-        """All ranks of a job halt, each at its time; then all go on, and mostly with new calls."""
+        """All ranks of a job halt, each at its time; then all go on with new calls."""
         job = self.random.choice(self.jobs)
         if job.halting:
             return
         job.halting = True
         self.counts["halt"] += 1
-        halted: set[int] = set()
         for rank in job.ranks:
-            self.network.at(self.soon(), partial(self.halt_one, job, rank, halted))
+            self.network.at(self.soon(), partial(self.halt_one, job, rank))
 
-    def halt_one(self, job: Job, rank: int, halted: set[int]) -> None:
+    def halt_one(self, job: Job, rank: int) -> None:
         """Halt one rank, which gives up unfinished calls; the last one lets all restart."""
         if rank not in job.ranks:
             return
@@ -258,25 +258,25 @@ class Schedule:
         for number in range(job.begun, len(job.calls)):
             if number not in self.network.events[rank]:
                 job.calls[number].spoil(job.ranks.index(rank))
-        halted.add(rank)
-        if len(halted) < len(job.ranks):
+        job.halted.add(rank)
+        if len(job.halted) < len(job.ranks):
             return
-        job.begun = len(job.calls)
-        calls = self.draw_calls(job) if self.random.random() < 0.7 else range(0)
+        calls, at_once = self.draw_calls(job), self.random.random() < 0.7
         base = max(self.network.endpoints[each].next_chunk() for each in job.ranks)
-        left = set(job.ranks)
         for each in job.ranks:
-            self.network.at(self.soon(), partial(self.restart_one, job, each, base, calls, left))
+            self.network.at(self.soon(), partial(self.restart_one, job, each, base, calls, at_once))
 
-    def restart_one(self, job: Job, rank: int, base: int, calls: range, left: set[int]) -> None:
+    def restart_one(self, job: Job, rank: int, base: int, calls: range, at_once: bool) -> None:
         """Let one rank go on at the greatest next chunk of all."""
         if rank not in job.ranks:
             return
         self.network.endpoints[rank].restart(base, self.network.now)
-        left.remove(rank)
-        job.halting = bool(left)
-        for number in calls:
-            start_call(self.network.endpoints[rank], number, job.calls[number], job.ranks.index(rank))
+        job.halted.remove(rank)
+        job.halting = bool(job.halted)
+        for number in calls if at_once else ():
+            self.start(job, rank, number)
+        if not at_once:
+            self.begin(job, rank, calls)
         self.network.ranks[rank].pump()
 
     def cut(self) -> None:
