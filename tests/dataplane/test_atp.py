@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from dataplane.harness import Frames, Switch
 from dataplane.programs import aggregation
-from protocol.atp_schedules import install
-from protocol.engine_switch import HEADERS, Station, frame
+from protocol.engine_switch import HEADERS, Station, frame, install
 
 from railweave.controller.tables import mac_number
 from railweave.experiments.contenders.atp import fabric

@@ -9,29 +9,24 @@ duplication, reordering, late ranks, sums that saturate on their way; all in vir
 
 from __future__ import annotations
 
-import heapq
-import json
 import random
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from ipaddress import IPv4Address
-from pathlib import Path
-from typing import Any
+from math import ceil
 
 import numpy as np
-from dataplane.harness import Switch
 from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
-from protocol.engine_switch import HEADERS, Station, frame
+from protocol.engine_switch import HEADERS, Station, frame, install, remove
+from protocol.ring_schedules import Mutation, load_mutant
 from protocol.seeds import main
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
 from railweave.controller.routes import routes
-from railweave.controller.state import SwitchState
 from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.server import Server
@@ -41,89 +36,105 @@ from railweave.topologies.model import Nic, Plane
 from railweave.topologies.named import named
 
 LANES = 64
-HOP_S = 20e-6
-BOUND_S = 7200.0
-
-Mutation = Callable[[dict[str, Any]], None]
-
-
-class HangError(Exception):
-    """Ranks wait for something that does not come."""
+BOUND = 7200 * SECOND
 
 
 @lru_cache(maxsize=4)
 def loaded_switch(number: int, mutation: Mutation | None) -> InProcessSwitch:
     """A switch with the program, or what a mutation of its JSON makes of it; it serves many schedules."""
-    program = aggregation(LANES, ATP)
     switch = InProcessSwitch()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as mutant:
-        if mutation:
-            changed = json.loads(program.json.read_text())
-            mutation(changed)
-            json.dump(changed, mutant)
-            mutant.flush()
-            program = replace(program, json=Path(mutant.name))
-        switch.load(replace(program, prepare=None))
+    load_mutant(switch, replace(aggregation(LANES, ATP), prepare=None), mutation)
     return switch
 
 
-def install(switch: Switch, state: SwitchState) -> None:
-    """Give a switch what the fabric says."""
-    for entry in state.entries:
-        switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
-    for group in state.multicasts:
-        switch.multicast(group.group, sorted(group.replicas))
+class Rank(Process):
+    """A worker of a job, which makes one call after the other; each sum is compared."""
+
+    def __init__(self, schedule: Schedule, job: Job, number: int) -> None:
+        self.worker = Worker(number, len(schedule.plane.nics), job.number, LANES)
+        super().__init__(schedule.network, self.worker)
+        self.schedule, self.job, self.number = schedule, job, number
+        self.call = -1  # before the first
+
+    def deadline(self) -> int | None:
+        """Return when something has to be sent again, rounded up: the worker counts seconds."""
+        due_s = self.worker.deadline()
+        return None if due_s == float("inf") else ceil(due_s * SECOND) + 1
+
+    def receive(self, datagram: bytes) -> None:
+        self.worker.receive(datagram, self.world.now / SECOND)
+
+    def turn(self) -> None:
+        """Receive, send, and begin the next call when one is done."""
+        while self.waiting:
+            self.receive(*self.waiting.popleft())
+        if self.call >= 0:
+            self.pump()
+
+    def pump(self) -> None:
+        if self.worker.done and not self.done():
+            self.next_call()
+        while (packet := self.worker.transmit(self.world.now / SECOND)) is not None:
+            to = server_port(self.job.number)
+            self.schedule.send(self.number, worker_port(self.job.number), 0, to, packet)
+        self._set_timer(self.deadline())
+
+    def next_call(self) -> None:
+        """Compare the call that is done, and begin the next."""
+        if self.call >= 0:
+            given = self.job.given[self.call]
+            out = np.empty_like(given[self.number])
+            self.worker.finish(out)
+            exact = np.sum(np.stack(given), axis=0, dtype=np.int32)
+            about = f"job {self.job.number}, rank {self.number}: call {self.call}"
+            assert (out == exact).all(), f"{about} is wrong"
+            self.schedule.counts["results"] += 1
+        self.call += 1
+        if not self.done():
+            self.worker.begin(self.job.given[self.call][self.number])
+
+    def done(self) -> bool:
+        """Whether all calls are done."""
+        return self.call == len(self.job.given)
 
 
-def remove(switch: Switch, state: SwitchState) -> None:
-    """Take that away, and what aggregators hold."""
-    for entry in state.entries:
-        switch.delete(entry.table, dict(entry.match))
-    for group in state.multicasts:
-        switch.delete_multicast(group.group)
-    arrays = switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
-    arrays.set_registers("aggregator_owner", range(64), 0)
-
-
-@dataclass
 class Job:
     """A job's ranks and server, and what it is to compute."""
 
-    number: int
-    workers: list[Worker]
-    server: Server
-    given: list[list[NDArray[np.int32]]]  # by call and rank
-    ready_s: list[float]  # by rank: how late it is
-    call: list[int]  # by rank
-
-
-@dataclass
-class Outcome:
-    """What a schedule came to."""
-
-    failure: str = ""
-    results: int = 0  # of ranks, compared
-    decided: Counter[str] = field(default_factory=Counter)
+    def __init__(self, schedule: Schedule, number: int) -> None:
+        draw, ranks = schedule.random, len(schedule.plane.nics)
+        generator = np.random.default_rng(draw.randrange(2**32))
+        self.number = number
+        self.given: list[list[NDArray[np.int32]]] = []  # by call and rank
+        for _ in range(draw.randint(1, 4)):
+            count = draw.choice((1, LANES, draw.randint(1, 40 * LANES)))
+            self.given.append(list(generator.integers(-(2**31), 2**31, (ranks, count)).astype(np.int32)))
+        self.server = Server(number, ranks, LANES)
+        self.ranks = [Rank(schedule, self, rank) for rank in range(ranks)]
+        late = draw.choice((0, MILLISECOND, 300 * MILLISECOND))
+        for rank in self.ranks:
+            schedule.network.at(int(draw.random() * late), rank.pump)
 
 
 class Schedule:
     """One seed's network, jobs and faults."""
 
-    def __init__(self, seed: int, mutation: Mutation | None = None) -> None:
+    def __init__(self, seed: int, mutation: Mutation | None = None, bound: int = BOUND) -> None:
+        self.bound = bound
         self.random = draw = random.Random(seed)
-        self.loss = draw.choice((0, 0, 0.01, 0.05, 0.2))
-        self.duplication = draw.choice((0, 0.02, 0.2))
-        self.reordering = draw.choice((0, 0.02, 0.3))
-        self.late_s = draw.choice((100e-6, 20e-3))
+        link = Link(
+            delay=20 * MICROSECOND,
+            loss=draw.choice((0, 0, 0.01, 0.05, 0.2)),
+            duplicate=draw.choice((0, 0.02, 0.2)),
+            reorder=draw.choice((0, 0.02, 0.3)),
+            late=draw.choice((100 * MICROSECOND, 20 * MILLISECOND)),
+        )
+        self.network = World(draw.getrandbits(32), link)
         hosts, ina = draw.randint(1, 4), draw.randint(0, 2)
-        self.plane: Plane = named(f"racks:racks=2,hosts={hosts},ina={ina}", rails=["ina"], rates=[0]).planes[
-            0
-        ]
-        self.now_s = 0.0
-        self.outcome = Outcome()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._serial = 0
-        self.jobs = [self._job(number) for number in range(draw.randint(1, 3))]
+        racks = named(f"racks:racks=2,hosts={hosts},ina={ina}", rails=["ina"], rates=[0])
+        self.plane: Plane = racks.planes[0]
+        self.counts: Counter[str] = Counter()
+        self.jobs = [Job(self, number) for number in range(draw.randint(1, 3))]
         slots = 1 << draw.randint(0, 4)
         self.states = fabric.states(self.plane, range(len(self.jobs)), slots)
         self.switches = {name: loaded_switch(i, mutation) for i, name in enumerate(self.states)}
@@ -134,23 +145,6 @@ class Schedule:
             for name, way in routes(self.plane).items()
         }
 
-    def _job(self, number: int) -> Job:
-        draw, ranks = self.random, len(self.plane.nics)
-        generator = np.random.default_rng(draw.randrange(2**32))
-        given = []
-        for _ in range(draw.randint(1, 4)):
-            count = draw.choice((1, LANES, draw.randint(1, 40 * LANES)))
-            given.append(list(generator.integers(-(2**31), 2**31, (ranks, count)).astype(np.int32)))
-        late = draw.choice((0.0, 1e-3, 0.3))
-        return Job(
-            number,
-            [Worker(rank, ranks, number, LANES) for rank in range(ranks)],
-            Server(number, ranks, LANES),
-            given,
-            [draw.random() * late for _ in range(ranks)],
-            [0] * ranks,
-        )
-
     def _far_ends(self) -> dict[tuple[str, int], tuple[str, int] | Nic]:
         ends: dict[tuple[str, int], tuple[str, int] | Nic] = {(n.switch, n.port): n for n in self.plane.nics}
         for t in self.plane.trunks:
@@ -160,25 +154,13 @@ class Schedule:
 
     # --- the network ---
 
-    def at(self, time_s: float, call: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (time_s, self._serial, call))
-        self._serial += 1
-
-    def launch(self, call: Callable[[], None]) -> None:
-        """Carry something over a link, or not."""
-        draw = self.random.random
-        for _ in range(2 if draw() < self.duplication else 1):
-            if draw() >= self.loss:
-                late_s = draw() * self.late_s if draw() < self.reordering else 0.0
-                self.at(self.now_s + HOP_S + late_s, call)
-
     def to_switch(self, name: str, port: int, data: bytes) -> None:
         if name in self.switches:
             out = self.switches[name].exchange(port, data)
         else:
-            out = [(self.bridging[name][int.from_bytes(data[:6])], data)]
+            out = [(self.bridging[name][int.from_bytes(data[:6], "big")], data)]
         for to, changed in out:
-            self.launch(lambda end=self.ports[name, to], data=changed: self.arrive(end, data))  # type: ignore[misc]
+            self.network.send((name, to), changed, partial(self.arrive, self.ports[name, to]))
 
     def arrive(self, end: tuple[str, int] | Nic, data: bytes) -> None:
         if isinstance(end, tuple):
@@ -186,12 +168,12 @@ class Schedule:
             return
         assert data[:6] == _mac(end), "a frame is addressed wrongly"
         assert data[30:34] == IPv4Address(end.address).packed
-        self.to_host(self.plane.nics.index(end), int.from_bytes(data[36:38]), data[HEADERS:])
+        self.to_host(self.plane.nics.index(end), int.from_bytes(data[36:38], "big"), data[HEADERS:])
 
     def to_host(self, rank: int, port: int, datagram: bytes) -> None:
         for job in self.jobs:
             if port == worker_port(job.number):
-                job.workers[rank].receive(datagram, self.now_s)
+                job.ranks[rank].arrive(datagram)
             elif port == server_port(job.number) and rank == 0:
                 self._serve(job, datagram)
 
@@ -205,64 +187,30 @@ class Schedule:
 
     def send(self, rank: int, port: int, to: int, to_port: int, datagram: bytes) -> None:
         if rank == to:
-            self.at(self.now_s, lambda: self.to_host(to, to_port, datagram))
+            self.network.at(self.network.now, partial(self.to_host, to, to_port, datagram))
             return
         own, peer = self.plane.nics[rank], self.plane.nics[to]
         data = frame(_station(own, port), _station(peer, to_port), datagram)
-        self.launch(lambda: self.to_switch(own.switch, own.port, data))
+        self.network.send(("up", rank), data, partial(self.to_switch, own.switch, own.port))
 
     # --- running ---
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         for name, state in self.states.items():
             install(self.switches[name], state)
-        before = self._counts()
+        before = self._decided()
         try:
-            self._run()
+            self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), self.bound)
         finally:
-            self.outcome.decided = self._counts() - before
+            self.counts += self._decided() - before
             for name, state in self.states.items():
                 remove(self.switches[name], state)
-        return self.outcome
+                arrays = self.switches[name].control.device.pipeline.arrays  # type: ignore[attr-defined]
+                arrays.set_registers("aggregator_owner", range(64), 0)
 
-    def _counts(self) -> Counter[str]:
+    def _decided(self) -> Counter[str]:
         counted = (Counter(switch.action_packets("decide")) for switch in self.switches.values())
         return sum(counted, Counter())
-
-    def _run(self) -> None:
-        for job in self.jobs:
-            for rank, ready_s in enumerate(job.ready_s):
-                self.at(ready_s, lambda job=job, rank=rank: self._begin(job, rank))  # type: ignore[misc]
-        while any(call < len(job.given) for job in self.jobs for call in job.call):
-            times = [worker.deadline() for job in self.jobs for worker in job.workers]
-            times += [event[0] for event in self._events[:1]]
-            self.now_s = max(self.now_s, min(times))
-            if self.now_s > BOUND_S:
-                raise HangError(f"not done after {BOUND_S:g} s")
-            while self._events and self._events[0][0] <= self.now_s:
-                heapq.heappop(self._events)[2]()
-            for job in self.jobs:
-                for rank in range(len(job.workers)):
-                    self._progress(job, rank)
-
-    def _begin(self, job: Job, rank: int) -> None:
-        job.workers[rank].begin(job.given[job.call[rank]][rank])
-
-    def _progress(self, job: Job, rank: int) -> None:
-        worker = job.workers[rank]
-        while (packet := worker.transmit(self.now_s)) is not None:
-            self.send(rank, worker_port(job.number), 0, server_port(job.number), packet)
-        if self.now_s < job.ready_s[rank] or not worker.done or job.call[rank] == len(job.given):
-            return
-        given = job.given[job.call[rank]]
-        out = np.empty_like(given[rank])
-        worker.finish(out)
-        exact = np.sum(np.stack(given), axis=0, dtype=np.int32)
-        assert (out == exact).all(), f"job {job.number}, rank {rank}: call {job.call[rank]} is wrong"
-        self.outcome.results += 1
-        job.call[rank] += 1
-        if job.call[rank] < len(job.given):
-            self._begin(job, rank)
 
 
 def _mac(nic: Nic) -> bytes:
@@ -273,14 +221,5 @@ def _station(nic: Nic, port: int) -> Station:
     return Station(IPv4Address(nic.address).packed, _mac(nic), port)
 
 
-def run_seed(seed: int) -> Outcome:
-    """Run one seed's schedule."""
-    schedule = Schedule(seed)
-    try:
-        return schedule.run()
-    except (AssertionError, HangError) as error:
-        return Outcome(f"{type(error).__name__}: {error}")
-
-
 if __name__ == "__main__":
-    sys.exit(main(run_seed, __doc__))
+    sys.exit(main(Schedule, __doc__))

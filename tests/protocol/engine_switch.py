@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled P4 program in the embedded engine, as a switch of the simulated network.
 
-It wraps datagrams into frames, and checks of every frame that leaves that it is addressed to whom it goes to.
+It holds the entries that the controller computes. It wraps datagrams into frames, and checks the addresses of
+every frame that leaves.
 """
 
 from __future__ import annotations
 
 import functools
-import ipaddress
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dataplane.harness import Switch
+from dataplane.inprocess import InProcessSwitch
+from dataplane.programs import aggregation
 from protocol.switch_model import PARENT, Membership, Output, Port
 
-from railweave.p4src.artifacts import artifact
-from railweave.switch.lowering import lower
-from railweave.switch.pipeline import Match, Pipeline, Replica, exact
-from railweave.switch.program import Program
+from railweave.controller import desired, tables
+from railweave.controller.addresses import endpoint
+from railweave.controller.desired import Aggregation
+from railweave.controller.slots import SlotRange
+from railweave.controller.state import SwitchState
+from railweave.controller.tables import Endpoint
+from railweave.controller.tree import Contributor, Node, Parent, Tree
 
-UDP_PORT = 5257
 PARENT_PORT = 100
-FIRST_MULTICAST_GROUP = 2
-UPLINK_RID = 32  # of the copy for the parent: no child has it
 ETHERNET = struct.Struct(">6s6sH")
 IPV4 = struct.Struct(">BBHHHBBH4s4s")
 UDP = struct.Struct(">HHHH")
@@ -38,20 +41,26 @@ class Station:
     udp_port: int
 
 
-def station(ip: str, udp_port: int = UDP_PORT) -> Station:
-    """A station whose MAC follows from its address."""
-    packed = ipaddress.IPv4Address(ip).packed
-    return Station(packed, b"\x02\x00" + packed, udp_port)
+@functools.cache
+def station(end: Endpoint) -> Station:
+    """An end of a link as the controller knows it."""
+    return Station(end.ip.to_bytes(4, "big"), end.mac.to_bytes(6, "big"), end.udp_port)
 
 
-def host_station(host: int) -> Station:
+def host_end(host: int) -> Endpoint:
     """A host; its port is ephemeral."""
-    return station(f"10.0.{host // 250}.{host % 250 + 1}", udp_port=40_000 + host)
+    ip = tables.ip_number(f"10.0.{host // 250}.{host % 250 + 1}")
+    return Endpoint(0x0200 << 32 | ip, ip, 40_000 + host)
 
 
-def switch_station(switch: int) -> Station:
-    """A switch's address, at which its children and its parent reach it."""
-    return station(f"10.255.0.{switch + 1}")
+def switch_end(switch: int) -> Endpoint:
+    """A switch's own address, at which the switches beside it in a tree reach it."""
+    return endpoint(tables.ip_number(f"10.255.0.{switch + 1}"))
+
+
+def group_end(group: int) -> Endpoint:
+    """The address at which a group's hosts reach their switch."""
+    return endpoint(tables.ip_number("10.254.0.0") + group)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -71,9 +80,20 @@ def frame(source: Station, target: Station, payload: bytes) -> bytes:
     return headers(source, target, len(payload)) + payload
 
 
-@functools.cache
-def _lowered(lanes: int) -> tuple[Program, bytes]:
-    return lower(artifact(lanes).json_path.read_bytes())
+def install(switch: Switch, state: SwitchState) -> None:
+    """Write the state that the controller computes for a switch."""
+    for entry in state.entries:
+        switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
+    for group in state.multicasts:
+        switch.multicast(group.group, sorted(group.replicas))
+
+
+def remove(switch: Switch, state: SwitchState) -> None:
+    """Delete such a state; registers keep their contents."""
+    for entry in state.entries:
+        switch.delete(entry.table, dict(entry.match))
+    for group in state.multicasts:
+        switch.delete_multicast(group.group)
 
 
 def _number(port: Port) -> int:
@@ -82,92 +102,66 @@ def _number(port: Port) -> int:
 
 
 class EngineSwitch:
-    """One switch with groups, configured as the controller would.
-
-    `stations` are the neighbours by port; without them the ports lead to hosts 0, 1, ….
-    """
+    """One switch with groups, configured as the controller does; hosts and switches are numbers, by port."""
 
     def __init__(
-        self,
-        lanes: int,
-        groups: Iterable[Membership],
-        number: int = 0,
-        stations: Mapping[Port, Station] | None = None,
+        self, lanes: int, number: int, hosts: Mapping[int, int], switches: Mapping[Port, int]
     ) -> None:
-        self.pipeline = Pipeline(*_lowered(lanes))
-        self.me = switch_station(number)
-        self.stations = {PARENT: switch_station(99), **{port: host_station(port) for port in range(31)}}
-        self.stations.update(stations or {})
-        for port in self.stations:  # the source guard is not what these tests are about
-            self.pipeline.tables.insert("trunk_ports", [exact(_number(port))], "trusted", [])
-        self._next_multicast = FIRST_MULTICAST_GROUP
+        self.switch = InProcessSwitch()
+        self.switch.load(aggregation(lanes))
+        self.me = f"s{number}"
+        self.hosts = {port: host_end(host) for port, host in hosts.items()}
+        self.names = {port: f"s{beside}" for port, beside in switches.items()}
+        self.addresses = {f"s{n}": switch_end(n) for n in (number, *switches.values())}
         self._used_slots: set[int] = set()
-        self._entries: dict[int, list[tuple[str, int]]] = {}
-        self.pipeline.tables.insert("virtual_addresses", [exact(self.me.ip)], "owned", [self.me.mac])
-        for member in groups:
-            self.add(member)
+        self._states: dict[int, SwitchState] = {}
+        for port in {_number(port) for port in (*hosts, *switches)} - {*self.switch.ports}:
+            self.switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
+        own = tables.virtual_addresses(self.addresses[self.me].ip)
+        install(self.switch, SwitchState(frozenset({own}), frozenset()))
 
     def add(self, member: Membership) -> None:
         """Give a group its entries. Registers of a fresh range are as if earlier groups had used it."""
         fresh = {member.base + slot for slot in range(2 * member.slots)} - self._used_slots
+        registers = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
         for slot in fresh:
-            self.pipeline.arrays.set_registers(
-                "slot_tag", range(slot, slot + 1), (member.start - 1) & 0xFFFFFFFF
-            )
+            registers.set_registers("slot_tag", range(slot, slot + 1), (member.start - 1) & 0xFFFFFFFF)
         self._used_slots |= fresh
-        is_root = member.child_at_parent is None
-        children = [Replica(port + 1, child + 1) for child, port in enumerate(member.at_ports)]
-        multicast = spread = self._new_multicast(children)
-        if not is_root:
-            spread = self._new_multicast([*children, Replica(PARENT_PORT, UPLINK_RID)])
-        for child, port in enumerate(member.at_ports):
-            self._add_child(member, child, port, [int(is_root), multicast, spread])
-        if member.child_at_parent is not None:
-            self._add_parent(member, member.child_at_parent, multicast)
+        group = Aggregation(member.group, "", self._tree(member), group_end(member.group).ip, self.hosts)
+        slots = SlotRange(member.base // 2, member.slots, member.start)
+        state = self._states[member.group] = desired.aggregation(group, self.me, slots, self.addresses)
+        install(self.switch, state)
 
-    def _new_multicast(self, replicas: list[Replica]) -> int:
-        self._next_multicast += 1
-        self.pipeline.replication.set_group(self._next_multicast - 1, replicas)
-        return self._next_multicast - 1
-
-    def _insert(
-        self, group: int, table: str, key: list[Match], action: str, params: list[int | bytes]
-    ) -> None:
-        handle = self.pipeline.tables.insert(table, key, action, params)
-        self._entries.setdefault(group, []).append((table, handle))
-
-    def _add_child(self, m: Membership, child: int, port: int, ways: list[int]) -> None:
-        who = self.stations[port]
-        everybody = (1 << m.children) - 1
-        key = [exact(m.group), exact(port + 1), exact(child), exact(who.ip)]
-        params: list[int | bytes] = [1 << child, everybody, m.base, 2 * m.slots - 1, m.start, *ways]
-        self._insert(m.group, "members", key, "contributor", params)
-        self._add_copy(m.group, child + 1, child, who)
-
-    def _add_parent(self, m: Membership, child: int, multicast: int) -> None:
-        parent = self.stations[PARENT]
-        key = [exact(m.group), exact(PARENT_PORT), exact(child), exact(parent.ip)]
-        self._insert(m.group, "members", key, "parent", [m.base, 2 * m.slots - 1, m.start, multicast])
-        up: list[int | bytes] = [PARENT_PORT, child, self.me.mac, parent.mac, self.me.ip, parent.ip]
-        self._insert(m.group, "uplinks", [exact(m.group)], "uplink", up)
-        self._add_copy(m.group, UPLINK_RID, child, parent)
-
-    def _add_copy(self, group: int, rid: int, child: int, to: Station) -> None:
-        params: list[int | bytes] = [child, self.me.mac, to.mac, self.me.ip, to.ip, to.udp_port]
-        self._insert(group, "replicas", [exact(group), exact(rid)], "readdress", params)
+    def _tree(self, member: Membership) -> Tree:
+        """The part of a group's tree that this switch knows; a host's rank is its port."""
+        contributors = tuple(
+            Contributor(child, _number(port), port if port in self.hosts else None, self.names.get(port))
+            for child, port in enumerate(member.at_ports)
+        )
+        child = member.child_at_parent
+        parent = None if child is None else Parent(self.names[PARENT], PARENT_PORT, child)
+        return Tree((Node(self.me, contributors, parent),))
 
     def remove(self, group: int) -> None:
-        """Take a group's entries away; what it left in registers stays."""
-        for table, handle in self._entries.pop(group):
-            self.pipeline.tables.delete(table, handle)
+        """Delete a group's entries; registers keep their contents."""
+        remove(self.switch, self._states.pop(group))
+
+    def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:
+        """Return the station at a port, and this switch as it knows it: hosts use their group's address."""
+        if port in self.names:
+            there, here = self.addresses[self.names[port]], self.addresses[self.me]
+        else:
+            there, here = self.hosts[int(port)], group_end(int.from_bytes(data[2:4], "big"))
+        return station(there), station(here)
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Datagram in, datagrams out."""
-        sender = self.stations[port]
+        there, here = self._ends(port, data)
         outputs: list[Output] = []
-        for out, packet in self.pipeline.inject(_number(port), headers(sender, self.me, len(data)) + data):
+        for out, packet in self.switch.exchange(_number(port), frame(there, here, data)):
             where: Port = PARENT if out == PARENT_PORT else out - 1
-            front = headers(self.me, self.stations[where], len(packet) - HEADERS)
-            assert packet.startswith(front), f"a frame to {where} is addressed wrongly"
-            outputs.append((where, packet[HEADERS:]))
+            payload = packet[HEADERS:]
+            there, here = self._ends(where, payload)
+            assert packet == frame(here, there, payload), f"a frame to {where} is addressed wrongly"
+            outputs.append((where, payload))
         return outputs

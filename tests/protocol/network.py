@@ -1,41 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in virtual time: endpoints, switches, and links that lose, duplicate, reorder and delay.
-
-Everything random comes from one seed. Hosts hang below a tree of switches; several jobs may share both.
-"""
+"""Endpoints of the in-network rail in virtual time, below a tree of switches that several jobs may share."""
 
 from __future__ import annotations
 
-import heapq
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-from protocol.engine_switch import EngineSwitch, Station, host_station, switch_station
+from protocol.engine_switch import EngineSwitch
 from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
+from protocol.virtual_time import Link, Process, World
 
 from railweave._native import ina
 
-MICROSECOND = 1_000
-MILLISECOND = 1_000_000
-SECOND = 1_000_000_000
 GROUP = 7
 SECRET = bytes(range(32))
-
-
-@dataclass(frozen=True)
-class Link:
-    """How one direction of a link treats packets; probabilities are per packet."""
-
-    delay: int = 50 * MICROSECOND
-    jitter: int = 0  # uniform, per packet: reorders
-    loss: float = 0.0
-    duplicate: float = 0.0
-    packet_time: int = 0  # ns that one packet with lanes occupies the link; 0: unlimited rate
-    reorder: float = 0.0  # share of the packets that `late` delays further
-    late: int = 0
 
 
 class Switch(Protocol):
@@ -49,10 +29,6 @@ class Switch(Protocol):
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Datagram in, datagrams out."""
-
-
-class HangError(AssertionError):
-    """Virtual time ran past its bound with slices incomplete."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +66,7 @@ class Node:
     below: dict[int, int | Node]
     number: int
     parent: tuple[Node, int] | None = None  # and this node's port there
+    asleep_until: int = 0  # its process has no core until then
 
     def nodes(self) -> Iterator[Node]:
         """This node and all below."""
@@ -110,13 +87,13 @@ def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
         below = {
             port: each if isinstance(each, int) else make(each, mine) for port, each in enumerate(at.below)
         }
-        stations: dict[Port, Station] = {
-            port: host_station(each) if isinstance(each, int) else switch_station(each.number)
-            for port, each in below.items()
+        hosts = {port: each for port, each in below.items() if isinstance(each, int)}
+        switches: dict[Port, int] = {
+            port: each.number for port, each in below.items() if not isinstance(each, int)
         }
         if parent is not None:
-            stations[PARENT] = switch_station(parent)
-        switch: Switch = EngineSwitch(lanes, [], mine, stations) if engine else SwitchModel(lanes, [])
+            switches[PARENT] = parent
+        switch: Switch = EngineSwitch(lanes, mine, hosts, switches) if engine else SwitchModel(lanes, [])
         node = Node(switch, below, mine)
         for port, each in below.items():
             if not isinstance(each, int):
@@ -151,21 +128,28 @@ def child_of(root: Node, host: int, hosts: Sequence[int]) -> int:
     raise ValueError(f"host {host} is not in the tree")
 
 
-@dataclass
-class Rank:
+class Rank(Process):
     """One endpoint, on its host."""
 
-    endpoint: ina.Endpoint
-    host: int
-    events: list[object] = field(default_factory=list)
-    packets_sent: int = 0
-    timer: int | None = None  # the earliest wake-up in the queue
+    world: Network
+
+    def __init__(self, world: Network, endpoint: ina.Endpoint, host: int) -> None:
+        super().__init__(world, endpoint)
+        self.host = host
+        self.events: list[Any] = []
+        self.packets_sent = 0
+
+    def transmit(self, packet: bytes) -> None:
+        """Send a datagram to the host's switch."""
+        self.packets_sent += 1
+        self.world.send(("up", self.host), packet, partial(self.world.from_host, self.host))
+
+    def event(self, event: Any) -> None:
+        """Remember what the endpoint has reported."""
+        self.events.append(event)
 
 
-Action = Callable[[], None]
-
-
-class Network:
+class Network(World):
     """Endpoints on hosts, and the switches above them. With one job endpoint i is on host i."""
 
     def __init__(
@@ -176,15 +160,8 @@ class Network:
         seed: int,
         hosts: Sequence[int] | None = None,
     ) -> None:
-        self.now = 0
-        self.link = link
-        self.links: Mapping[object, Link] = {}  # those that differ, by name
-        self.random = random.Random(seed)
+        super().__init__(seed, link)
         self.ranks: list[Rank] = []
-        self.root = root
-        self._queue: list[tuple[int, int, Action]] = []
-        self._number = 0
-        self._free_at: dict[object, int] = {}
         self.replace(root)
         for index, endpoint in enumerate(endpoints):
             self.add(endpoint, hosts[index] if hosts else index)
@@ -192,22 +169,16 @@ class Network:
     @property
     def endpoints(self) -> list[ina.Endpoint]:
         """All endpoints, in the order in which they were added."""
-        return [rank.endpoint for rank in self.ranks]
+        return [rank.machine for rank in self.ranks]
 
     @property
-    def events(self) -> list[list[object]]:
+    def events(self) -> list[list[Any]]:
         """What each endpoint has reported."""
         return [rank.events for rank in self.ranks]
 
-    @property
-    def packets_sent(self) -> list[int]:
-        """Datagrams by each endpoint."""
-        return [rank.packets_sent for rank in self.ranks]
-
     def add(self, endpoint: ina.Endpoint, host: int) -> int:
         """Put one more endpoint on a host; its index."""
-        self.ranks.append(Rank(endpoint, host))
-        self._at_host.setdefault(host, []).append(len(self.ranks) - 1)
+        self.ranks.append(Rank(self, endpoint, host))
         return len(self.ranks) - 1
 
     def replace(self, root: Node) -> None:
@@ -219,108 +190,37 @@ class Network:
             for port, each in node.below.items()
             if isinstance(each, int)
         }
-        if not self.ranks:
-            self._at_host: dict[int, list[int]] = {}
-
-    def at(self, when: int, action: Action) -> None:
-        """Run `action` at a point in virtual time."""
-        self._number += 1
-        heapq.heappush(self._queue, (when, self._number, action))
-
-    def send(self, link_name: object, arrive: Action, size: int = 0) -> None:
-        """Put a packet of `size` payload bytes on a link: `arrive` runs once, twice or never."""
-        link = self.links.get(link_name, self.link) if self.links else self.link
-        arrival = self.now
-        if link.packet_time:
-            # A probe is a small part of a packet with lanes.
-            occupied = link.packet_time if size > 16 else link.packet_time // 16
-            arrival = max(self.now, self._free_at.get(link_name, 0)) + occupied
-            self._free_at[link_name] = arrival
-        chance = self.random.random
-        if link.loss and chance() < link.loss:
-            return
-        for _ in range(2 if link.duplicate and chance() < link.duplicate else 1):
-            delay = link.delay + (int(chance() * (link.jitter + 1)) if link.jitter else 0)
-            if link.reorder and chance() < link.reorder:
-                delay += link.late
-            self.at(arrival + delay, arrive)
-
-    def pump(self, index: int) -> None:
-        """Send what the endpoint has, and take its events."""
-        rank = self.ranks[index]
-        endpoint, host = rank.endpoint, rank.host
-        while (data := endpoint.transmit(self.now)) is not None:
-            rank.packets_sent += 1
-            self.send(("up", host), partial(self.from_host, host, data), len(data))
-        while (event := endpoint.poll()) is not None:
-            rank.events.append(event)
-        deadline = endpoint.deadline()
-        if deadline is not None and (rank.timer is None or deadline < rank.timer):
-            rank.timer = deadline
-            self.at(deadline, partial(self._wake, index, deadline))
-
-    def _wake(self, index: int, timer: int) -> None:
-        rank = self.ranks[index]
-        if rank.timer == timer:
-            rank.timer = None
-        deadline = rank.endpoint.deadline()
-        if deadline is not None and deadline <= self.now:
-            rank.endpoint.expire(self.now)
-        self.pump(index)
 
     def from_host(self, host: int, data: bytes) -> None:
         """A datagram of a host enters its switch."""
-        node, port = self._place[host]
-        self.at_switch(node, port, data)
+        self.at_switch(*self._place[host], data)
 
     def at_switch(self, node: Node, port: Port, data: bytes) -> None:
         """A datagram enters a switch."""
+        if self.now < node.asleep_until:
+            self.at(node.asleep_until, partial(self.at_switch, node, port, data))
+            return
         for out, packet in node.switch.process(port, data):
             if out == PARENT:
                 assert node.parent is not None
-                above, their_port = node.parent
-                arrive: Action = partial(self.at_switch, above, their_port, packet)
-                self.send(("trunk up", node.number), arrive, len(packet))
+                self.send(("trunk up", node.number), packet, partial(self.at_switch, *node.parent))
                 continue
             below = node.below[int(out)]
             if isinstance(below, int):
-                self.send(("down", below), partial(self.at_host, below, packet), len(packet))
+                self.send(("down", below), packet, partial(self.at_host, below))
             else:
-                arrive = partial(self.at_switch, below, PARENT, packet)
-                self.send(("trunk down", below.number), arrive, len(packet))
+                self.send(("trunk down", below.number), packet, partial(self.at_switch, below, PARENT))
 
     def at_host(self, host: int, data: bytes) -> None:
         """A datagram arrives at a host: to the endpoint of its group, or to all, which refuse it."""
-        here = self._at_host[host]
-        if len(here) > 1:
-            group = int.from_bytes(data[2:4])
-            here = [index for index in here if self.ranks[index].endpoint.group == group] or here
-        for index in here:
-            self.ranks[index].endpoint.receive(data, self.now)
-            self.pump(index)
+        here = [rank for rank in self.ranks if rank.host == host]
+        group = int.from_bytes(data[2:4], "big")
+        for rank in [rank for rank in here if rank.machine.group == group] or here:
+            rank.arrive(data)
 
-    def step(self) -> bool:
-        """Advance to the next delivery or deadline; False when nothing will ever happen."""
-        if not self._queue:
-            return False
-        when, _, action = heapq.heappop(self._queue)
-        self.now = max(self.now, when)
-        action()
-        return True
-
-    def run(self, done: Callable[[], bool], within: int) -> None:
-        """Advance until `done`; HangError if that takes over `within` ns, or if nothing is under way."""
-        bound = self.now + within
-        while not done():
-            if not self.step() or self.now > bound:
-                raise HangError(
-                    f"at {self.now} ns: events {self.events}, stats {[e.stats() for e in self.endpoints]}"
-                )
-
-    def drain(self) -> None:
-        """Deliver what is under way."""
-        while self._queue:
-            self.step()
+    def describe(self) -> str:
+        """Tell what the endpoints have reported and counted."""
+        return f"events {self.events}, stats {[endpoint.stats() for endpoint in self.endpoints]}"
 
 
 def build(

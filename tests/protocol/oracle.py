@@ -190,18 +190,26 @@ def wide_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
     return np.array([nearest(total / len(inputs) if mean else total, dtype) for total in totals], dtype)
 
 
-def expected(inputs: Sequence[Array], op: str, lanes: int, wide: bool = True, sealed: bool = True) -> Array:
+def expected(
+    inputs: Sequence[Array],
+    op: str,
+    lanes: int,
+    wide: bool = True,
+    sealed: bool = True,
+    exact: bool = True,
+) -> Array:
     """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet.
 
     `wide`: whether sums of up to `lanes` values begin with wide lanes; those of an allreduce that one tree
-    carries do. `sealed`: whether some of the lanes are a seal.
+    carries do. `sealed`: whether some of the lanes are a seal. `exact`: whether a packet may hold exact sums;
+    that of a call with one chunk does, and a reduce-scatter has one for each rank.
     """
     data_lanes = lanes - SEAL_LANES if sealed else lanes
     if inputs[0].dtype == np.int32:
         return integer_reduce(inputs, op)
     if op in ("max", "min"):
         return ordered_extreme(inputs, minimum=op == "min")
-    if is_exact(inputs, data_lanes):
+    if exact and is_exact(inputs, data_lanes):
         return exact_sum(inputs, mean=op == "avg")
     if wide and is_wide(inputs, lanes):
         return wide_sum(inputs, mean=op == "avg")

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from protocol.recovery_network import MILLISECOND, Event, Network
+from protocol.recovery_network import Event
+from protocol.virtual_time import MILLISECOND
 
 from railweave._native import recovery
+
+if TYPE_CHECKING:
+    from protocol.recovery_schedules import Schedule
 
 HOLD = 250 * MILLISECOND  # a rail that went down is fit for so long before it is tried
 TREES = 2  # trees that a rail has
@@ -45,40 +48,10 @@ class Ledger:
         return latest
 
 
-class World(Protocol):
-    """What a rank's agent lives in."""
-
-    network: Network
-    rails: int
-    ledger: Ledger
-    dead: set[int]
-    touched: set[int]  # rails that something was done to
-    down_since: list[int]  # by rail
-    hosts: list[Host]
-
-    def options(self, rank: int) -> recovery.Options:
-        """The machine's options."""
-
-    def draw(self, most: int) -> int:
-        """Draw a number from 0 to `most`."""
-
-    def soon(self, host: Host, action: Callable[[], None]) -> None:
-        """Let the agent do something when its process runs, in a moment or at once."""
-
-    def join_trial(self, host: Host, rail: int, incarnation: int) -> None:
-        """A rank has restarted a rail."""
-
-    def check_commit(self, commit: recovery.Commit, attempt: int) -> None:
-        """Compare a decision with what the ranks said."""
-
-    def applied(self, host: Host, commit: recovery.Commit, now: int) -> None:
-        """A rank has applied a decision."""
-
-
 class Host:
     """The agent of one rank: submits calls, halts and starts channels, and checks that it may."""
 
-    def __init__(self, world: World, rank: int) -> None:
+    def __init__(self, world: Schedule, rank: int) -> None:
         self.world = world
         self.rank = rank
         self.machine = recovery.Recovery(world.options(rank), world.network.now)
@@ -161,7 +134,9 @@ class Host:
         self.world.soon(self, partial(self.answer, prepare))
 
     def answer(self, prepare: recovery.Prepare) -> None:
-        """Halt what is not alive, and say how far this rank is."""
+        """Halt what is not alive, and say how far this rank is, unless a later attempt has been decided."""
+        if prepare.epoch <= self.epoch:
+            return
         for rail in range(self.world.rails):
             if not prepare.alive >> rail & 1:
                 self.halt(rail)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes between a cut and the decision on all ranks, on a quiet network, in virtual time.
-
-cd tests && python -m protocol.recovery_pauses
-"""
+"""The time between a cut and the decision on all ranks, on a quiet network, in virtual time."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from protocol.recovery_hosts import Host
-from protocol.recovery_network import MILLISECOND, SECOND, Network, Path
+from protocol.recovery_network import QUIET, Network
 from protocol.recovery_schedules import Schedule
+from protocol.virtual_time import MILLISECOND, SECOND
 
 from railweave._native import recovery
 
@@ -26,7 +24,7 @@ class QuietNetwork(Schedule):
         super().__init__(seed)
         self.known = known
         self.ranks, self.rails, self.quiet = ranks, rails, True
-        self.network = Network([Path()] * rails, seed)
+        self.network = Network(rails, QUIET, seed)
         self.mended, self.down_since = [-1] * rails, [-SECOND] * rails
         self.applied_at: list[int] = []
 
@@ -50,27 +48,10 @@ class QuietNetwork(Schedule):
             self.work(host)
         cut_at = self.known + self.random.randrange(SECOND)
         self.network.at(cut_at, self.random.choice((self.cut_host, self.cut_rail)))
-        self.network.run(cut_at + SECOND, lambda: len(self.applied_at) == self.ranks)
+        self.network.run_until(cut_at + SECOND, lambda: len(self.applied_at) == self.ranks)
         return (self.applied_at[self.ranks - 1] - cut_at) / MILLISECOND
 
 
 def pauses_ms(ranks: int, rails: int, cuts: int, known: int = 3 * SECOND // 2) -> list[float]:
     """Of that many cuts, in order of length."""
     return sorted(QuietNetwork(seed, ranks, rails, known).pause_ms() for seed in range(cuts))
-
-
-def report(cuts: int = 200) -> str:
-    """Give a line for each shape."""
-    lines = []
-    for ranks, rails in SHAPES:
-        pauses = pauses_ms(ranks, rails, cuts)
-        median, late = pauses[cuts // 2], pauses[cuts * 99 // 100 - 1]
-        lines.append(
-            f"{ranks} ranks, {rails} rails: from a cut to the decision on all ranks "
-            f"median {median:.1f} ms, p99 {late:.1f} ms, longest {pauses[-1]:.1f} ms"
-        )
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(report())

@@ -15,12 +15,12 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from protocol.recovery_hosts import Host, Ledger
-from protocol.recovery_network import MILLISECOND, SECOND, SECRET, Network, Path, Tamper
+from protocol.recovery_network import QUIET, SECRET, Network
 from protocol.seeds import main
+from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 
 from railweave._native import recovery
 
@@ -46,16 +46,16 @@ class Schedule:
         self.ranks = self.random.choice((2, 2, 3, 3, 4, 5, 8))
         self.rails = self.random.choice((2, 2, 2, 3, 4))
         self.ledger = Ledger()
-        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.dead: set[int] = set()
         self.touched: set[int] = set()  # rails that something was done to
         self.repaired_at = 0
         self.trial_fails = self.random.choice((0.0, 0.0, 0.3))
         self.leeway = 0
         self.disturbed_until = 0  # some rank or switch stands still, or a rank has no way to rank 0
-        path = self.draw_path()
-        self.quiet = path.loss <= 0.02 and not (path.reorder and path.late > 3 * MILLISECOND)
-        self.network = network([path] * self.rails, self.random.getrandbits(32), None)
+        link = self.draw_link()
+        self.quiet = link.loss <= 0.02 and not (link.reorder and link.late > 3 * MILLISECOND)
+        self.network = network(self.rails, link, self.random.getrandbits(32))
         if tamper is not None:
             self.network.tamper = tamper(self)
         self.mended = [-1] * self.rails
@@ -74,10 +74,10 @@ class Schedule:
         """Draw a number from 0 to `most`."""
         return self.random.randint(0, most)
 
-    def draw_path(self) -> Path:
+    def draw_link(self) -> Link:
         """Draw how rails treat datagrams."""
         choice = self.random.choice
-        return Path(
+        return Link(
             delay=choice((50_000, 200_000, 2 * MILLISECOND)),
             jitter=choice((20_000, MILLISECOND, 8 * MILLISECOND)),
             loss=choice((0.0, 0.0, 0.01, 0.2)),
@@ -102,9 +102,9 @@ class Schedule:
         for _ in range(self.random.randint(1, 5)):
             when = self.random.randint(300 * MILLISECOND, end)
             self.network.at(when, partial(self.random.choice(KINDS), self))
-        self.network.run(end + SECOND)  # repairs come at most a second after their faults
+        self.network.run_until(end + SECOND)  # repairs come at most a second after their faults
         patience = SETTLED + (PEER_TIMEOUT if self.dead else 0)
-        self.network.run(max(end + SECOND, self.repaired_at) + patience, self.settled)
+        self.network.run_until(max(end + SECOND, self.repaired_at) + patience, self.settled)
         self.check()
 
     def work(self, host: Host) -> None:
@@ -121,14 +121,14 @@ class Schedule:
 
     def act(self, host: Host, action: Callable[[], None]) -> None:
         """Do it, unless the process stands still or is dead."""
-        process = self.network.processes[host.rank]
+        process = self.network.ranks[host.rank]
         if not process.alive or host.lost is not None:
             return
-        if self.network.now < process.stands_until:
-            self.network.at(process.stands_until, partial(self.act, host, action))
+        if self.network.now < process.asleep_until:
+            self.network.at(process.asleep_until, partial(self.act, host, action))
             return
         action()
-        self.network.turn(host.rank)
+        process.turn()
 
     def join_trial(self, host: Host, rail: int, incarnation: int) -> None:
         """A rank has restarted a rail: the trial runs when all have, if the rail carries."""
@@ -229,7 +229,7 @@ class Schedule:
             return
         self.stood_until[rank] = self.network.now + duration
         self.leeway = LEEWAY
-        self.network.stand(rank, duration)
+        self.network.ranks[rank].sleep(duration)
         self.disturb(self.network.now + duration)
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
 
@@ -310,6 +310,7 @@ class Schedule:
 
     def check(self) -> None:
         """Look at the end."""
+        self.counts += Counter(datagrams=self.network.sent, epochs=max(host.epoch for host in self.hosts))
         for host in self.living():
             stats = host.machine.stats()
             assert not stats["violations"] + stats["malformed"] + stats["strangers"], f"{stats}"
@@ -342,7 +343,7 @@ class BusyMachine(Schedule):
     ) -> None:
         super().__init__(seed, tamper, network, host)
         self.ranks, self.rails, self.quiet = 4, 3, True
-        self.network = network([Path()] * self.rails, seed, None)
+        self.network = network(self.rails, QUIET, seed)
 
     def run(self) -> None:
         """Let processes run late; no rail may be excluded for it."""
@@ -351,19 +352,12 @@ class BusyMachine(Schedule):
         for host in self.hosts:
             self.network.add(host)
             self.network.at(self.network.now, partial(self.work, host))
-            self.take_away(partial(self.network.stand, host.rank))
-        self.take_away(partial(self.network.hold, 0))
-        self.network.run(self.SECONDS * SECOND)
+        within = self.SECONDS * SECOND
+        for stand in (*(rank.sleep for rank in self.network.ranks), partial(self.network.hold, 0)):
+            self.network.take_core(stand, share=0.3, within=within, rare=0.01)
+        self.network.run_until(within)
         assert all(host.epoch == 0 for host in self.hosts), "a rail was excluded, but nothing was wrong"
         assert not any(host.machine.stats()["violations"] for host in self.hosts)
-
-    def take_away(self, stand: Callable[[int], None]) -> None:
-        """Take a process's core away for a while, again and again."""
-        draw = self.random
-        busy = draw.uniform(60, 100) if draw.random() < 0.01 else draw.uniform(2, 30)
-        stand(int(busy * MILLISECOND))
-        until = busy * (1 + 0.7 / 0.3 * draw.uniform(0.5, 1.5))
-        self.network.at(self.network.now + int(until * MILLISECOND), partial(self.take_away, stand))
 
 
 KINDS: tuple[Callable[[Schedule], None], ...] = (
@@ -381,25 +375,5 @@ KINDS: tuple[Callable[[Schedule], None], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one seed."""
-
-    failure: str
-    datagrams: int
-    epochs: int
-
-
-def run_seed(seed: int) -> Outcome:
-    """Run the schedule of one seed."""
-    schedule = Schedule(seed)
-    failure = ""
-    try:
-        schedule.run()
-    except AssertionError as error:
-        failure = f"{error}"
-    return Outcome(failure, schedule.network.sent, max(host.epoch for host in schedule.hosts))
-
-
 if __name__ == "__main__":
-    sys.exit(main(run_seed, __doc__))
+    sys.exit(main(Schedule, __doc__))

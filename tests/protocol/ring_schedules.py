@@ -11,32 +11,33 @@ registers: then a connection may give up, but no result may be wrong.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dataplane.harness import Program
 from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import netreduce
 from dataplane.ring import Ring, RingMember
 from dataplane.ring_tree import RingTree, leaves
 from numpy.typing import NDArray
 from protocol.seeds import main
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
 from railweave._native import roce
-from railweave._native.roce import CompletionKind, Operation, QueuePair, QueuePairOptions, Status
+from railweave._native.roce import Completion, CompletionKind, Operation, QueuePair, QueuePairOptions, Status
 
 LANES = 64
 MTU = 4 * LANES
-MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
 BOUND = 300 * SECOND
 SLOT_RANGE = 64  # slot numbers that each ring may have at most
 MAX_HOSTS = 4
@@ -46,10 +47,6 @@ epochs = itertools.count(1)
 
 Words = NDArray[np.int64]
 Mutation = Callable[[dict[str, Any]], None]
-
-
-class HangError(Exception):
-    """Hosts wait for something that does not come."""
 
 
 ROOT = None
@@ -96,8 +93,15 @@ def loaded_fabric(shape: int, mutation: Mutation | None = None) -> Fabric:
 
 
 def _loaded(mutation: Mutation | None) -> InProcessSwitch:
-    program = netreduce(LANES)
     switch = InProcessSwitch()
+    load_mutant(switch, netreduce(LANES), mutation)
+    for port in {*range(32)} - {*switch.ports}:  # those of the links between the switches
+        switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
+    return switch
+
+
+def load_mutant(switch: InProcessSwitch, program: Program, mutation: Mutation | None) -> None:
+    """Load a program, after a mutation of its JSON if there is one."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as mutant:
         if mutation:
             changed = json.loads(program.json.read_text())
@@ -106,9 +110,6 @@ def _loaded(mutation: Mutation | None) -> InProcessSwitch:
             mutant.flush()
             program = replace(program, json=Path(mutant.name))
         switch.load(program)
-    for port in {*range(32)} - {*switch.ports}:  # those of the links between the switches
-        switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
-    return switch
 
 
 def _member(n: int, qp: int = 0, first_psn: int = 0, udp_port: int = 0) -> RingMember:
@@ -127,22 +128,31 @@ class Message:
         return sum(self.packets) * MTU
 
 
-@dataclass
-class End:
+class End(Process):
     """A queue pair of a host, how its packets are addressed, and what it has completed."""
 
-    qp: QueuePair
-    port: int
-    path: roce.Path
-    memory: roce.MemoryRegions
-    results: int = 0  # messages that have arrived
-    writes: int = 0  # WRITEs that are acknowledged
-    ip_id: int = 0
+    def __init__(
+        self, job: Job, qp: QueuePair, port: int, path: roce.Path, memory: roce.MemoryRegions
+    ) -> None:
+        super().__init__(job.schedule.network, qp)
+        self.job = job
+        self.qp = qp
+        self.port = port
+        self.path = path
+        self.memory = memory
+        self.results = 0  # messages that have arrived
+        self.writes = 0  # WRITEs that are acknowledged
+        self.ip_id = 0
 
-    def frames(self, now: int) -> Iterator[bytes]:
-        while (packet := self.qp.transmit(now)) is not None:
-            self.ip_id = (self.ip_id + 1) & 0xFFFF
-            yield roce.seal(self.path, self.ip_id, packet)
+    def deadline(self) -> int | None:
+        return self.qp.deadline
+
+    def transmit(self, packet: bytes) -> None:
+        self.ip_id = (self.ip_id + 1) & 0xFFFF
+        self.job.schedule.from_host(self.port, roce.seal(self.path, self.ip_id, packet))
+
+    def event(self, done: Completion) -> None:
+        self.job.completed(self, done)
 
 
 @dataclass
@@ -159,35 +169,27 @@ class Host:
     buffers: list[NDArray[np.uint8]] = field(default_factory=list)
 
 
-@dataclass
-class Outcome:
-    """What a schedule came to."""
-
-    packets: int = 0
-    gave_up: bool = False
-    failure: str = ""
-
-
 class Schedule:
     """One seed's rings, links and faults."""
 
     window_factor = 1  # mutants widen it: messages ahead of the last result, in windows
 
     def __init__(self, seed: int, mutation: Mutation | None = None) -> None:
-        self.random = random.Random(seed)
-        draw = self.random
+        self.random = draw = random.Random(seed)
         self.fabric = loaded_fabric(draw.randrange(len(SHAPES)), mutation)
         self.hosts = draw.randint(2, MAX_HOSTS)
-        self.loss = draw.choice((0, 0.01, 0.05, 0.2))
         # Each copy of a NAK asks for all again: what is doubled on four links must not be on eight.
-        self.duplication = draw.choice((0, 0.02, 0.2)) / (2 if len(self.fabric.switches) > 1 else 1)
-        self.reordering = draw.choice((0, 0.02, 0.3))
-        self.late_ns = draw.choice((100 * MICROSECOND, 20 * MILLISECOND))
+        fewer = 2 if len(self.fabric.switches) > 1 else 1
+        link = Link(
+            delay=10 * MICROSECOND,
+            loss=draw.choice((0, 0.01, 0.05, 0.2)),
+            duplicate=draw.choice((0, 0.02, 0.2)) / fewer,
+            reorder=draw.choice((0, 0.02, 0.3)),
+            late=draw.choice((100 * MICROSECOND, 20 * MILLISECOND)),
+        )
+        self.network = World(draw.getrandbits(32), link)
         self.outage = draw.random() < 0.1
-        self.now = 0
-        self.outcome = Outcome()
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._serial = 0
+        self.counts: Counter[str] = Counter()
         self.rings = [self._ring(number) for number in range(draw.randint(1, 2))]
 
     # --- setting up ---
@@ -230,76 +232,43 @@ class Schedule:
 
     # --- the network ---
 
-    def at(self, time: int, call: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (time, self._serial, call))
-        self._serial += 1
-
-    def launch(self, call: Callable[[], None]) -> None:
-        """Carry something over a link, or not."""
-        draw = self.random.random
-        for _ in range(2 if draw() < self.duplication else 1):
-            if draw() >= self.loss:
-                late = self.random.randrange(self.late_ns) if draw() < self.reordering else 0
-                self.at(self.now + 10 * MICROSECOND + late, call)
+    def from_host(self, port: int, frame: bytes) -> None:
+        self.network.send(("up", port), frame, partial(self.to_switch, self.fabric.at[port], port))
 
     def to_switch(self, place: int | None, port: int, frame: bytes) -> None:
-        self.outcome.packets += 1
+        self.counts["packets"] += 1
         for out, data in self.fabric.switches[place].exchange(port, frame):
             if there := self.fabric.next(place, out):
-                self.launch(partial(self.to_switch, *there, data))
+                self.network.send((place, out), data, partial(self.to_switch, *there))
             else:
-                self.launch(partial(self.to_host, out, data))
+                self.network.send(("down", out), data, partial(self.to_host, out))
 
     def to_host(self, port: int, frame: bytes) -> None:
         fault, _, _, transport = roce.open_frames(frame)[0]
         assert fault is roce.FrameFault.NONE
-        qpn = int.from_bytes(transport[5:8])
+        qpn = int.from_bytes(transport[5:8], "big")
         end = self.ends.get((port, qpn))
         if end is not None:  # else it is for a number that no queue pair has
-            end.qp.receive(transport, self.now)
-
-    def transmit(self) -> None:
-        for end in self.ends.values():
-            for frame in end.frames(self.now):
-                self.launch(partial(self.to_switch, self.fabric.at[end.port], end.port, frame))
+            end.arrive(transport)
 
     # --- running ---
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         self.ends = {key: end for job in self.rings for key, end in job.ends.items()}
         for job in self.rings:
             for place in self.fabric.switches:
                 job.register(place)
         if self.outage:
-            self.at(self.random.randrange(3 * MILLISECOND), self._lose_state)
+            self.network.at(self.random.randrange(3 * MILLISECOND), self._lose_state)
         try:
-            self._run()
+            self.network.run(self._settled, BOUND)
         finally:
             for job in self.rings:
                 for place in self.fabric.switches:
                     job.unregister(place)
-        return self.outcome
-
-    def _run(self) -> None:
-        while not self._settled():
-            deadlines = [end.qp.deadline for end in self.ends.values()]
-            times = [time for time in deadlines if time is not None] + [e[0] for e in self._events[:1]]
-            if not times:
-                raise HangError("nothing is under way")
-            self.now = max(self.now, min(times))
-            if self.now > BOUND:
-                raise HangError(f"not done after {BOUND / SECOND:g} s")
-            while self._events and self._events[0][0] <= self.now:
-                heapq.heappop(self._events)[2]()
-            for end in self.ends.values():
-                if end.qp.deadline is not None and end.qp.deadline <= self.now:
-                    end.qp.expire(self.now)
-            for job in self.rings:
-                job.progress()
-            self.transmit()
 
     def _settled(self) -> bool:
-        if self.outcome.gave_up:
+        if self.counts["gave_up"]:
             assert self.outage, "a connection has given up"
             return True
         return all(job.done() for job in self.rings)
@@ -311,7 +280,8 @@ class Schedule:
             job.unregister(place)
         self.fabric.forget(place)
         for job in self.rings:
-            self.at(self.now + self.random.randrange(30 * MILLISECOND), partial(job.register, place))
+            again = self.network.now + self.random.randrange(30 * MILLISECOND)
+            self.network.at(again, partial(job.register, place))
 
 
 class Job:
@@ -336,9 +306,9 @@ class Job:
         numbers = [[generator.integers(-(2**31), 2**31, n) for n in sizes] for _ in ring.members]
         self.sums = [sum(each).astype(np.int32) for each in zip(*numbers, strict=True)]  # type: ignore[union-attr]
         self.hosts = self._hosts(numbers)
-        for m in ring.members:
-            for ready in self.ready[m.number]:
-                schedule.at(ready, lambda: None)  # so that somebody looks
+        for host in self.hosts:
+            for ready in self.ready[host.member.number]:
+                schedule.network.at(ready, partial(self.post_some, host))
 
     def _hosts(self, numbers: list[list[Words]]) -> list[Host]:
         members = self.ring.members
@@ -377,7 +347,7 @@ class Job:
             retries=30 if self.schedule.outage else 100_000,
         )
         path = roce.Path(m.mac.to_bytes(6), to.mac.to_bytes(6), m.ip, to.ip, m.udp_port)
-        end = End(QueuePair(options, memory), m.port, path, memory)
+        end = End(self, QueuePair(options, memory), m.port, path, memory)
         self.ends[m.port, qpn] = end
         return end
 
@@ -393,18 +363,18 @@ class Job:
         if tree := self.registered.pop(place, None):
             tree.unregister(self.schedule.fabric.switches[place], place)
 
-    def progress(self) -> None:
-        for end in self.ends.values():
-            while (done := end.qp.poll()) is not None:
-                if done.status is not Status.SUCCESS:
-                    self.schedule.outcome.gave_up = True
-                elif done.kind is CompletionKind.RECEIVE_WRITE:
-                    self._arrived(end, done.immediate or 0)
-                else:
-                    end.writes += 1
-        for host in self.hosts:
-            while self._may_post(host):
-                self._post(host)
+    def completed(self, end: End, done: Completion) -> None:
+        if done.status is not Status.SUCCESS:
+            self.schedule.counts["gave_up"] += 1
+        elif done.kind is CompletionKind.RECEIVE_WRITE:
+            self._arrived(end, done.immediate or 0)
+        else:
+            end.writes += 1
+
+    def post_some(self, host: Host) -> None:
+        while self._may_post(host):
+            self._post(host)
+        host.out.pump()
 
     def _arrived(self, end: End, immediate: int) -> None:
         [host] = [host for host in self.hosts if host.into is end]
@@ -415,6 +385,7 @@ class Job:
         arrived = host.inbox[start : start + self.messages[k].size].view(">i4")
         assert (arrived == self.sums[k]).all(), f"host {host.member.number} has a wrong sum {k}"
         end.results += 1
+        self.post_some(host)
 
     def _may_post(self, host: Host) -> bool:
         k = host.posted
@@ -422,7 +393,7 @@ class Job:
         return (
             k < len(self.messages)
             and k < host.into.results + ahead
-            and self.schedule.now >= self.ready[host.member.number][k]
+            and self.schedule.network.now >= self.ready[host.member.number][k]
         )
 
     def _post(self, host: Host) -> None:
@@ -464,14 +435,5 @@ class SharedMember(RingMember):
         return self.qp
 
 
-def run_seed(seed: int) -> Outcome:
-    """Run a seed's schedule; failures are in the outcome."""
-    schedule = Schedule(seed)
-    try:
-        return schedule.run()
-    except (AssertionError, HangError) as error:
-        return replace(schedule.outcome, failure=f"{type(error).__name__}: {error}")
-
-
 if __name__ == "__main__":
-    sys.exit(main(run_seed, __doc__))
+    sys.exit(main(Schedule, __doc__))

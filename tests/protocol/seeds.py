@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of seeded schedules: some of them in a test, or many on all CPUs as a command."""
+"""Explorer of seeded schedules: some of them in a test, or many on all CPUs as a command.
+
+A schedule is made from a seed, runs, and fails with an exception; the same seed does the same again.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,58 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import fields
-from typing import Any
-
-RunSeed = Callable[[int], Any]
-"""Runs a seed's schedule; its outcome is a dataclass of `failure`, and of numbers and counters."""
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 
-def total(run_seed: RunSeed, seeds: Iterable[int]) -> Counter[str]:
-    """Run seeds and add up what their outcomes count; AssertionError for the first failure."""
+class Seeded(Protocol):
+    """One run, drawn from a seed."""
+
+    counts: Counter[str]
+    """Faults, packets and results of the run."""
+
+    def run(self) -> object:
+        """Run to the end; an exception is a failure."""
+
+
+Make = Callable[[int], Seeded]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one seed."""
+
+    failure: str
+    counts: Counter[str]
+
+
+def run_seed(make: Make, seed: int) -> Outcome:
+    """Run the schedule of one seed."""
+    schedule = make(seed)
+    try:
+        schedule.run()
+    except (AssertionError, ValueError, RuntimeError) as error:
+        return Outcome(f"{type(error).__name__}: {error}", schedule.counts)
+    return Outcome("", schedule.counts)
+
+
+def explore(make: Make, seeds: Iterable[int]) -> Counter[str]:
+    """Run seeds and add up what they count; AssertionError for the first failure."""
     counts: Counter[str] = Counter()
     for seed in seeds:
-        outcome = run_seed(seed)
-        assert not outcome.failure, _complaint(run_seed, seed, outcome.failure)
-        counts += _counts(outcome)
+        outcome = run_seed(make, seed)
+        assert not outcome.failure, _complaint(make, seed, outcome.failure)
+        counts += outcome.counts
     return counts
 
 
-def main(run_seed: RunSeed, about: str) -> int:
+def caught(make: Make, seeds: Iterable[int]) -> bool:
+    """Return whether some seed fails, as one must for a mutant."""
+    return any(run_seed(make, seed).failure for seed in seeds)
+
+
+def main(make: Make, about: str | None) -> int:
     """Run the seeds that the command line gives; the exit status is 1 if one failed."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
@@ -37,28 +74,19 @@ def main(run_seed: RunSeed, about: str) -> int:
     begin, failed = time.perf_counter(), 0
     counts: Counter[str] = Counter()
     with ProcessPoolExecutor(options.workers) as pool:
-        outcomes = pool.map(run_seed, seeds, chunksize=max(1, min(50, len(seeds))))
+        outcomes = pool.map(partial(run_seed, make), seeds, chunksize=max(1, min(50, len(seeds))))
         for seed, outcome in zip(seeds, outcomes, strict=True):
-            counts += _counts(outcome)
+            counts += outcome.counts
             if outcome.failure:
                 failed += 1
-                print(_complaint(run_seed, seed, outcome.failure))
+                print(_complaint(make, seed, outcome.failure))
     told = "".join(f", {count} {name}" for name, count in counts.items())
     print(f"{len(seeds)} schedules{told}: {failed} failed ({time.perf_counter() - begin:.1f} s)")
     return int(failed > 0)
 
 
-def _counts(outcome: Any) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for each in fields(outcome):
-        value = getattr(outcome, each.name)
-        if each.name != "failure":
-            counts.update(value if isinstance(value, Counter) else {each.name: value})
-    return counts
-
-
-def _complaint(run_seed: RunSeed, seed: int, failure: str) -> str:
-    spec = sys.modules[run_seed.__module__].__spec__  # of `python -m`, where the module is __main__
-    name = spec.name if spec else run_seed.__module__
+def _complaint(make: Any, seed: int, failure: str) -> str:
+    spec = sys.modules[make.__module__].__spec__  # of `python -m`, where the module is __main__
+    name = spec.name if spec else make.__module__
     replay = f"cd tests && python -m {name} --seeds {seed}:{seed + 1}"
     return f"seed {seed}: {failure[:2000]}\n  replay: {replay}"

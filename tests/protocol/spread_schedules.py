@@ -13,12 +13,11 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 
-from protocol.network import MICROSECOND, MILLISECOND, SECOND
 from protocol.seeds import main
 from protocol.spread_network import GROUP, Link, SpreadNetwork, Task
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND
 
 from railweave._native.collectives import Collective
 
@@ -31,7 +30,7 @@ class Schedule:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         choice = self.random.choice
         self.size = choice((2, 2, 3, 3, 4, 4, 5, 8, 16))
         link = Link(
@@ -116,16 +115,16 @@ class Schedule:
 
     def sleep(self) -> None:
         """A process loses its core."""
-        self.faults["sleep"] += 1
-        until = self.network.now + self.random.randint(2, 30) * MILLISECOND
-        self.network.sleep(self.random.randrange(self.size), until)
+        self.counts["sleep"] += 1
+        duration = self.random.randint(2, 30) * MILLISECOND
+        self.network.ranks[self.random.randrange(self.size)].sleep(duration)
 
     def halt(self) -> None:
         """Every rank halts, each at its time; then all go on with new calls."""
         if self.halting:
             return
         self.halting = True
-        self.faults["halt"] += 1
+        self.counts["halt"] += 1
         self.era += 1
         left = set(range(self.size))
         for rank in range(self.size):
@@ -136,7 +135,7 @@ class Schedule:
         self.network.spreaders[rank].halt()
         for call in self.calls:
             if call.slice_id not in self.network.ranks[rank].done_at:
-                self.network.spoil(call, rank)
+                call.spoil(rank)
         left.remove(rank)
         if not left:
             self.halting = False
@@ -147,7 +146,7 @@ class Schedule:
         if self.moving:
             return
         self.moving = True
-        self.faults["move"] += 1
+        self.counts["move"] += 1
         left = set(range(self.size))
         for rank in range(self.size):
             self.network.at(self.soon(), partial(self.pause, rank, left))
@@ -166,7 +165,7 @@ class Schedule:
     def resume(self, rank: int, resumed: set[int]) -> None:
         """Let one rank go on."""
         self.network.spreaders[rank].resume(self.group, rank, self.network.now)
-        self.network.pump(rank)
+        self.network.ranks[rank].pump()
         resumed.add(rank)
         self.moving = len(resumed) < self.size
 
@@ -180,6 +179,7 @@ class Schedule:
         within = next(bound for loss, bound in BOUNDS if self.network.link.loss <= loss)
         self.network.run(self.done, within)
         self.network.drain()
+        self.counts += Counter({name: self.network.total(name) for name in ("received", "fetched")})
         self.check()
 
     def done(self) -> bool:
@@ -189,36 +189,15 @@ class Schedule:
     def check(self) -> None:
         """Bytes were compared when tasks were done: nothing was written later, nothing reported twice."""
         for rank, host in enumerate(self.network.ranks):
-            assert host.spreader.idle
+            assert host.machine.idle
             assert host.done == sorted(set(host.done)), f"rank {rank} reported {host.done}"
-            refused = host.spreader.stats()["refused"]
+            refused = host.machine.stats()["refused"]
             assert sum(refused.values()) == refused["group"] + refused["replay"], refused
             assert not refused["replay"] or self.network.link.duplicate or self.network.link.reorder
-            for task in self.network.tasks:
-                self.network.check_spoilt(task, rank)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one seed."""
-
-    failure: str
-    faults: Counter[str]
-    received: int
-    fetched: int
-
-
-def run_seed(seed: int) -> Outcome:
-    """Run the schedule of one seed."""
-    schedule = Schedule(seed)
-    failure = ""
-    try:
-        schedule.run()
-    except (AssertionError, ValueError) as error:
-        failure = f"{type(error).__name__}: {error}"
-    network = schedule.network
-    return Outcome(failure, schedule.faults, network.total("received"), network.total("fetched"))
+        for task in self.network.tasks:
+            task.check_spoilt(f"task {task.number}, written after its end")
+            assert len(task.spoilt) == self.size
 
 
 if __name__ == "__main__":
-    sys.exit(main(run_seed, __doc__))
+    sys.exit(main(Schedule, __doc__))

@@ -17,23 +17,20 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from dataplane.ring import HIDDEN_QP, Ring, RingMember
-from protocol.composed_schedules import DTYPES, OPS, Call, draw_values
+from protocol.calls import Call
+from protocol.composed_schedules import DTYPES, OPS, draw_inputs, sum_of, wrong
 from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SHAPES, SLOT_RANGE, epochs, loaded_fabric
 from protocol.seeds import main
+from protocol.virtual_time import HangError
 
 from railweave._native import roce, sum_rings
 
 LEAST_BYTES = 4096  # what is larger the switch adds
 MOST_PACKETS = 200_000  # what sends more hangs
-
-
-class HangError(Exception):
-    """Packets without end."""
 
 
 class Network:
@@ -148,7 +145,7 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
-        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         choice = self.random.choice
         self.size = self.random.randint(2, MAX_HOSTS)
         eras = choice((1, 1, 2, 3))
@@ -174,7 +171,7 @@ class Schedule:
         }
         self.shape = self.random.randrange(len(SHAPES))
         self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
-        self.faults += Counter(
+        self.counts += Counter(
             halt=eras - 1,
             death=self.dies >= 0,
             mismatch=self.differs >= 0,
@@ -191,18 +188,15 @@ class Schedule:
         count = self.random.choice((5, 1025, 2049, 4 * LANES * 16, self.random.randint(1025, 5000)))
         if op in ("sum", "avg") and dtype != np.int32:  # the hosts' own sums round differently
             count = max(count, LEAST_BYTES // dtype.itemsize + 1)
-        inputs = [draw_values(self.numbers, dtype, max(count, least)) for _ in range(self.size)]
-        call = Call(op, inputs, [np.zeros_like(values) for values in inputs])
-        if self.random.random() < 0.5:
-            call.outputs = call.inputs
-        return call
+        inputs = draw_inputs(self.numbers, dtype, max(count, least), self.size)
+        return Call(inputs, op=op, in_place=self.random.random() < 0.5)
 
-    def run(self) -> int:
-        """Run to the end; AssertionError for a wrong bit or a hang. How many slices the switch was to add."""
-        given = [[[call.of(rank) for call in era] for rank in range(self.size)] for era in self.calls]
+    def run(self) -> None:
+        """Run to the end; AssertionError for a wrong bit or a hang."""
+        given = [[[sum_of(call, rank) for call in era] for rank in range(self.size)] for era in self.calls]
         if self.differs >= 0:
             other = self.draw_call(least=6000)  # longer than any
-            given[-1][self.differs][0] = other.of(self.differs)
+            given[-1][self.differs][0] = sum_of(other, self.differs)
         network = Network(self.shape, self.random, self.size, self.first_psns, 2 * self.window)
         network.forgets, network.last = self.forgets, len(self.calls) - 1
         for name in ("loss", "duplicate", "overtaken"):
@@ -221,8 +215,8 @@ class Schedule:
             network.unregister()
         complaints |= network.complaints
         assert not complaints, complaints
+        self.counts["summed"] += summed  # slices that the switch was to add
         self._check(outcomes)
-        return summed
 
     def _check(self, outcomes: list[tuple[list[int], str | None]]) -> None:
         calls = list(itertools.chain(*self.calls))
@@ -233,33 +227,13 @@ class Schedule:
                 assert failure, f"rank {rank} does not know that another one calls something else"
                 assert last not in done, f"rank {rank} completed what others do not call"
             for number in done:
-                wrong = calls[number].wrong(rank, LANES)
-                assert not wrong, f"rank {rank}, call {number}: {wrong} elements are wrong"
+                count = wrong(calls[number], rank, LANES)
+                assert not count, f"rank {rank}, call {number}: {count} elements are wrong"
             complete = all(number in done for number in range(last, len(calls)))
             may_fail = self.dies >= 0 or self.differs >= 0
             assert failure is None or may_fail, f"rank {rank}: {failure}"
             assert complete or failure, f"rank {rank} hangs: done {done} of {len(calls)} calls"
 
 
-@dataclass
-class Outcome:
-    """What became of one seed."""
-
-    failure: str = ""
-    faults: Counter[str] = field(default_factory=Counter)
-    summed: int = 0
-
-
-def run_seed(seed: int) -> Outcome:
-    """Run the schedule of one seed."""
-    schedule = Schedule(seed)
-    outcome = Outcome(faults=schedule.faults)
-    try:
-        outcome.summed = schedule.run()
-    except (AssertionError, HangError, ValueError, RuntimeError) as error:
-        outcome.failure = f"{type(error).__name__}: {error}"
-    return outcome
-
-
 if __name__ == "__main__":
-    sys.exit(main(run_seed, __doc__))
+    sys.exit(main(Schedule, __doc__))

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
+from protocol.calls import Call as RanksCall
+from protocol.calls import assert_bits, native
 from protocol.reference import (
     DTYPES,
     Array,
@@ -63,57 +67,56 @@ class Case:
     special: bool
 
 
-class Buffers:
-    """One rank's input and output of one call, apart or sharing what an in-place call shares."""
-
-    def __init__(self, rng: np.random.Generator, spec: Spec, case: Case, rank: int) -> None:
-        shape = {True: (case.ranks, spec.count), False: (spec.count,)}
-        wide_input = spec.collective == Collective.REDUCE_SCATTER
-        wide_output = spec.collective == Collective.ALL_GATHER
-        whole = random_array(rng, spec.dtype, case.ranks * spec.count, case.special)
-        self.output = random_array(rng, spec.dtype, case.ranks * spec.count, False)
-        self.input = whole[: np.prod(shape[wide_input])].reshape(shape[wide_input])
-        self.output = self.output[: np.prod(shape[wide_output])].reshape(shape[wide_output])
-        if spec.in_place and wide_input:
-            self.output = self.input[rank]
-        elif spec.in_place and wide_output:
-            self.output[rank] = self.input
-            self.input = self.output[rank]
-        elif spec.in_place:
-            self.output = self.input
-        self.input_before, self.output_before = self.input.copy(), self.output.copy()
-
-    def call(self, spec: Spec, ranks: int) -> Call:
-        part = (spec.part.start, spec.part.stop - spec.part.start)
-        given, out = bits(self.input).reshape(-1), bits(self.output).reshape(-1)
-        return Call(spec.dtype, spec.op, given, out, spec.collective, spec.root % ranks, part)
+def given(spec: Spec, case: Case, numbers: np.random.Generator) -> RanksCall:
+    """Draw the ranks' inputs of a call."""
+    wide = case.ranks if spec.collective == Collective.REDUCE_SCATTER else 1
+    inputs = [random_array(numbers, spec.dtype, wide * spec.count, case.special) for _ in range(case.ranks)]
+    return RanksCall(
+        [each.reshape(wide, -1) if wide > 1 else each for each in inputs],
+        spec.collective,
+        root=spec.root % case.ranks,
+        offset=spec.part.start,
+        count=spec.part.stop - spec.part.start,
+        in_place=spec.in_place,
+    )
 
 
-def expected(spec: Spec, case: Case, ranks: list[Buffers]) -> list[Array]:
+def of_rank(spec: Spec, call: RanksCall, rank: int) -> Call:
+    """A rank's part as the native code takes it."""
+    part = (call.part.start, call.part.stop - call.part.start)
+    arrays = (native(call.given[rank]), native(call.outputs[rank]))
+    return Call(spec.dtype, spec.op, *arrays, call.collective, call.root, part)
+
+
+def expected(spec: Spec, case: Case, call: RanksCall) -> list[Array]:
     """What the part that the rail carries holds at the end, by rank."""
-    inputs = [rank.input_before[..., spec.part] for rank in ranks]
-    items = (spec.part.stop - spec.part.start) * (len(ranks) if spec.sharded else 1)
-    small = items * inputs[0].itemsize <= case.small_bytes
-    by_large = by_bruck if items * inputs[0].itemsize <= case.bruck_bytes else by_ring
+    parts = [values[..., call.part] for values in call.inputs]
+    size = (call.part.stop - call.part.start) * parts[0].itemsize * (case.ranks if spec.sharded else 1)
+    small = size <= case.small_bytes
     with np.errstate(all="ignore"):
-        match spec.collective:
-            case Collective.ALL_REDUCE:
-                return [(by_doubling if small else by_large)(spec.op, inputs)] * len(ranks)
-            case Collective.REDUCE_SCATTER:
-                shards = [list(given) for given in inputs]
-                return (scattered_by_bruck if small else scattered_by_ring)(spec.op, shards)
-            case Collective.ALL_GATHER:
-                return [np.stack(inputs)] * len(ranks)
-            case Collective.BROADCAST:
-                return [inputs[spec.root % len(ranks)]] * len(ranks)
+        if spec.collective == Collective.REDUCE_SCATTER:
+            return (scattered_by_bruck if small else scattered_by_ring)(
+                spec.op, [list(each) for each in parts]
+            )
+        large = by_bruck if size <= case.bruck_bytes else by_ring
+        return call.expected(partial(by_doubling if small else large, spec.op))
+
+
+def check(spec: Spec, case: Case, call: RanksCall) -> None:
+    """Compare with numpy's result to the bit, except for the bits of a NaN; moved bits must be the same."""
+    for rank, want in enumerate(expected(spec, case, call)):
+        got = np.ascontiguousarray(call.outputs[rank][..., call.part])
+        if spec.collective == Collective.ALL_REDUCE:
+            assert_bits([got], np.ascontiguousarray(call.outputs[0][..., call.part]))
+        moved = spec.collective in (Collective.ALL_GATHER, Collective.BROADCAST)
+        if not moved:
+            check_values(spec, exactly(got), exactly(np.ascontiguousarray(want)))
+        call.check(rank, want if moved else got)  # and nothing beside the part
+        if not spec.in_place:
+            assert_bits([call.given[rank]], call.inputs[rank])
 
 
 def check_values(spec: Spec, got: Array, want: Array) -> None:
-    """Numpy's result to the bit, but for the bits of a NaN; what is not computed, to the bit."""
-    if spec.collective in (Collective.ALL_GATHER, Collective.BROADCAST):
-        np.testing.assert_array_equal(bits(got).view(np.uint8), bits(want).view(np.uint8))
-        return
-    got, want = exactly(got), exactly(want)
     np.testing.assert_array_equal(got, want)
     if spec.op in {ReduceOp.MAX, ReduceOp.MIN}:
         return  # of +0 and -0, numpy takes what its vector instructions give
@@ -121,21 +124,8 @@ def check_values(spec: Spec, got: Array, want: Array) -> None:
     np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
 
 
-def check(spec: Spec, case: Case, ranks: list[Buffers]) -> None:
-    got = [np.ascontiguousarray(rank.output[..., spec.part]) for rank in ranks]
-    for values, want in zip(got, expected(spec, case, ranks), strict=True):
-        check_values(spec, values, np.ascontiguousarray(want))
-        if spec.collective == Collective.ALL_REDUCE:
-            np.testing.assert_array_equal(bits(values).view(np.uint8), bits(got[0]).view(np.uint8))
-    for rank in ranks:
-        rank.output[..., spec.part] = rank.output_before[..., spec.part]
-        np.testing.assert_array_equal(bits(rank.output), bits(rank.output_before))  # nothing beside the part
-        if not spec.in_place:
-            np.testing.assert_array_equal(bits(rank.input), bits(rank.input_before))
-
-
 spans = st.one_of(st.just((0.0, 1.0)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
-calls = st.builds(
+specs = st.builds(
     Spec,
     collective=st.sampled_from(Collective),
     dtype=st.sampled_from(list(DTYPES)),
@@ -148,7 +138,7 @@ calls = st.builds(
 cases = st.builds(
     Case,
     ranks=st.integers(2, 9),
-    calls=st.lists(calls, min_size=1, max_size=4),
+    calls=st.lists(specs, min_size=1, max_size=4),
     seed=st.integers(0, 2**32 - 1),
     small_bytes=st.sampled_from([0, 400, 1 << 20]),
     bruck_bytes=st.sampled_from([0, 1000, 1 << 20]),
@@ -158,20 +148,17 @@ cases = st.builds(
 
 
 @settings(max_examples=500, deadline=None)
-@given(cases)
+@drawn(cases)
 def test_every_rank_gets_the_right_result(case: Case) -> None:
-    rng = np.random.default_rng(case.seed)
-    buffers = [[Buffers(rng, spec, case, rank) for rank in range(case.ranks)] for spec in case.calls]
-    ranks = [
-        [each[rank].call(spec, case.ranks) for each, spec in zip(buffers, case.calls, strict=True)]
-        for rank in range(case.ranks)
-    ]
+    numbers = np.random.default_rng(case.seed)
+    made = [(spec, given(spec, case, numbers)) for spec in case.calls]
+    ranks = [[of_rank(spec, call, rank) for spec, call in made] for rank in range(case.ranks)]
     outcomes = collectives.simulate(
         [ranks], case.seed, case.small_bytes, case.segment_bytes, case.bruck_bytes
     )
     assert outcomes == [(list(range(len(case.calls))), None)] * case.ranks
-    for spec, each in zip(case.calls, buffers, strict=True):
-        check(spec, case, each)
+    for spec, call in made:
+        check(spec, case, call)
 
 
 ONES = np.ones(400, np.float32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import array
 import gc
-import importlib.util
 import signal
 import threading
 import time
@@ -20,12 +19,9 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 
-from railweave._native.collectives import DType
-from railweave.hosts.arrays import DTYPES, NAMES
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
-    CollectiveMismatch,
     GroupRefused,
     InvalidOption,
     JoinTimeout,
@@ -74,42 +70,6 @@ def test_sum_is_right_and_the_same_everywhere(ranks: int, count: int) -> None:
     np.testing.assert_allclose(results[0], exact, rtol=0, atol=1e-5)
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
-
-
-@pytest.mark.parametrize(
-    ("op", "expected"), [("sum", [6, -6]), ("max", [3, 0]), ("min", [0, -3]), ("avg", [1, -1])]
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_ops(op: str, expected: list[int], dtype: type) -> None:
-    def work(comm: Communicator) -> list[float]:
-        result: list[float] = comm.all_reduce(np.array([comm.rank, -comm.rank], dtype), op).tolist()
-        return result
-
-    want = [1.5, -1.5] if op == "avg" and dtype is np.float32 else expected
-    assert StaticJob(4).run(work) == [want] * 4
-
-
-@pytest.mark.parametrize("dtype", DTYPES.values())
-def test_types_and_ops_are_numpys(dtype: DType) -> None:
-    """Small and striped; wrap-around, rounding per rank, in the order of the ranks."""
-    kind = NAMES[dtype]
-    rng = np.random.default_rng(5)
-    inputs = [rng.integers(-100, 100, 10_000).astype(kind) for _ in range(2)]
-
-    def work(comm: Communicator) -> None:
-        for count in (7, 10_000):
-            low, high = (given[:count] for given in inputs)
-            for op, want in (
-                ("sum", low + high),
-                ("prod", low * high),
-                ("max", np.maximum(low, high)),
-                ("min", np.minimum(low, high)),
-            ):
-                got = comm.all_reduce(inputs[comm.rank][:count], op)
-                assert got.dtype == low.dtype
-                np.testing.assert_array_equal(got.astype(float), want.astype(float))
-
-    StaticJob(2).run(work, TWO_RAILS)
 
 
 def test_why_counts_what_was_called() -> None:
@@ -298,42 +258,6 @@ def test_buffers_and_packed_inputs() -> None:
     StaticJob(2).run(work)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-def test_torch_tensors_are_used_in_place() -> None:
-    import torch  # noqa: PLC0415
-
-    def work(comm: Communicator) -> None:
-        tensor = torch.full((7, 9), float(comm.rank + 1))
-        assert comm.all_reduce(tensor, out=tensor) is tensor
-        assert torch.all(tensor == 3)
-        half = torch.full((5,), float(comm.rank + 1), dtype=torch.bfloat16)
-        assert comm.all_reduce(half, out=half) is half
-        assert torch.all(half == 3)
-
-    StaticJob(2).run(work)
-
-
-def test_what_cannot_be_reduced_is_refused_and_leaves_the_communicator_usable() -> None:
-    def work(comm: Communicator) -> None:
-        with pytest.raises(UnsupportedDType, match="complex128"):
-            comm.all_reduce(np.zeros(3, complex))
-        with pytest.raises(UnsupportedDType, match=">f4"):
-            comm.all_reduce(np.zeros(3, ">f4"))
-        with pytest.raises(InvalidOption, match="'norm': expected one of sum, max, min, avg, prod"):
-            comm.all_reduce(np.zeros(3, np.float32), op="norm")
-        with pytest.raises(InvalidOption, match="expected 3 of float32"):
-            comm.all_reduce(np.zeros(3, np.float32), out=np.zeros(4, np.float32))
-        memory = np.zeros(10, np.float32)
-        with pytest.raises(InvalidOption, match="overlaps"):
-            comm.all_reduce(memory[:8], out=memory[2:])
-        memory.flags.writeable = False
-        with pytest.raises(InvalidOption, match="read-only"):
-            comm.all_reduce(memory, out=memory)
-        assert comm.all_reduce(np.ones(1, np.float32))[0] == 2
-
-    StaticJob(2).run(work)
-
-
 def test_shares_are_what_the_rails_carry() -> None:
     def work(comm: Communicator) -> dict[str, int]:
         comm.all_reduce(np.zeros(1 << 20, np.float32))
@@ -357,22 +281,6 @@ def test_stats_count_the_wire() -> None:
         assert 0 < rail.busy_s < DEADLINE_S
 
     StaticJob(4).run(work)
-
-
-@pytest.mark.parametrize("count", [10, 1 << 20])
-def test_ranks_that_call_different_things_all_raise_both_descriptions(count: int) -> None:
-    StaticJob(4).differ(2, count, TWO_RAILS, shares=EQUAL)
-
-
-def test_sizes_that_differ_in_algorithm_are_found() -> None:
-    job = StaticJob(4)
-
-    def work(comm: Communicator) -> None:
-        job.meet()
-        with pytest.raises(CollectiveMismatch, match="of 10 float32"):
-            comm.all_reduce(np.zeros(1 << 20 if comm.rank == 1 else 10, np.float32))
-
-    job.run(work)
 
 
 def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:

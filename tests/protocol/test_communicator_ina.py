@@ -20,6 +20,7 @@ import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
 from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
+from protocol.test_rail_restarts import CPUS, needs_cpus
 
 from railweave._native.agent import Failure, FailureKind
 from railweave._native.ina import SEAL_LANES
@@ -27,7 +28,6 @@ from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.decisions import Reason
 from railweave.hosts.errors import (
-    CollectiveMismatch,
     RailDown,
     RailweaveError,
     UnsupportedDType,
@@ -260,18 +260,6 @@ def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwit
     job.run(work, "ina=ina@lo/10M")
 
 
-def test_ranks_that_gather_and_broadcast_are_told_of_each_other(job: StaticJob) -> None:
-    def work(comm: Communicator) -> str:
-        call = comm.broadcast if comm.rank == 1 else comm.all_gather
-        with pytest.raises(CollectiveMismatch) as caught:
-            call(np.zeros(LARGE, np.uint8))
-        return str(caught.value)
-
-    for told in job.run(work, "ina=ina@lo"):
-        assert "all_gather" in told
-        assert "broadcast" in told
-
-
 def test_what_the_switch_lacks_goes_by_tcp_and_why_says_so(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         for values, op in ((np.full(9, 3.0), "sum"), (np.full(9, 3, np.int32), "prod")):
@@ -300,10 +288,6 @@ def test_without_another_rail_the_error_says_what_to_add(job: StaticJob) -> None
     job.run(work, "ina=ina@lo")
 
 
-def test_the_switch_s_mismatch_becomes_both_descriptions_on_all_ranks(job: StaticJob) -> None:
-    job.differ(1, 100, "ina=ina@lo")
-
-
 def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: StaticJob) -> None:
     job.leave(2, 100, "ina=ina@lo")
 
@@ -311,72 +295,58 @@ def test_a_rank_that_leaves_is_named_though_the_switch_knows_nothing_of_it(job: 
 MOVES = 5
 
 
-def run_while_moving(
-    switch: LoopbackSwitch,
-    job: StaticJob,
-    work: Callable[[Communicator], int],
-    started: threading.Event,
-    done: threading.Event,
+@pytest.mark.parametrize(
+    ("trees", "cpus"), [(1, ()), pytest.param(2, CPUS, marks=needs_cpus)], ids=["one tree", "workers"]
+)
+def test_results_stay_exact_while_groups_move(
+    switch: LoopbackSwitch, trees: int, cpus: tuple[int, ...]
 ) -> None:
-    """Run `work`, which returns its number of calls, while the switch loses its state and the group moves."""
+    """Calls without a pause while a controller moves each tree in its turn, MOVES times.
+
+    With one tree the switch loses its state each time. With several the others go on.
+    """
+    started, done = threading.Event(), threading.Event()
+    groups = [replace(PLACE, group=GROUP + tree, tree=tree) for tree in range(trees)]
+    job = StaticJob(RANKS, ina=groups)
+    if trees > 1:
+        switch.restart(*(GROUP + number for number in range(trees * (MOVES + 1))))
 
     def controller() -> None:
         assert started.wait(DEADLINE_S)
-        for number in range(MOVES):
-            old, new = (replace(PLACE, group=GROUP + number + step) for step in (0, 1))
-            job.move(old, new, between=functools.partial(switch.restart, new.group))
+        for step in range(MOVES * trees):
+            old, new = (replace(groups[step % trees], group=GROUP + step + more) for more in (0, trees))
+            job.move(old, new, functools.partial(switch.restart, new.group) if trees == 1 else lambda: None)
         done.set()
 
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(controller)
-        calls = job.run(work, "ina=ina@lo")
-        moving.result(DEADLINE_S)
-    assert len(set(calls)) == 1
-
-
-def test_sums_stay_exact_while_the_switch_loses_its_state_and_the_group_moves(
-    switch: LoopbackSwitch, job: StaticJob
-) -> None:
-    """Calls without a pause; a controller that finds the switch without state moves the group, five times."""
-    started, done = threading.Event(), threading.Event()
-
     def work(comm: Communicator) -> int:
-        calls = 0
-        while True:
+        for calls in itertools.count(1):
             count = 20_000 + calls
             mine = np.arange(count, dtype=np.int32) * (comm.rank + 1)
             mine[0] = comm.rank == 0 and done.is_set()
             got = comm.all_reduce(mine)
             np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
-            calls += 1
+            whole = gathered(calls, LARGE)
+            np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, LARGE)[comm.rank]), whole)
             started.set()
             if got[0]:
-                (tree,) = comm.stats().rails[0].groups
-                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
-                return calls
-
-    run_while_moving(switch, job, work, started, done)
-
-
-def test_gathered_shards_are_right_while_the_group_moves(switch: LoopbackSwitch, job: StaticJob) -> None:
-    started, done = threading.Event(), threading.Event()
-
-    def work(comm: Communicator) -> int:
-        for calls in itertools.count(1):
-            mine = np.random.default_rng(RANKS * calls + comm.rank).integers(0, 256, LARGE, np.uint8)
-            mine[0] = comm.rank == 0 and done.is_set()
-            got = comm.all_gather(mine).reshape(RANKS, LARGE)
-            for rank in range(RANKS):
-                expected = np.random.default_rng(RANKS * calls + rank).integers(0, 256, LARGE, np.uint8)
-                np.testing.assert_array_equal(got[rank][1:], expected[1:])
-            started.set()
-            if got[0][0]:
-                (tree,) = comm.stats().rails[0].groups
-                assert (tree.moves, tree.group) == (MOVES, GROUP + MOVES)
+                moved = [(tree.moves, tree.group) for tree in comm.stats().rails[0].groups]
+                assert moved == [(MOVES, group.group + MOVES * trees) for group in groups]
                 return calls
         raise AssertionError
 
-    run_while_moving(switch, job, work, started, done)
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(controller)
+        calls = job.run(work, "ina=ina@lo", progress_cpus=cpus)
+        moving.result(DEADLINE_S)
+    assert len(set(calls)) == 1
+
+
+@needs_cpus
+def test_ranks_whose_trees_have_workers_are_told_of_a_difference_and_a_leaver(switch: LoopbackSwitch) -> None:
+    for fails in (StaticJob.differ, StaticJob.leave):
+        switch.restart(GROUP, GROUP + 1)
+        job = StaticJob(RANKS, ina=[replace(PLACE, group=GROUP + tree, tree=tree) for tree in range(2)])
+        fails(job, 1, 3000, "ina=ina@lo", progress_cpus=CPUS)
 
 
 def test_a_group_that_is_paused_and_not_moved_is_a_rail_that_is_down(job: StaticJob) -> None:

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduces by racks and single ranks in virtual time: bits, steps, columns."""
+"""Allreduces by racks and single ranks in virtual time: steps, columns."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from protocol.composed_schedules import Call, run_seed
-from protocol.seeds import total
+from protocol.calls import Call
+from protocol.composed_schedules import sum_of, wrong
 
 from railweave._native import composed
-
-SEEDS = range(400)
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_schedules(part: int) -> None:
-    assert set(total(run_seed, SEEDS[part::4])) == {"halt", "death", "loss"}
 
 
 def run(racks: int) -> tuple[float, int]:
@@ -24,11 +17,11 @@ def run(racks: int) -> tuple[float, int]:
     members += [[rank] for rank in range(4 * racks, 16)]
     numbers = np.random.default_rng(1)
     inputs = [numbers.standard_normal(4096).astype(np.float32) for _ in range(16)]
-    call = Call("sum", inputs, [np.zeros_like(values) for values in inputs])
-    sums = [[[call.of(rank)] for rank in range(16)]]
+    call = Call(inputs)
+    sums = [[[sum_of(call, rank)] for rank in range(16)]]
     outcomes, counts = composed.simulate(sums, members, seed=1, lanes=256, slots=64, message_bytes=1 << 20)
     assert outcomes == [([0], None)] * 16
-    assert not any(call.wrong(rank, 256) for rank in range(16))
+    assert not any(wrong(call, rank, 256) for rank in range(16))
     (steps,) = {messages / rings for rings, messages, _ in counts if rings}  # agents, and single ranks
     return steps, max(end for _, _, end in counts)
 
@@ -59,6 +52,6 @@ def test_racks_share_columns_equally(members: list[list[int]], columns: int) -> 
 
 @pytest.mark.parametrize("members", [[[0, 1]], [[0], [0]], [[0], [2]], [[0], [1], []]])
 def test_a_ring_holds_every_rank_once(members: list[list[int]]) -> None:
-    call = Call("sum", [np.zeros(1, np.int32)] * 2, [np.zeros(1, np.int32), np.zeros(1, np.int32)])
+    call = Call([np.zeros(1, np.int32)] * 2)
     with pytest.raises(ValueError, match="ring"):
-        composed.simulate([[[call.of(0)], [call.of(1)]]], members, seed=1)
+        composed.simulate([[[sum_of(call, 0)], [sum_of(call, 1)]]], members, seed=1)

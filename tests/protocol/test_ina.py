@@ -1,111 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In-network aggregation in virtual time: hosts and switches over bad links, held to the oracle's bits."""
+"""Collectives of the in-network rail in virtual time: every operation and type, packets, and mismatches."""
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.network import MICROSECOND, MILLISECOND, SECOND, Link, Network, build
-from protocol.oracle import BFLOAT16, SEAL_LANES, Array, expected
+from protocol.calls import Array, Call, draw_values, kind_of
+from protocol.network import GROUP, Network, build, child_of
+from protocol.oracle import SEAL_LANES
+from protocol.schedules import DTYPES, MOVED, OPS, reduced, start_call
+from protocol.switch_model import SPREAD, Packet
+from protocol.virtual_time import MICROSECOND, SECOND, Link
 
-OPS = ("sum", "max", "min", "avg")
-DTYPES = ("float32", "float16", "bfloat16", "int32")
+from railweave._native.collectives import Collective
+
 BOUND = 300 * SECOND
+COMPILED = {"lanes": 64, "engine": True}
 
 
-def random_inputs(generator: np.random.Generator, hosts: int, count: int, dtype: str) -> list[Array]:
-    if dtype == "int32":
-        info = np.iinfo(np.int32)
-        return [generator.integers(info.min, info.max, count, np.int32, endpoint=True) for _ in range(hosts)]
-    # Of few values, wide lanes hold those that do not reach far.
-    reach = int(generator.choice([4, 12 if dtype == "float16" else 60]))
-    scales = np.exp2(generator.integers(-reach, reach, count)).astype(np.float32)
-    kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
-    return [(generator.standard_normal(count) * scales).astype(kind) for _ in range(hosts)]
-
-
-def spoil(generator: np.random.Generator, inputs: Sequence[Array], fraction: float) -> None:
-    """Put NaN and Inf into some places, different ones on each host."""
-    for values in inputs:
-        chosen = generator.random(len(values)) < fraction
-        kinds = np.array([np.nan, np.inf, -np.inf], np.float32)
-        values[chosen] = generator.choice(kinds, chosen.sum()).astype(values.dtype)
-
-
-def bits_of(values: Array) -> Array:
-    """As endpoints take it: bfloat16 as the bits that it consists of."""
-    return values.view(np.uint16) if values.dtype == BFLOAT16 else values
+def random_inputs(
+    numbers: np.random.Generator, hosts: int, count: int, dtype: str, nonfinite: float = 0.0
+) -> list[Array]:
+    return [draw_values(numbers, kind_of(dtype), count, nonfinite) for _ in range(hosts)]
 
 
 def start_all(
-    network: Network,
-    op_index: int,
-    op: str,
-    inputs: Sequence[Array],
-    delays: Sequence[int] = (),
-    in_place: bool = False,
+    network: Network, number: int, call: Call | list[Array], delays: Sequence[int] = ()
 ) -> list[Array]:
-    """Start one call on every host, now or after its delay; the outputs, to be read once it is done."""
-    inputs = [values.copy() for values in inputs]
-    outputs = inputs if in_place else [np.zeros_like(values) for values in inputs]
+    """Start one call on every host, now or after its delay; the outputs, to be read once it is done.
+
+    Inputs alone are those of a sum.
+    """
+    made = call if isinstance(call, Call) else Call(call)
 
     def start(host: int) -> None:
-        network.endpoints[host].start(op_index, op, bits_of(inputs[host]), bits_of(outputs[host]))
-        network.pump(host)
+        start_call(network.endpoints[host], number, made, host)
+        network.ranks[host].pump()
 
-    for host in range(len(inputs)):
+    for host in range(len(made.inputs)):
         network.at(network.now + (delays[host] if delays else 0), partial(start, host))
-    return outputs
+    return made.outputs
 
 
-def all_have(network: Network, *op_indices: int) -> bool:
-    return all(set(op_indices) <= set(events) for events in network.events)
+def all_have(network: Network, *numbers: int) -> bool:
+    return all(set(numbers) <= set(events) for events in network.events)
 
 
-def assert_bits(outputs: Sequence[Array], wanted: Array) -> None:
-    for output in outputs:
-        assert output.dtype == wanted.dtype
-        bits = f"u{wanted.dtype.itemsize}"
-        np.testing.assert_array_equal(output.view(bits), wanted.view(bits))
-
-
-def check(network: Network, op: str, inputs: list[Array], lanes: int = 8, in_place: bool = False) -> None:
-    outputs = start_all(network, 0, op, inputs, in_place=in_place)
+def check(network: Network, call: Call, lanes: int = 8) -> None:
+    start_all(network, 0, call)
     network.run(lambda: all_have(network, 0), within=BOUND)
-    assert_bits(outputs, expected(inputs, op, lanes))
+    call.check_all(partial(reduced, call, lanes))
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 65, 1000])
 @pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
 def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) -> None:
     inputs = random_inputs(np.random.default_rng(count), 3, count, dtype)
-    check(build(3), op, inputs, in_place=in_place)
+    check(build(3), Call(inputs, op=op, in_place=in_place))
 
 
 @pytest.mark.parametrize("lanes", [64, 256, 1024])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
 def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> None:
     inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, dtype)
-    check(build((2, 1), lanes=lanes, engine=True), op, inputs, lanes)
+    check(build((2, 1), lanes=lanes, engine=True), Call(inputs, op=op), lanes)
+
+
+@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
+@pytest.mark.parametrize("op", OPS)
+def test_the_compiled_program_scatters(dtype: str, op: str) -> None:
+    inputs = [each.reshape(3, 150) for each in random_inputs(np.random.default_rng(3), 3, 450, dtype)]
+    check(build((2, 1), **COMPILED), Call(inputs, Collective.REDUCE_SCATTER, op), 64)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("collective", [Collective.ALL_GATHER, Collective.BROADCAST])
+@pytest.mark.parametrize("dtype", MOVED)
+def test_the_compiled_program_hands_on_any_bits(collective: Collective, dtype: str) -> None:
+    raw = np.random.default_rng(3).integers(0, 256, (3, 300 * np.dtype(dtype).itemsize), np.uint8)
+    root = 2 if collective is Collective.BROADCAST else 0
+    call = Call([each.view(dtype) for each in raw], collective, root=root, offset=1)
+    check(build((2, 1), **COMPILED), call)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("op", ["sum", "avg"])
 @pytest.mark.parametrize("fraction", [0.01, 1.0])
 @pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
-@pytest.mark.parametrize("dtype", DTYPES[:-1])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_nonfinite_values_keep_their_meaning(op: str, fraction: float, in_place: bool, dtype: str) -> None:
-    generator = np.random.default_rng(5)
-    inputs = random_inputs(generator, 3, 999, dtype)
-    spoil(generator, inputs, fraction)
-    check(build(3), op, inputs, in_place=in_place)
+    inputs = random_inputs(np.random.default_rng(5), 3, 999, dtype, fraction)
+    check(build(3), Call(inputs, op=op, in_place=in_place))
 
 
 def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
@@ -113,7 +106,7 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
     inputs[0][100] = np.nan
     inputs[1][500] = np.inf
     network = build(2, lanes=8 + SEAL_LANES)
-    check(network, "sum", inputs, lanes=8 + SEAL_LANES)
+    check(network, Call(inputs), lanes=8 + SEAL_LANES)
     segments, chunks, spoilt = 10, 80, 2
     assert [e.stats()["nonfinite_chunks"] for e in network.endpoints] == [spoilt, spoilt]
     assert [e.stats()["contributions"] for e in network.endpoints] == [segments + chunks + spoilt] * 2
@@ -141,66 +134,60 @@ def test_small_messages_take_the_least_round_trips_and_no_timer(
     dtype: str, op: str, count: int, scale: float, trips: int, packets: int
 ) -> None:
     network = build(4, lanes=256, slots=512, link=Link(delay=100 * MICROSECOND))
-    kind = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
-    generator = np.random.default_rng(0)
-    check(network, op, [(generator.standard_normal(count) * scale).astype(kind) for _ in range(4)], lanes=256)
+    numbers = np.random.default_rng(0)
+    inputs = [(numbers.standard_normal(count) * scale).astype(kind_of(dtype)) for _ in range(4)]
+    check(network, Call(inputs, op=op), lanes=256)
     assert network.now == trips * 2 * 100 * MICROSECOND
-    assert network.packets_sent == [packets] * 4
+    assert [rank.packets_sent for rank in network.ranks] == [packets] * 4
     assert all(e.stats()["timeouts"] == 0 for e in network.endpoints)
 
 
-LINKS = st.builds(
-    Link,
-    loss=st.sampled_from([0, 0.01, 0.1, 0.3]),
-    duplicate=st.sampled_from([0, 0.01, 0.3]),
-    jitter=st.sampled_from([0, 20 * MICROSECOND, 2 * MILLISECOND]),
-)
-STARTS = st.sampled_from([1, 2**31 - 2, 2**32 - 2])
-TREES = st.sampled_from([1, 2, 3, 5, (2, 2), (1, 3, 2)])
+def test_a_broadcast_takes_one_packet_per_packetful_of_bytes() -> None:
+    network = build(3, lanes=8 + SEAL_LANES)
+    inputs = [np.random.default_rng(rank).integers(0, 256, 320, np.uint8) for rank in range(3)]
+    check(network, Call(inputs, Collective.BROADCAST, root=1))
+    assert [e.stats()["contributions"] for e in network.endpoints] == [10] * 3
 
 
-def run_schedule(data: st.DataObject, network: Network, lanes: int) -> None:
-    """Some calls, each started at its own time on every host; all must give the oracle's bits."""
-    hosts = len(network.endpoints)
-    generator = np.random.default_rng(data.draw(st.integers(0, 2**32), "data"))
-    wanted = []
-    for index in range(data.draw(st.integers(1, 3), "calls")):
-        op, dtype = data.draw(st.sampled_from(OPS)), data.draw(st.sampled_from(DTYPES))
-        count = data.draw(st.integers(1, 15 * lanes), "count")
-        inputs = random_inputs(generator, hosts, count, dtype)
-        if dtype != "int32" and data.draw(st.booleans(), "nonfinite"):
-            spoil(generator, inputs, 0.05)
-        # Each call starts on every host after all earlier ones.
-        late = [data.draw(st.sampled_from([0, 30, 30_000]), "late") for _ in range(hosts)]
-        delays = [index * 40 * MILLISECOND + each * MICROSECOND for each in late]
-        outputs = start_all(network, index, op, inputs, delays, in_place=data.draw(st.booleans(), "in place"))
-        wanted.append((outputs, expected(inputs, op, lanes)))
-    network.run(lambda: all_have(network, *range(len(wanted))), within=BOUND)
-    for outputs, result in wanted:
-        assert_bits(outputs, result)
-    done = [[event for event in events if event in range(len(wanted))] for events in network.events]
-    assert [len(events) for events in done] == [len(wanted)] * hosts
-    network.drain()  # what comes late must do no harm
-    assert all(endpoint.idle for endpoint in network.endpoints)
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), tree=TREES, link=LINKS, start=STARTS, seed=st.integers(0, 2**32))
-def test_any_schedule_gives_the_oracles_bits(
-    data: st.DataObject, tree: int | tuple[int, ...], link: Link, start: int, seed: int
+@pytest.mark.parametrize("tree", [4, (2, 2)], ids=str)
+@pytest.mark.parametrize("engine", [False, True], ids=["model", "program"])
+def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
+    tree: int | tuple[int, ...], engine: bool
 ) -> None:
-    lanes = SEAL_LANES + data.draw(st.sampled_from([1, 4, 8]), "lanes")
-    slots = data.draw(st.sampled_from([1, 2, 8, 32]), "slots")
-    run_schedule(data, build(tree, slots=slots, lanes=lanes, link=link, seed=seed, start=start), lanes)
+    """Up: the other ranks' shards. Down: the own one. In place of the rest there is a header per chunk."""
+    network = build(tree, lanes=64, slots=64, engine=engine)
+    sizes: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+
+    def note(name: object, data: bytes) -> bytes:
+        sizes[name][len(data)] += 1
+        return data
+
+    network.tamper = note
+    chunks = 5  # of a shard
+    inputs = random_inputs(np.random.default_rng(1), 4, 4 * (64 - SEAL_LANES) * chunks, "int32")
+    check(network, Call([each.reshape(4, -1) for each in inputs], Collective.REDUCE_SCATTER), 64)
+    chunks *= 3  # sums of these integers may wrap: zeros in their place, then both halves
+    bare, full = 16, 16 + 4 * 64
+    for host in range(4):
+        assert sizes["up", host] == {full: 3 * chunks, bare: chunks}
+        assert sizes["down", host] == {full: chunks, bare: 3 * chunks}
+    for name in sizes.keys() - {(way, host) for way in ("up", "down") for host in range(4)}:
+        up = name[0] == "trunk up"  # type: ignore[index]
+        assert sizes[name] == ({full: 4 * chunks} if up else {full: 2 * chunks, bare: 2 * chunks})
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), tree=TREES, link=LINKS, start=STARTS, seed=st.integers(0, 2**32))
-def test_any_schedule_over_the_compiled_program(
-    data: st.DataObject, tree: int | tuple[int, ...], link: Link, start: int, seed: int
-) -> None:
-    network = build(tree, slots=4, lanes=64, link=link, seed=seed, start=start, engine=True)
-    run_schedule(data, network, 64)
+def mismatches(network: Network) -> list[str]:
+    """Run until all ranks know that they call different things, and return their messages."""
+
+    def ends() -> list[list[tuple[str, str]]]:
+        return [[event for event in events if event[0] != "stalled"] for events in network.events]
+
+    network.run(lambda: all(ends()), within=10 * SECOND)
+    for [(kind, _)], endpoint in zip(ends(), network.endpoints, strict=True):
+        assert kind == "mismatch"
+        assert endpoint.deadline() is None
+        assert endpoint.transmit(network.now) is None
+    return [message for [(_, message)] in ends()]
 
 
 @settings(max_examples=60, deadline=None)
@@ -209,23 +196,48 @@ def test_ranks_that_call_different_things_all_find_out(
     data: st.DataObject, tree: int | tuple[int, ...]
 ) -> None:
     network = build(tree, link=Link(loss=0.1), seed=data.draw(st.integers(0, 2**32)))
-    hosts = len(network.endpoints)
     calls = st.tuples(
         st.integers(0, 2), st.sampled_from(OPS), st.integers(1, 200), st.sampled_from(["f4", "i4"])
     )
     usual, other = data.draw(st.lists(calls, min_size=2, max_size=2, unique=True))
-    odd_one = data.draw(st.integers(0, hosts - 1))
-    for host, endpoint in enumerate(network.endpoints):
+    odd_one = data.draw(st.integers(0, len(network.ranks) - 1))
+    for host, rank in enumerate(network.ranks):
         index, op, count, dtype = other if host == odd_one else usual
-        endpoint.start(index, op, np.ones(count, dtype), np.ones(count, dtype))
-        network.pump(host)
+        rank.machine.start(index, op, np.ones(count, dtype), np.ones(count, dtype))
+        rank.pump()
+    assert all("all ranks must make the same calls" in message for message in mismatches(network))
 
-    def ends() -> list[list[tuple[str, str]]]:
-        return [[event for event in events if event[0] != "stalled"] for events in network.events]
 
-    network.run(lambda: all(ends()), within=10 * SECOND)
-    for [(kind, message)], endpoint in zip(ends(), network.endpoints, strict=True):
-        assert kind == "mismatch"
-        assert "all ranks must make the same calls" in message
-        assert endpoint.deadline() is None
-        assert endpoint.transmit(network.now) is None
+def test_roots_that_differ_are_found() -> None:
+    network = build(3)
+    for host, rank in enumerate(network.ranks):
+        call = Call([np.zeros(10, np.int32)] * 3, Collective.BROADCAST, root=min(host, 1), in_place=True)
+        start_call(rank.machine, 0, call, host)
+        rank.pump()
+    for host, message in enumerate(mismatches(network)):
+        assert f"broadcast #0 of 10 int32 from rank {min(host, 1)}" in message
+
+
+def test_what_a_host_spreads_reaches_all_others_and_crosses_each_trunk_once() -> None:
+    """Use the compiled program and the controller's entries on three levels."""
+    network = build(((2, 1), (1, 1)), lanes=64, engine=True)
+    hosts, switches = range(5), len(list(network.root.nodes()))
+    carried: list[tuple[tuple[str, int], Packet | None]] = []
+
+    def note(name: object, data: bytes) -> bytes:
+        carried.append((name, Packet.parse(data)))  # type: ignore[arg-type]
+        return data
+
+    network.tamper = note
+    for sender in hosts:
+        carried.clear()
+        child = child_of(network.root, sender, hosts)
+        sent = Packet(SPREAD, 0, GROUP, child, flags=0, slot=sender, round=sender, mark=1, lanes=bytes(1024))
+        network.from_host(sender, sent.encode())
+        network.drain()
+        down = {number: packet for (way, number), packet in carried if way == "down"}
+        assert down == {
+            host: replace(sent, child=child_of(network.root, host, hosts)) for host in hosts if host != sender
+        }
+        assert sorted(number for (way, number), _ in carried if way != "down") == [*range(1, switches)]
+        assert len(carried) == len(down) + switches - 1

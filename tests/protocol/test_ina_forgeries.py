@@ -4,28 +4,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from protocol.network import (
-    GROUP,
-    MICROSECOND,
-    MILLISECOND,
-    SECOND,
-    SECRET,
-    Link,
-    Network,
-    Shape,
-    build,
-    join,
-    tree_of,
-)
-from protocol.oracle import Array, expected
+from protocol.calls import Array, Call, assert_bits
+from protocol.network import GROUP, SECRET, Network, Shape, build, join, tree_of
+from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, NONFINITE, OVERFLOW, RESULT, Packet
-from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
+from protocol.test_ina import all_have, random_inputs, start_all
 from protocol.test_ina_moves import move
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 from railweave._native import ina
 
@@ -44,14 +35,12 @@ class Tampered(Network):
     way = "down"
     tampered = 0
 
-    def at_host(self, host: int, data: bytes) -> None:
-        super().at_host(host, self._tamper(data) if host == 0 and self.way == "down" else data)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.tamper = self._tamper
 
-    def from_host(self, host: int, data: bytes) -> None:
-        super().from_host(host, self._tamper(data) if host == 0 and self.way == "up" else data)
-
-    def _tamper(self, data: bytes) -> bytes:
-        packet = Packet.parse(data)
+    def _tamper(self, name: object, data: bytes) -> bytes:
+        packet = Packet.parse(data) if name == (self.way, 0) else None
         changed = self.change(packet) if packet is not None and packet.kind <= RESULT else None
         self.tampered += changed is not None and changed != packet
         return data if changed is None else changed.encode()
@@ -70,7 +59,7 @@ class Moved(Tampered):
     def step(self) -> bool:
         if any(SPOILT in events for events in self.events) and not self.moving:
             self.moves, self.moving = self.moves + 1, True
-            move(self, GROUP + self.moves, 16, [0] * len(self.ranks), [len(self.ranks)], LANES)
+            move(self, GROUP + self.moves, 16, [len(self.ranks)], LANES)
             self.moving = False
             for events in self.events:
                 events[:] = [event for event in events if event != SPOILT]
@@ -81,7 +70,7 @@ def tampered(
     change: Change, way: str = "down", ranks: int = RANKS, kind: type[Tampered] = Tampered, **options: int
 ) -> Tampered:
     root = tree_of(Shape.of(ranks), LANES)
-    network = kind(join(root, range(ranks), 16, LANES, **options), root, build(1).link, seed=1)
+    network = kind(join(root, range(ranks), 16, LANES, **options), root, Link(), 1)
     network.change, network.way = change, way  # type: ignore[method-assign]
     return network
 
@@ -99,9 +88,9 @@ def flip(generator: random.Random, share: float) -> Change:
     return change
 
 
-def outcome(network: Tampered, op: str, inputs: Sequence[Array]) -> list[object]:
+def outcome(network: Tampered, op: str, inputs: list[Array]) -> list[object]:
     """Run one call; "right" or the kind of failure, by rank. A wrong number is an AssertionError."""
-    outputs = start_all(network, 0, op, inputs)
+    outputs = start_all(network, 0, Call(inputs, op=op))
 
     def over() -> bool:
         return all(any(event == 0 or is_failure(event) for event in events) for events in network.events)
@@ -217,7 +206,7 @@ def test_a_slot_that_a_damaged_round_keeps_silent_is_left() -> None:
     network.change = once(  # type: ignore[method-assign]
         lambda packet: replace(packet, round=packet.round + 1000), lambda packet: bool(packet.lanes)
     )
-    outputs = start_all(network, 1, "sum", inputs)
+    outputs = start_all(network, 1, inputs)
     network.run(lambda: all_have(network, 1), BOUND)
     assert_bits(outputs, expected(inputs, "sum", LANES))
     assert network.endpoints[0].stats()["moves"] == 1
@@ -228,7 +217,7 @@ def test_ranks_that_call_different_things_still_differ_after_a_move() -> None:
     for rank, endpoint in enumerate(network.endpoints):
         values = np.ones(8 if rank == 0 else 7, np.int32)
         endpoint.start(0, "sum", values, values.copy())
-        network.pump(rank)
+        network.ranks[rank].pump()
     network.run(lambda: any(any(map(is_failure, events)) for events in network.events), BOUND)
     assert {event[0] for events in network.events for event in events} == {"mismatch"}  # type: ignore[index]
     assert network.endpoints[0].stats()["moves"] == 3
@@ -319,7 +308,7 @@ def test_flags_in_headers_change_no_result(op: str, dtype: str, flag: int) -> No
 def blind(network: Network, packet: Packet) -> None:
     """A stranger's packet, whose slots and rounds are right and whose marks are guessed."""
     network.endpoints[0].receive(packet.encode(), network.now)
-    network.pump(0)
+    network.ranks[0].pump()
 
 
 @pytest.mark.parametrize("flags", [0, MISMATCH])
@@ -327,7 +316,7 @@ def blind(network: Network, packet: Packet) -> None:
 def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> None:
     inputs = inputs_of(dtype)
     network = tampered(lambda packet: packet)
-    outputs = start_all(network, 0, op, inputs)
+    outputs = start_all(network, 0, Call(inputs, op=op))
     generator = np.random.default_rng(3)
     while network.endpoints[0].stats()["contributions"] < 5:
         network.step()
@@ -344,7 +333,7 @@ def test_guessed_marks_are_no_damage_of_the_chunk() -> None:
     """A stranger's guesses do not use up the tries of a chunk that is then damaged once."""
     inputs = inputs_of("int32", 8)
     network = tampered(once(with_lane(2, 1), lambda packet: bool(packet.lanes)))
-    outputs = start_all(network, 0, "sum", inputs)
+    outputs = start_all(network, 0, inputs)
     while network.endpoints[0].stats()["contributions"] < 1:
         network.step()
     for mark in range(10):
@@ -383,11 +372,11 @@ def test_a_group_of_another_secret_is_a_group_of_strangers() -> None:
     stranger = ina.Endpoint(
         group=7, child=1, slots=16, lanes=LANES, world_size=2, secret=SECRET[::-1], rank=1
     )
-    network.ranks[1].endpoint = stranger
+    network.ranks[1].machine = stranger
     values = np.ones(8, np.int32)
     for rank, endpoint in enumerate(network.endpoints):
         endpoint.start(0, "sum", values, values.copy())
-        network.at(rank * MICROSECOND, lambda rank=rank: network.pump(rank))  # type: ignore[misc]
+        network.at(rank * MICROSECOND, network.ranks[rank].pump)
     network.run(
         lambda: any(is_failure(e) for events in network.events for e in events) or network.now > SECOND, BOUND
     )
@@ -407,7 +396,7 @@ def test_a_dead_path_looks_dead_whatever_a_stranger_answers(kind: str) -> None:
     endpoint = network.endpoints[0]
     values = np.ones(5, np.float32)
     endpoint.start(0, "sum", values, values)
-    network.pump(0)
+    network.ranks[0].pump()
     network.run(lambda: endpoint.stats()["probes_answered"] > 10, 10 * SECOND)
     if kind == "guesses":
         asked = [Packet.parse(answer) for answer in answers]

@@ -11,18 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from protocol.network import Link, build
-from protocol.oracle import (
-    BFLOAT16,
-    SEAL_LANES,
-    FloatArray,
-    error_bound,
-    expected,
-    is_exact,
-    is_wide,
-    rounded,
-)
-from protocol.test_ina import BOUND, all_have, assert_bits, start_all
+from protocol.calls import BFLOAT16, Call, assert_bits
+from protocol.network import build
+from protocol.oracle import SEAL_LANES, FloatArray, error_bound, expected, is_exact, is_wide, rounded
+from protocol.test_ina import BOUND, all_have, start_all
+from protocol.virtual_time import Link
 
 LANES = 8
 LENGTHS = (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5)  # a slice of length 0 is refused before
@@ -71,7 +64,7 @@ def ulp(kind: str, value: float) -> Fraction:
 
 def reduce(inputs: list[FloatArray], op: str, seed: int = 0, lanes: int = LANES) -> list[FloatArray]:
     network = build(len(inputs), lanes=lanes, link=Link(loss=0.02 if seed else 0.0), seed=seed)
-    outputs = start_all(network, 0, op, inputs)
+    outputs = start_all(network, 0, Call(inputs, op=op))
     network.run(lambda: all_have(network, 0), within=BOUND)
     bound = max(error_bound(inputs, lanes)) if op in ("sum", "avg") else 0.0
     assert {endpoint.stats()["error_bound"] for endpoint in network.endpoints} == {bound}

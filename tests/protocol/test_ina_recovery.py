@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import struct
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -14,19 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from protocol import network as networks
-from protocol.network import (
-    GROUP,
-    MICROSECOND,
-    MILLISECOND,
-    SECOND,
-    Link,
-    Network,
-    Shape,
-    tree_of,
-)
+from protocol.calls import assert_bits
+from protocol.network import GROUP, Network, Shape, tree_of
 from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, OWNER, PROBE, RESULT, Packet
-from protocol.test_ina import all_have, assert_bits, random_inputs, start_all
+from protocol.test_ina import all_have, random_inputs, start_all
+from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
 from railweave._native import ina
 from railweave._native.collectives import Collective
@@ -43,7 +38,7 @@ def run_sum(network: Network, count: int, op_index: int = 0, delays: tuple[int, 
     """One int32 SUM; the virtual time that it took."""
     inputs = random_inputs(np.random.default_rng(op_index), len(network.endpoints), count, "int32")
     begin = network.now
-    outputs = start_all(network, op_index, "sum", inputs, delays)
+    outputs = start_all(network, op_index, inputs, delays)
     network.run(lambda: all_have(network, op_index), within=100 * SECOND)
     assert_bits(outputs, expected(inputs, "sum", LANES))
     return network.now - begin
@@ -55,15 +50,8 @@ def total(network: Network, name: str) -> int:
 
 def lose(network: Network, number: int) -> None:
     """Lose the packet that is sent as `number`-th from now, over all links."""
-    perfect, count = network.send, 0
-
-    def send(link_name: object, arrive: object, size: int = 0) -> None:
-        nonlocal count
-        count += 1
-        if count != number:
-            perfect(link_name, arrive, size)  # type: ignore[arg-type]
-
-    network.send = send  # type: ignore[method-assign]
+    numbers = itertools.count(1)
+    network.tamper = lambda _, data: None if next(numbers) == number else data
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 10, 30, 50])
@@ -132,7 +120,7 @@ def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> 
 
     def start(rank: int) -> None:
         network.endpoints[rank].start(0, "sum", values[rank], values[rank])
-        network.pump(rank)
+        network.ranks[rank].pump()
 
     for rank in range(4):
         network.at(late_ms * MILLISECOND if rank >= 2 else 0, partial(start, rank))
@@ -142,8 +130,7 @@ def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> 
 
     counted, ends = [], [(late_ms + 200) * MILLISECOND, (late_ms + 900) * MILLISECOND]
     for end in ends:
-        while network.now < end:
-            network.step()
+        network.run_until(end)
         counted.append(results())
     share = counted[1] - counted[0]
     assert 0.45 <= share[0] / share.sum() <= 0.55
@@ -165,109 +152,92 @@ def test_the_window_leaves_a_short_queue() -> None:
     assert all(6 <= each <= 10 for each in queue_ms)
 
 
-class CountingNetwork(Network):
-    """How many packets the first host sends, each time that it sends any."""
-
-    def __init__(self) -> None:
-        """Two hosts, with room for more than a link has in flight."""
-        root = tree_of(Shape.of(2), LANES)
-        endpoints = join(root, range(2), 2048, LANES, packet_time=PACKET_TIME)
-        super().__init__(endpoints, root, Link(packet_time=PACKET_TIME), seed=0)
-        self.sent: list[int] = []
-
-    def pump(self, index: int) -> None:
-        """Count what goes out."""
-        before = self.packets_sent[0]
-        super().pump(index)
-        if self.packets_sent[0] > before:
-            self.sent.append(self.packets_sent[0] - before)
-
-
 def test_chunks_are_sent_by_lots_of_a_millisecond() -> None:
     """One by one, each would wake every rank and the switch."""
-    network = CountingNetwork()
+    network = build(2, slots=2048, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
+    instants: Counter[int] = Counter()
+    rank = network.ranks[0]
+    transmit = rank.transmit
+    rank.transmit = lambda packet: (instants.update([network.now]), transmit(packet))  # type: ignore[method-assign]
     run_sum(network, 20_000 * LANES)
-    sent, lot = network.sent, MILLISECOND // PACKET_TIME
+    sent, lot = list(instants.values()), MILLISECOND // PACKET_TIME
     assert len([size for size in sent if size % lot == 0]) > 0.9 * len(sent)
     assert sum(sent) / len(sent) >= lot
 
 
-def test_silence_of_the_switch_is_reported_now_and_then() -> None:
-    endpoint = ina.Endpoint(
-        group=GROUP, child=0, slots=4, lanes=LANES, world_size=2, stall_after=500 * MILLISECOND
-    )
-    values = np.ones(5, np.float32)
-    endpoint.start(0, "sum", values, values)
-    now, told = 0, []
-    while now < 4 * SECOND:
-        while endpoint.transmit(now) is not None:
-            pass
-        deadline = endpoint.deadline()
-        assert deadline is not None
-        now = deadline
-        endpoint.expire(now)
-        while (event := endpoint.poll()) is not None:
-            told.append((now, event))
-    assert [event for _, event in told] == [("stalled", False, False)] * len(told)
-    assert 500 * MILLISECOND <= told[0][0] <= SECOND
-    assert all(
-        SECOND <= later - earlier <= 1.2 * SECOND for (earlier, _), (later, _) in itertools.pairwise(told)
-    )
-
-
-class Path:
+class Path(World):
     """An endpoint that waits for another rank, on a path whose switch answers probes, except in outages."""
 
-    def __init__(self) -> None:
-        self.endpoint = ina.Endpoint(group=GROUP, child=0, slots=4, lanes=LANES, world_size=2)
+    def __init__(self, **options: int) -> None:
+        super().__init__(seed=0)
+        endpoint = ina.Endpoint(group=GROUP, child=0, slots=4, lanes=LANES, world_size=2, **options)
         values = np.ones(5, np.float32)
-        self.endpoint.start(0, "sum", values, values)
-        self.now = 0
-        self.answers: list[tuple[int, bytes]] = []
-        self.told: list[int] = []  # when the path was said to be dead
+        endpoint.start(0, "sum", values, values)
+        self.answers_from = 0  # probes that were sent before are answered then, others in a millisecond
+        self.told: list[tuple[int, object]] = []  # when the path was said to be dead
+        self.process = AtPath(self, endpoint)
+        self.process.pump()
 
-    def run(self, until: int, *, answers_from: int = 0) -> None:
-        """Let time pass; probes sent before `answers_from` are answered then, others in a millisecond."""
-        while self.now < until:
-            while (packet := self.endpoint.transmit(self.now)) is not None:
-                if packet[0] & 0xF == PROBE:
-                    self.answers.append((max(self.now + MILLISECOND, answers_from), packet))
-            deadline = self.endpoint.deadline()
-            assert deadline is not None
-            self.now = min([deadline, until, *(at for at, _ in self.answers)])
-            for at, packet in [each for each in self.answers if each[0] <= self.now]:
-                self.answers.remove((at, packet))
-                self.endpoint.receive(packet, self.now)
-            self.endpoint.expire(self.now)
-            while self.endpoint.poll() is not None:
-                self.told.append(self.now)
+    def run_until(
+        self, when: int, done: Callable[[], bool] = lambda: False, *, answers_from: int = 0
+    ) -> None:
+        self.answers_from = answers_from
+        super().run_until(when, done)
+
+
+class AtPath(Process):
+    """The endpoint at the end of a path."""
+
+    world: Path
+
+    def transmit(self, packet: bytes) -> None:
+        if packet[0] & 0xF == PROBE:
+            self.world.at(
+                max(self.world.now + MILLISECOND, self.world.answers_from), partial(self.arrive, packet)
+            )
+
+    def event(self, event: object) -> None:
+        self.world.told.append((self.world.now, event))
+
+
+NEVER = 100 * SECOND
+
+
+def test_silence_of_the_switch_is_reported_now_and_then() -> None:
+    path = Path(stall_after=500 * MILLISECOND)
+    path.run_until(4 * SECOND, answers_from=NEVER)
+    assert [event for _, event in path.told] == [("stalled", False, False)] * len(path.told)
+    assert 500 * MILLISECOND <= path.told[0][0] <= SECOND
+    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(path.told)]
+    assert gaps
+    assert all(SECOND <= gap <= 1.2 * SECOND for gap in gaps)
 
 
 def test_a_path_whose_answers_come_late_is_not_dead() -> None:
     """A switch waits for a CPU ever longer: what came late lately says what may still come."""
     path = Path()
-    path.run(SECOND)
+    path.run_until(SECOND)
     for pause in (250, 550, 1200):
         begin = path.now
-        path.run(begin + 2 * SECOND, answers_from=begin + pause * MILLISECOND)
+        path.run_until(begin + 2 * SECOND, answers_from=begin + pause * MILLISECOND)
     assert path.told == []
 
 
 def test_a_path_that_dies_is_dead_after_twice_its_longest_silence_lately() -> None:
     path = Path()
-    path.run(SECOND)
-    path.run(2 * SECOND, answers_from=1250 * MILLISECOND)
-    path.run(6 * SECOND, answers_from=100 * SECOND)
-    assert 2500 * MILLISECOND <= path.told[0] <= 3 * SECOND
+    path.run_until(SECOND)
+    path.run_until(2 * SECOND, answers_from=1250 * MILLISECOND)
+    path.run_until(6 * SECOND, answers_from=NEVER)
+    assert 2500 * MILLISECOND <= path.told[0][0] <= 3 * SECOND
 
 
 def test_silence_is_forgotten() -> None:
     path = Path()
-    path.run(SECOND)
-    path.run(2 * SECOND, answers_from=1250 * MILLISECOND)
-    path.run(20 * SECOND)
-    path.run(24 * SECOND, answers_from=100 * SECOND)
-    assert 300 * MILLISECOND <= path.told[0] - 20 * SECOND <= 700 * MILLISECOND
+    path.run_until(SECOND)
+    path.run_until(2 * SECOND, answers_from=1250 * MILLISECOND)
+    path.run_until(20 * SECOND)
+    path.run_until(24 * SECOND, answers_from=NEVER)
+    assert 300 * MILLISECOND <= path.told[0][0] - 20 * SECOND <= 700 * MILLISECOND
 
 
 def test_a_rank_that_computes_is_no_dead_path() -> None:
@@ -275,12 +245,11 @@ def test_a_rank_that_computes_is_no_dead_path() -> None:
     network = build(2)
     values = np.ones(4, np.float32)
     network.endpoints[0].start(0, "sum", values, values)
-    network.pump(0)
-    while network.now < 20 * SECOND:
-        assert network.step()
+    network.ranks[0].pump()
+    network.run_until(20 * SECOND)
     assert network.events[0] == []
     assert network.endpoints[0].stats()["probes_answered"] > 10
-    assert network.packets_sent[0] < 20 * 40  # small packets included
+    assert network.ranks[0].packets_sent < 20 * 40  # small packets included
 
 
 def test_a_dead_trunk_is_told_from_a_dead_leaf() -> None:
@@ -288,18 +257,18 @@ def test_a_dead_trunk_is_told_from_a_dead_leaf() -> None:
     network.links = {("trunk up", 1): Link(loss=1.0)}
     values = np.ones(5, np.float32)
     network.endpoints[0].start(0, "sum", values, values)
-    network.pump(0)
+    network.ranks[0].pump()
     network.run(lambda: bool(network.events[0]), within=SECOND)
     assert network.events[0] == [("stalled", True, False)]
     network.links = {}
     network.endpoints[1].start(0, "sum", values.copy(), values.copy())
-    network.pump(1)
+    network.ranks[1].pump()
     network.run(lambda: all_have(network, 0), within=SECOND)
 
 
 def test_an_aborted_endpoint_is_silent() -> None:
     network = build(2)
-    outputs = start_all(network, 0, "sum", [np.ones(500, np.float32)] * 2)
+    outputs = start_all(network, 0, [np.ones(500, np.float32)] * 2)
     for _ in range(5):
         network.step()
     before = [output.copy() for output in outputs]

@@ -8,10 +8,8 @@ import gc
 import os
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +17,8 @@ import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
-from protocol.rail_world import SECRET, World
 from protocol.test_progress_cpus import allowed
-from protocol.test_rail_restarts import halted_and_restarted
+from protocol.test_rail_restarts import CPUS, needs_cpus, worker_world
 
 from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import DType, ReduceOp
@@ -31,14 +28,13 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import RailweaveError
 from railweave.hosts.events import InaGroup
 
-CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
 RANKS, TREES = 3, 2
 GROUPS = [GROUP + tree for tree in range(TREES)]
 MOVES = 4
 SMALL = LANES - SEAL_LANES  # elements: one chunk, which the first tree carries
 LARGE = 40_000  # bytes of a shard: chunks enough in each tree to be multicast
 
-pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one worker per CPU, and there is only one CPU")
+pytestmark = needs_cpus
 
 
 def places(groups: list[int]) -> list[InaGroup]:
@@ -212,44 +208,6 @@ def test_calls_of_every_kind_are_exact(refuse_every: int, spin_us: float) -> Non
         job.run(work, "ina=ina@lo", progress_cpus=CPUS, spin_us=spin_us)
 
 
-def test_results_are_exact_while_trees_move(job: StaticJob) -> None:
-    """Each in its turn; the other one goes on."""
-    started, done = threading.Event(), threading.Event()
-
-    def controller() -> None:
-        assert started.wait(DEADLINE_S)
-        for step in range(MOVES * TREES):
-            old, new = GROUP + step, GROUP + step + TREES
-            tree = step % TREES
-            job.move(replace(PLACE, group=old, tree=tree), replace(PLACE, group=new, tree=tree))
-        done.set()
-
-    def work(comm: Communicator) -> int:
-        for calls in range(1, 1_000_000):
-            count = 5000 + calls % 50
-            mine = np.arange(count, dtype=np.int32) * (comm.rank + 1)
-            mine[0] = comm.rank == 0 and done.is_set()
-            got = comm.all_reduce(mine)
-            np.testing.assert_array_equal(got[1:], np.arange(count, dtype=np.int32)[1:] * 6)
-            shard = np.random.default_rng(RANKS * calls + comm.rank).integers(0, 256, LARGE, np.uint8)
-            for rank, each in enumerate(comm.all_gather(shard).reshape(RANKS, LARGE)):
-                expected = np.random.default_rng(RANKS * calls + rank).integers(0, 256, LARGE, np.uint8)
-                np.testing.assert_array_equal(each, expected)
-            started.set()
-            if got[0]:
-                trees = comm.stats().rails[0].groups
-                assert [tree.moves for tree in trees] == [MOVES] * TREES
-                assert [tree.group for tree in trees] == [group + MOVES * TREES for group in GROUPS]
-                return calls
-        raise AssertionError
-
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(controller)
-        calls = job.run(work, "ina=ina@lo", progress_cpus=CPUS)
-        moving.result(DEADLINE_S)
-    assert len(set(calls)) == 1
-
-
 class MergingSwitch(LoopbackSwitch):
     """Results of different trees reach a host in one super-packet, as kernels and switches merge them."""
 
@@ -286,24 +244,12 @@ class MergingSwitch(LoopbackSwitch):
 # ---------------------------------------------------------------- rails alone
 
 
-def worker_rails(switch: LoopbackSwitch, seed: int = 0) -> World:
-    del switch
-    world = World(RANKS, Rails(RANKS), seed, counts=(1, 100, 10_000))
-    members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(RANKS)]
-    for rank in range(RANKS):
-        trees = [(group, ADDRESS) for group in GROUPS]
-        world.rails.attach(rank, trees, slots=SLOTS, lanes=LANES, cpus=list(CPUS))
-        world.rails.connect_tcp(rank, SECRET, members)
-    world.run(world.all_ready)
-    return world
-
-
 def test_a_datagram_that_comes_to_the_wrong_thread_is_passed_on() -> None:
     switch = MergingSwitch(ADDRESS, RANKS)
     switch.held = {}
     switch.restart(*GROUPS)
     try:
-        world = worker_rails(switch)
+        world = worker_world()
         for _ in range(5):
             slices = world.new_slices()
             world.start_all(slices)
@@ -313,29 +259,9 @@ def test_a_datagram_that_comes_to_the_wrong_thread_is_passed_on() -> None:
         switch.close()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) -> None:
-    halted_and_restarted(worker_rails(switch, seed), rounds=4)
-
-
-def test_a_rail_may_be_halted_from_inside_its_report(switch: LoopbackSwitch) -> None:
-    world = worker_rails(switch)
-    slices = world.new_slices(most=2)
-    for rank in range(RANKS):
-        world.rails.halt_at_next(rank)
-        world.start(rank, slices)
-    world.run(lambda: not any(map(world.rails.ready, range(RANKS))))
-    for rank in range(RANKS):
-        assert len(world.rails.done(rank)) + len(world.rails.failures(rank)) == 1
-        world.halt(rank)
-    again = world.new_slices()
-    world.restart(1, again, world.greatest_chunks())
-    world.finish(again)
-
-
 def test_what_was_done_before_a_halt_is_not_reported_after_it(switch: LoopbackSwitch) -> None:
     """A trial of a rail has the same number each time."""
-    rails = worker_rails(switch).rails
+    rails = worker_world().rails
     count = 4 * LANES
     out = [np.zeros(count, np.int32) for _ in range(RANKS)]
     for rank in range(RANKS):
@@ -378,14 +304,6 @@ def test_a_cpu_that_cannot_be_had_leaves_the_rail_as_it_was(switch: LoopbackSwit
 
 
 # ---------------------------------------------------------------- failures
-
-
-def test_ranks_that_call_different_things_are_told(job: StaticJob) -> None:
-    job.differ(1, 3000, "ina=ina@lo", progress_cpus=CPUS)
-
-
-def test_a_rank_that_leaves_is_named(job: StaticJob) -> None:
-    job.leave(2, 3000, "ina=ina@lo", progress_cpus=CPUS)
 
 
 def test_a_silent_switch_is_reported(switch: LoopbackSwitch, job: StaticJob) -> None:

@@ -93,6 +93,8 @@ def assert_described(rails: str, calls: dict[str, Call]) -> None:
         job.meet()
         with pytest.raises(CollectiveMismatch) as raised:
             (odd if comm.rank == ODD_ONE else common)(comm)
+        with pytest.raises(CollectiveMismatch):
+            comm.all_reduce(zeros(3))
         return str(raised.value)
 
     for text in job.run(work, rails, shares=equal(rails)):
@@ -138,6 +140,20 @@ ALIKE: list[dict[str, Call]] = [
         "reduce #1 of 0 float32, sum, to rank 0": lambda comm: comm.reduce(zeros(0), 0),
         "all_gather #1 of 0 float32 per rank": lambda comm: comm.all_gather(zeros(0)),
     },
+    {
+        "all_reduce #1 of 6000 float32, sum": lambda comm: comm.all_reduce(zeros(6000)),
+        "all_gather #1 of 6000 float32 per rank": lambda comm: comm.all_gather(zeros(6000)),
+    },
+    {
+        "reduce_scatter #1 of 2000 float32 per rank, sum": lambda comm: comm.reduce_scatter(zeros(6000)),
+        "reduce_scatter #1 of 2000 float32 per rank, max": lambda comm: comm.reduce_scatter(
+            zeros(6000), "max"
+        ),
+    },
+    {
+        "all_gather #1 of 6000 float32 per rank": lambda comm: comm.all_gather(zeros(6000)),
+        "all_gather #1 of 6001 float32 per rank": lambda comm: comm.all_gather(zeros(6001)),
+    },
 ]
 
 
@@ -168,6 +184,49 @@ def test_a_broadcast_that_is_empty_on_one_rank(switch: LoopbackSwitch, rails: st
 
     for text in job.run(work, rails, shares=equal(rails)):
         assert "broadcast #1 of 0 float32 from rank 0" in text
+
+
+BROADCASTS: list[dict[str, Call]] = [
+    {
+        "broadcast #1 of 6000 float32 from rank 0": lambda comm: comm.broadcast(zeros(6000)),
+        "all_reduce #1 of 6000 float32, sum": lambda comm: comm.all_reduce(zeros(6000)),
+    },
+    {
+        "broadcast #1 of 6000 float32 from rank 0": lambda comm: comm.broadcast(zeros(6000)),
+        "broadcast #1 of 6000 float32 from rank 1": lambda comm: comm.broadcast(zeros(6000), 1),
+    },
+    {
+        "all_gather #1 of 6000 float32 per rank": lambda comm: comm.all_gather(zeros(6000)),
+        "broadcast #1 of 6000 float32 from rank 1": lambda comm: comm.broadcast(zeros(6000), 1),
+    },
+]
+
+
+@pytest.mark.parametrize("rails", RAILS)
+def test_a_rank_that_only_sends_finds_the_difference_with_the_next_call(
+    switch: LoopbackSwitch, rails: str
+) -> None:
+    skip_unless_possible(rails)
+    for calls in BROADCASTS:
+        switch.restart()
+        job = StaticJob(RANKS, ina=[PLACE])
+        usual, odd = calls.values()
+
+        def work(comm: Communicator, job: StaticJob = job, usual: Call = usual, odd: Call = odd) -> str:
+            comm.all_reduce(np.zeros(3, np.int32))
+            job.meet()
+
+            def call_and_go_on() -> None:
+                (odd if comm.rank == RANKS - 1 else usual)(comm)
+                comm.barrier()
+
+            with pytest.raises(CollectiveMismatch) as raised:
+                call_and_go_on()
+            return str(raised.value)
+
+        for text in job.run(work, rails, shares=equal(rails)):
+            told = [call for call in calls if call in text]
+            assert len(told) == 2 or (told and "barrier #2" in text), text
 
 
 @pytest.mark.parametrize("rails", RAILS)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,26 +49,47 @@ def test_tcp_rails_may_be_halted_at_any_time(ranks: int, seed: int) -> None:
     halted_and_restarted(tcp_world(ranks, seed), rounds=4)
 
 
+CPUS = tuple(sorted(os.sched_getaffinity(0))[:2])
+needs_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="one worker per CPU, and there is only one CPU")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_ina_rails_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) -> None:
     halted_and_restarted(ina_world(seed), rounds=4)
 
 
-def ina_world(seed: int = 0, ranks: int = 3) -> World:
+@needs_cpus
+@pytest.mark.parametrize("seed", range(8))
+def test_trees_with_workers_may_be_halted_at_any_time(switch: LoopbackSwitch, seed: int) -> None:
+    switch.restart(GROUP, GROUP + 1)
+    halted_and_restarted(worker_world(seed), rounds=4)
+
+
+def ina_world(seed: int = 0, ranks: int = 3, trees: int = 1, cpus: Sequence[int] = ()) -> World:
     world = World(ranks, Rails(ranks), seed, counts=(1, 100, 10_000))
     members = [("127.0.0.1", world.rails.open_ina(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):
-        world.rails.attach(rank, [(GROUP, ADDRESS)], slots=SLOTS, lanes=LANES)
+        groups = [(GROUP + tree, ADDRESS) for tree in range(trees)]
+        world.rails.attach(rank, groups, slots=SLOTS, lanes=LANES, cpus=list(cpus))
         world.rails.connect_tcp(rank, SECRET, members)
     world.run(world.all_ready)
     return world
 
 
-@pytest.mark.parametrize("open_world", [lambda: tcp_world(3), ina_world], ids=["tcp", "ina"])
+def worker_world(seed: int = 0) -> World:
+    """Two trees, each served by a thread on a CPU of its own."""
+    return ina_world(seed, trees=2, cpus=CPUS)
+
+
+@pytest.mark.parametrize(
+    "open_world",
+    [lambda: tcp_world(3), ina_world, pytest.param(worker_world, marks=needs_cpus)],
+    ids=["tcp", "ina", "workers"],
+)
 def test_a_rail_may_be_halted_from_inside_its_report(
     switch: LoopbackSwitch, open_world: Callable[[], World]
 ) -> None:
-    del switch  # it serves the in-network rail
+    switch.restart(GROUP, GROUP + 1)
     world = open_world()
     slices = world.new_slices(most=1) + world.new_slices(most=2)
     for rank in range(3):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, NetworkConditions, Pair, address, all_sent, buffer
+from protocol.roce_link import MS, Pair, address, all_sent, buffer
+from protocol.virtual_time import Link
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
@@ -34,16 +35,16 @@ def request(pair: Pair, opcode: Opcode, payload: bytes = b"", *, ahead: int = 0,
 
 
 def test_a_silent_peer_is_given_up_after_the_retries() -> None:
-    pair = Pair(NetworkConditions(loss=1.0), retries=3, first_timeout=10 * MS)
+    pair = Pair(Link(loss=1.0), retries=3, first_timeout=10 * MS)
     pair.write(b"first", 1)
     pair.write(b"second", 2)
     pair.a.qp.post_receive(3, buffer(8))
-    pair.run()
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.RETRIES_EXCEEDED), (2, Status.FLUSHED), (3, Status.FLUSHED)]
     assert pair.a.qp.failed
     assert pair.now == (10 + 20 + 40 + 80) * MS, "the timeout doubles"
     pair.write(b"late", 4)
-    pair.run()
+    pair.rest()
     assert pair.a.statuses()[-1] == (4, Status.FLUSHED)
 
 
@@ -60,7 +61,7 @@ def test_a_receiver_that_is_not_ready_is_waited_for() -> None:
     assert pair.a.qp.deadline == 1_280_000
     into = buffer(8)
     pair.b.qp.post_receive(5, into)
-    pair.run()
+    pair.rest()
     assert into.tobytes() == b"patience"
     assert pair.a.qp.stats.timeouts == 0
 
@@ -68,7 +69,7 @@ def test_a_receiver_that_is_not_ready_is_waited_for() -> None:
 def test_a_receiver_that_is_never_ready_is_given_up() -> None:
     pair = Pair(rnr_retries=4)
     pair.a.qp.post(1, Operation.SEND, buffer(b"?"))
-    pair.run()
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.RNR_RETRIES_EXCEEDED)]
     assert pair.a.qp.stats.naks_received == 5
 
@@ -79,15 +80,15 @@ def test_a_write_with_immediate_waits_for_a_receive_and_is_whole_afterwards() ->
     for packet in all_sent(pair.a):
         pair.b.qp.receive(packet, 0)
     pair.b.qp.post_receive(1, buffer(0))
-    pair.run()
+    pair.rest()
     assert into.tobytes() == bytes(range(256)) * 12
     assert [c.kind for c in pair.b.completions] == [CompletionKind.RECEIVE_WRITE]
 
 
 def test_a_message_longer_than_the_receive_buffer_is_refused() -> None:
     pair = Pair()
-    into = pair.send(b"x" * 3000, 1, room=2999)
-    pair.run()
+    into = pair.deliver(b"x" * 3000, 1, room=2999)
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.REMOTE_INVALID_REQUEST)]
     assert pair.b.statuses() == [(1, Status.FLUSHED)]
     assert not into[2048:].any()
@@ -105,7 +106,7 @@ def test_access_outside_a_region_is_refused(operation: Operation, shift: int, si
     before, local = guarded.tobytes(), buffer(size)
     target = (address(region) + shift) % 2**64
     pair.a.qp.post(1, operation, local, remote_address=target, rkey=rkey)
-    pair.run()
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
     assert pair.b.qp.failed
     assert guarded.tobytes() == before
@@ -123,7 +124,7 @@ def test_keys_that_grant_nothing(case: str) -> None:
         pair.b.memory.add(into, access)  # the entry is in use again, under another key
     rkey ^= {"unknown": 1, "index too large": 0xFFFF0000}.get(case, 0)
     pair.a.qp.post(1, Operation.WRITE, buffer(b"x" * 16), remote_address=address(into), rkey=rkey)
-    pair.run()
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
     assert not into.any()
 
@@ -140,7 +141,7 @@ def test_a_region_removed_in_the_middle_of_a_read_ends_it() -> None:
     assert first is not None
     pair.a.qp.receive(first, 0)
     pair.b.memory.remove(rkey)
-    pair.run()
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.REMOTE_ACCESS_ERROR)]
 
 
@@ -219,7 +220,7 @@ def test_acknowledgements_of_the_future_are_ignored() -> None:
             pair.a.qp.receive(roce.build(Opcode.ACKNOWLEDGE, 0x111, psn, aeth=(*syndrome, 0)), 0)
     assert pair.a.qp.poll() is None
     assert not pair.a.qp.failed
-    pair.run()
+    pair.rest()
     assert into.tobytes() == b"data"
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.roce_link import MS, Buffer, NetworkConditions, Pair, all_sent, buffer
+from protocol.roce_link import MS, Buffer, Pair, all_sent, buffer
+from protocol.virtual_time import MICROSECOND, Link
 
 from railweave._native import roce
 from railweave._native.roce import CompletionKind, Opcode, Operation, Status
@@ -26,8 +27,8 @@ def message(size: int, seed: int = 1) -> bytes:
 def test_each_operation_moves_the_bytes(size: int, path_mtu: int) -> None:
     pair = Pair(path_mtu=path_mtu)
     data = message(size)
-    written, fetched, got = pair.write(data, 1), pair.read(data, 2), pair.send(data, 3)
-    pair.run()
+    written, fetched, got = pair.write(data, 1), pair.read(data, 2), pair.deliver(data, 3)
+    pair.rest()
     assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS), (3, Status.SUCCESS)]
     assert [c.byte_count for c in pair.a.completions] == [size] * 3
     assert written.tobytes() == fetched.tobytes() == got.tobytes() == data
@@ -36,11 +37,11 @@ def test_each_operation_moves_the_bytes(size: int, path_mtu: int) -> None:
 
 def test_immediate_data_arrive_with_the_write_and_leave_the_receive_buffer_alone() -> None:
     pair = Pair()
-    unused = pair.send(b"", 1, room=8)
-    spare = pair.send(b"", 2, room=8)
+    unused = pair.deliver(b"", 1, room=8)
+    spare = pair.deliver(b"", 2, room=8)
     into = pair.write(message(3000), 7, immediate=0xCAFE)
     pair.b.qp.post_receive(9, spare)
-    pair.run()
+    pair.rest()
     last = pair.b.completions[-1]
     assert (last.id, last.kind, last.byte_count, last.immediate) == (
         9,
@@ -56,7 +57,7 @@ def test_immediate_data_arrive_with_the_write_and_leave_the_receive_buffer_alone
 def test_acknowledgements_are_coalesced() -> None:
     pair = Pair(window=64)
     pair.write(message(64 * 1024))
-    pair.run()
+    pair.rest()
     acknowledgements = [p for p in pair.sent if p["opcode"] is Opcode.ACKNOWLEDGE]
     assert 1 <= len(acknowledgements) <= 4
     assert pair.a.qp.stats.retransmissions == 0
@@ -65,7 +66,7 @@ def test_acknowledgements_are_coalesced() -> None:
 def answers_to_sends(pair: Pair, count: int, now: int) -> int:
     """How many acknowledgements so many short messages bring at once."""
     for number in range(count):
-        pair.send(message(1030), number, quiet=True)
+        pair.deliver(message(1030), number, quiet=True)
     for packet in all_sent(pair.a, now):
         pair.b.qp.receive(packet, now)
     return len(all_sent(pair.b, now))
@@ -81,19 +82,19 @@ def test_acknowledgements_of_quiet_sends_wait_for_four_or_a_millisecond() -> Non
     assert pair.b.qp.deadline is None
 
 
-@pytest.mark.parametrize("post", [Pair.write, Pair.send])
+@pytest.mark.parametrize("post", [Pair.write, Pair.deliver])
 def test_what_is_awaited_is_acknowledged_at_once_with_what_was_before(post: Callable[..., Buffer]) -> None:
     pair = Pair()
     assert answers_to_sends(pair, 1, 0) == 0
     post(pair, message(10), 7)
-    pair.run(MS - 1)  # sooner than the SEND alone would be
+    pair.rest(MS - 1)  # sooner than the SEND alone would be
     assert pair.a.statuses() == [(0, Status.SUCCESS), (7, Status.SUCCESS)]
     assert sum(packet["opcode"] is Opcode.ACKNOWLEDGE for packet in pair.sent) == 1
 
 
 def test_an_acknowledgement_leaves_behind_the_packet_that_begins_a_message() -> None:
     pair = Pair()
-    pair.send(message(10))
+    pair.deliver(message(10))
     for packet in all_sent(pair.a):
         pair.b.qp.receive(packet, 0)
     pair.b.qp.post(1, Operation.SEND, buffer(message(3000)))
@@ -135,7 +136,7 @@ def test_a_lost_packet_is_asked_for_by_nak_not_by_timeout() -> None:
     for packet in packets[:3] + packets[4:]:
         pair.b.qp.receive(packet, 1000)
     pair.now = 2000
-    pair.run()
+    pair.rest()
     assert into.tobytes() == message(20 * 1024)
     assert pair.a.qp.stats.timeouts == 0
     assert pair.b.qp.stats.naks_sent == 1
@@ -154,7 +155,7 @@ def test_a_packet_lost_again_is_asked_for_again() -> None:
         assert nak is not None
         pair.a.qp.receive(nak, 1000)
     pair.now = 2000
-    pair.run()
+    pair.rest()
     assert into.tobytes() == message(20 * 1024)
     assert pair.a.qp.stats.timeouts == 0
 
@@ -163,7 +164,7 @@ def test_a_lost_tail_is_found_by_the_timer() -> None:
     pair = Pair(first_timeout=20 * MS)
     into = pair.write(b"tail")
     assert pair.a.qp.transmit(0) is not None  # and lost
-    pair.run()
+    pair.rest()
     assert into.tobytes() == b"tail"
     assert pair.a.qp.stats.timeouts == 1
     assert 20 * MS <= pair.now < 21 * MS
@@ -177,7 +178,7 @@ def test_a_lost_acknowledgement_costs_a_duplicate_that_changes_nothing() -> None
     pair.b.qp.receive(packet, 10)
     assert pair.b.qp.transmit(10) is not None  # the acknowledgement, lost
     into[:] = 7  # b has gone on and uses its memory
-    pair.run()
+    pair.rest()
     assert into.tobytes() == b"\x07" * 4
     assert pair.a.statuses() == [(1, Status.SUCCESS)]
     assert pair.b.qp.stats.duplicates == 1
@@ -196,7 +197,7 @@ def test_an_acknowledgement_that_comes_after_going_back_is_used() -> None:
     pair.a.qp.receive(late, 21 * MS)
     more = pair.write(message(3000, 2), 2)
     pair.now = 21 * MS
-    pair.run()
+    pair.rest()
     assert (into.tobytes(), more.tobytes()) == (message(20 * 1024), message(3000, 2))
     assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS)]
     assert pair.a.qp.stats.retransmissions == 8
@@ -216,7 +217,7 @@ def test_a_duplicate_read_is_carried_out_again_from_where_it_broke_off() -> None
     pair.a.qp.receive(responses[6], 20)  # 4 and 5 are lost
     pair.sent.clear()
     pair.now = 30
-    pair.run()
+    pair.rest()
     assert into.tobytes() == data
     assert pair.a.qp.stats.timeouts == 0
     again = [p for p in pair.sent if p["opcode"] is Opcode.READ_REQUEST]
@@ -228,15 +229,16 @@ def test_reads_in_progress_are_bounded() -> None:
     wanted = [message(2000, seed) for seed in range(6)]
     buffers = [pair.read(data, i) for i, data in enumerate(wanted)]
     assert len(all_sent(pair.a)) == 2
-    pair.run()  # both requests were lost
+    pair.rest()  # both requests were lost
     assert [into.tobytes() for into in buffers] == wanted
 
 
 WEATHERS = st.builds(
-    NetworkConditions,
+    Link,
     loss=st.sampled_from([0.0, 0.01, 0.05, 0.2]),
-    duplication=st.sampled_from([0.0, 0.05, 0.3]),
-    reordering=st.sampled_from([0.0, 0.05, 0.3]),
+    duplicate=st.sampled_from([0.0, 0.05, 0.3]),
+    reorder=st.sampled_from([0.0, 0.05, 0.3]),
+    late=st.just(300 * MICROSECOND),
 )
 OPERATION = st.tuples(
     st.sampled_from(["write", "immediate", "read", "send"]), st.sampled_from(SIZES), st.booleans()
@@ -244,11 +246,11 @@ OPERATION = st.tuples(
 
 
 @settings(max_examples=150, deadline=None)
-@given(conditions=WEATHERS, plan=st.lists(OPERATION, min_size=1, max_size=12), seed=st.integers(0, 2**32))
+@given(link=WEATHERS, plan=st.lists(OPERATION, min_size=1, max_size=12), seed=st.integers(0, 2**32))
 def test_everything_arrives_once_and_in_order(
-    conditions: NetworkConditions, plan: list[tuple[str, int, bool]], seed: int
+    link: Link, plan: list[tuple[str, int, bool]], seed: int
 ) -> None:
-    pair = Pair(conditions, seed=seed, retries=60, window=32, max_reads=3)
+    pair = Pair(link, seed=seed, retries=60, window=32, max_reads=3)
     ends = (pair.a, pair.b)
     expected: list[tuple[object, bytes]] = []
     for index, (kind, size, backwards) in enumerate(plan):
@@ -257,14 +259,14 @@ def test_everything_arrives_once_and_in_order(
         if kind == "read":
             into = pair.read(data, index)
         elif kind == "send":
-            into = pair.send(data, index)
+            into = pair.deliver(data, index)
         else:
             into = pair.write(data, index, immediate=index if kind == "immediate" else None)
             if kind == "immediate":
                 pair.b.qp.post_receive(index, into)
         expected.append((into, data))
     pair.a, pair.b = ends
-    pair.run()
+    pair.rest()
     for into, data in expected:
         assert into.tobytes() == data  # type: ignore[attr-defined]
     for end, backwards in ((pair.a, False), (pair.b, True)):
@@ -283,32 +285,32 @@ def test_everything_arrives_once_and_in_order(
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
-    pair = Pair(NetworkConditions(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
+    pair = Pair(Link(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
     data = message(300 * 256, seed)
     into = pair.write(data)
-    pair.run()
+    pair.rest()
     assert into.tobytes() == data
 
 
 def test_one_percent_of_loss_costs_little_time() -> None:
     """A megabyte at 50 µs each way: NAKs, not timers, repair nearly all."""
-    pair = Pair(NetworkConditions(loss=0.01), seed=3, retries=30)
+    pair = Pair(Link(loss=0.01), seed=3, retries=30)
     data = message(1 << 20)
     into = pair.write(data)
-    pair.run()
+    pair.rest()
     assert into.tobytes() == data
     assert pair.a.qp.stats.naks_received > pair.a.qp.stats.timeouts
     assert pair.now < 100 * MS
 
 
 def test_the_window_shrinks_with_loss_and_grows_again() -> None:
-    pair = Pair(NetworkConditions(loss=0.05), seed=1, retries=30, window=64)
+    pair = Pair(Link(loss=0.05), seed=1, retries=30, window=64)
     pair.write(message(1 << 18))
-    pair.run()
+    pair.rest()
     assert pair.a.qp.window < 64
-    pair.conditions = NetworkConditions()
+    pair.link = Link()
     pair.write(message(1 << 22))
-    pair.run()
+    pair.rest()
     assert pair.a.qp.window == 64
 
 
@@ -328,7 +330,7 @@ def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
     assert len(all_sent(pair.a, 24 * MS)) == 64
     assert pair.a.qp.deadline == 48 * MS
     pair.now = 47 * MS
-    pair.run()
+    pair.rest()
     assert into.tobytes() == message(1 << 20)
 
 
@@ -344,7 +346,7 @@ def test_the_queue_of_a_connection_that_shares_the_link_widens_no_window() -> No
         pair.a.qp.receive(answer, 12 * MS)
     assert pair.a.qp.window == 32
     pair.now = 13 * MS
-    pair.run()
+    pair.rest()
     assert into.tobytes() == message(1 << 20)
 
 
@@ -362,14 +364,14 @@ def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None
     assert pair.a.qp.window == 16
     assert pair.a.qp.deadline == 28 * MS
     pair.now = 25 * MS
-    pair.run()
+    pair.rest()
     assert into.tobytes() == message(1 << 20)
 
 
 def test_a_loss_does_not_widen_the_window() -> None:
-    pair = Pair(NetworkConditions(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
+    pair = Pair(Link(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
     pair.write(message(1 << 20))
-    pair.run()
+    pair.rest()
     assert pair.a.qp.stats.timeouts + pair.a.qp.stats.naks_received > 0
     assert pair.a.qp.window <= 32
 

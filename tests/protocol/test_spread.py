@@ -10,10 +10,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from protocol.network import MILLISECOND, SECOND
-from protocol.seeds import total
-from protocol.spread_network import BESIDE, GROUP, HEADERS, Link, SpreadNetwork
-from protocol.spread_schedules import run_seed
+from protocol.spread_network import BESIDE, GROUP, Link, SpreadNetwork
+from protocol.virtual_time import FRAMING, MILLISECOND, SECOND
 
 from railweave._native import ina, spread
 from railweave._native.collectives import Collective
@@ -21,9 +19,8 @@ from railweave._native.collectives import Collective
 BROADCAST, ALL_GATHER = Collective.BROADCAST, Collective.ALL_GATHER
 RATE = 10**8
 CHUNK = 1440  # fills an MTU of 1,500 bytes
-PACKET = (CHUNK + BESIDE + HEADERS) * 8 * SECOND // RATE  # ns on the link
+PACKET = (CHUNK + BESIDE + FRAMING) * 8 * SECOND // RATE  # ns on the link
 BOUND = 10 * SECOND
-SEEDS = range(1000)
 ALL = 65535
 
 Record = Callable[[str, object], None]
@@ -55,19 +52,6 @@ def one(
 # --- the bytes ---
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_schedules(part: int, record_property: Record) -> None:
-    counts = total(run_seed, SEEDS[part::4])
-    assert set(counts) == {"sleep", "halt", "move", "received", "fetched"}
-    assert counts["fetched"] > 1000
-    told = f"{counts['received']} chunks, {counts['fetched']} fetched"
-    record_property("summary", f"multicast: {len(SEEDS) // 4} schedules, {told}")
-
-
-def test_a_seed_repeats_itself() -> None:
-    assert run_seed(7) == run_seed(7)
-
-
 @pytest.mark.parametrize("count", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
 @pytest.mark.parametrize("world_size", [2, 3, 4, 8, 16])
 @pytest.mark.parametrize("in_place", [False, True])
@@ -87,7 +71,7 @@ def test_every_byte(world_size: int, count: int, in_place: bool) -> None:
 
 def test_each_byte_is_sent_once() -> None:
     network = one(ALL_GATHER, 8, 40 * CHUNK, Link(rate_bps=RATE))
-    shard = 40 * (CHUNK + BESIDE + HEADERS)
+    shard = 40 * (CHUNK + BESIDE + FRAMING)
     assert network.sent_by_host == [shard] * 8
     assert network.to_host == [7 * shard] * 8
 
@@ -134,7 +118,7 @@ def test_beside_a_reduction_an_allgather_leaves_it_a_senders_part(world_size: in
     count = 720 // world_size * CHUNK
     network = SpreadNetwork(world_size, Link(rate_bps=RATE))
     for rank in network.ranks:
-        rank.spreader.set_reducing(MILLISECOND)
+        rank.machine.set_reducing(MILLISECOND)
     network.begin(network.task(ALL_GATHER, count, CHUNK))
     finish(network)
     senders = world_size - 1
@@ -180,8 +164,7 @@ def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it(collectiv
     network.begin(network.task(collective, count, CHUNK))
     for begin in range(0, 500 * MILLISECOND, 10 * MILLISECOND):
         for rank in range(4):
-            until = begin + (3 + 2 * rank) * MILLISECOND
-            network.at(until - 3 * MILLISECOND, partial(network.sleep, rank, until))
+            network.at(begin + 2 * rank * MILLISECOND, partial(network.ranks[rank].sleep, 3 * MILLISECOND))
     finish(network)
     assert share_of_link(network, count * (3 if collective == ALL_GATHER else 1)) >= 0.9
     assert network.longest_queue <= 5 * MILLISECOND
@@ -243,7 +226,7 @@ def test_what_is_fetched_is_what_was_lost(
 
 def test_neighbours_answer_what_the_owner_need_not_send_again() -> None:
     """One host loses a part of what comes down; its left neighbour has it."""
-    network = SpreadNetwork(8, Link(rate_bps=RATE))
+    network = SpreadNetwork(8, Link(rate_bps=RATE), seed=1)
     network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
     network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
     finish(network)
@@ -316,7 +299,7 @@ def test_where_all_lose_their_cores_little_is_asked_for(collective: Collective) 
 def test_a_rank_that_loses_its_core_costs_no_more_than_that_time(collective: Collective) -> None:
     network = SpreadNetwork(4, Link(rate_bps=RATE))
     network.begin(network.task(collective, 200 * CHUNK, CHUNK))
-    network.at(5 * MILLISECOND, lambda: network.sleep(0, 35 * MILLISECOND))
+    network.at(5 * MILLISECOND, partial(network.ranks[0].sleep, 30 * MILLISECOND))
     finish(network)
     chunks = 200 if collective == BROADCAST else 600
     assert max(rank.done_at[0] for rank in network.ranks) <= chunks * PACKET * 1.02 + 32 * MILLISECOND
@@ -386,19 +369,19 @@ def test_packets_of_a_task_that_was_given_up_change_nothing() -> None:
     for rank in range(2):
         network.spreaders[rank].halt()
         if not network.ranks[rank].done:
-            network.spoil(old, rank)
+            old.spoil(rank)
     new = network.task(BROADCAST, 50 * CHUNK, CHUNK)
     network.begin(new)
     network.run(lambda: network.all_done(new), BOUND)
     network.drain()
     assert network.spreaders[1].stats()["stale"] == 50
-    network.check_spoilt(old, 1)
+    old.check_spoilt()
 
 
 def test_a_group_that_moves_goes_on() -> None:
     network = SpreadNetwork(3, Link(rate_bps=RATE))
     network.begin(network.task(ALL_GATHER, 100 * CHUNK, CHUNK))
-    network.run(lambda: network.now > 10 * MILLISECOND, BOUND)
+    network.run_until(10 * MILLISECOND)
     for each in network.spreaders:
         each.pause()
         assert each.transmit(network.now) is None
@@ -406,6 +389,6 @@ def test_a_group_that_moves_goes_on() -> None:
     network.drain()
     for rank, each in enumerate(network.spreaders):
         each.resume(GROUP + 1, rank, network.now)
-        network.pump(rank)
+        network.ranks[rank].pump()
     finish(network)
     assert {each.group for each in network.spreaders} == {GROUP + 1}

@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -336,48 +334,3 @@ def test_what_is_not_sent_yet_is_not_copied_either(host: Host, collective: Colle
         host.agent.stats()
         assert not host.agent.done(op)
         assert np.count_nonzero(out) < count
-
-
-PEER = """
-import sys
-import numpy as np
-from railweave._native.agent import Agent, Call
-from railweave._native.collectives import DType, ReduceOp
-agent = Agent(1, 2)
-agent.set_secret(bytes.fromhex(sys.argv[1]))
-rail, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
-print(port, flush=True)
-places = [("127.0.0.1", int(sys.argv[2])), ("127.0.0.1", port)]
-assert agent.connect_tcp(rail, places, 30) == []
-x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
-while True:
-    point = op, _ = agent.plan_point()
-    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, x.size), x, out, [(rail, 0, x.size)])
-    assert agent.wait(op, 30)
-    assert agent.failure() is None, agent.failure().message
-"""
-
-
-def test_a_peer_that_is_killed_in_the_middle_is_named_at_once(host: Host) -> None:
-    arguments = [sys.executable, "-P", "-c", PEER, SECRET.hex(), str(host.port)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as peer:
-        assert peer.stdout is not None
-        port = int(peer.stdout.readline())
-        places = [("127.0.0.1", host.port), ("127.0.0.1", port)]
-        assert host.agent.connect_tcp(host.rail, places, 30) == []
-        x, out = np.ones(1 << 20, np.float32), np.empty(1 << 20, np.float32)
-        killed = 0.0
-        for number in range(10_000):
-            point = op, _ = host.agent.plan_point()
-            call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
-            host.agent.submit(point, call, x, out, [(host.rail, 0, x.size)])
-            if number == 20:
-                peer.kill()
-                killed = time.monotonic()
-            assert host.agent.wait(op, DEADLINE_S)
-            failure = host.agent.failure_of(op)
-            if failure is not None:
-                break
-        assert failure is not None
-        assert time.monotonic() - killed < 5
-        assert (failure.kind, failure.rank) == (FailureKind.PEER_LOST, 1)

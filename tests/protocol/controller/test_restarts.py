@@ -39,15 +39,6 @@ def resume(world: World, rank: int, answer: pb.JoinGroupResponse, job: str = "jo
     return pb.Resume(job=job, rank=rank, size=2, rails=request.rails, ina=answer.ina)
 
 
-async def test_reconciling_twice_writes_nothing() -> None:
-    async with new_world(hosts=3) as world:
-        await world.join(3)
-        (switch,) = world.running.fabric.switches()
-        written = len(world.switch.updates)
-        assert await switch.reconcile() == []
-        assert len(world.switch.updates) == written
-
-
 async def test_what_others_have_changed_is_set_right_in_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,37 +74,6 @@ async def test_requests_that_wait_for_each_other_are_met_together(world: World) 
     assert len(first) == 1
     assert others == [[]] * 9
     assert world.switch.counts["writes"] == writes + 1
-
-
-async def test_ten_restarts_of_the_controller_leave_entries_and_replicas_as_they_are() -> None:
-    async with running_switch() as switch:
-        async with controller_for(switch, hosts=2) as world:
-            answers = await world.join(2)
-            before = switch.snapshot()
-        written, pushes = len(switch.updates), switch.pushes
-        for _ in range(10):
-            async with controller_for(switch, hosts=2) as world:
-                ranks = enumerate(answers)
-                watchers = [Watcher(world, a, resume(world, rank, a)) for rank, a in ranks]
-                await world.watched("job", 0, 1)
-                assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
-                assert switch.snapshot() == before
-                assert all(not watcher.call.done() for watcher in watchers)
-        assert (len(switch.updates), switch.pushes) == (written, pushes)
-
-
-async def test_a_resumed_group_ends_as_any_other() -> None:
-    async with running_switch() as switch:
-        async with controller_for(switch, hosts=2) as world:
-            answers = await world.join(2)
-        async with controller_for(switch, hosts=2) as world:
-            watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
-            await world.watched("job", 0, 1)
-            other = await world.join(2, "other")
-            assert other[0].ina[0].group not in (0, answers[0].ina[0].group)
-            watchers[0].call.cancel()
-            assert (await watchers[1].event()).member_lost.rank == 0
-            await world.settled(lambda: len(switch.multicasts()) == 2)
 
 
 async def test_ranks_that_do_not_come_back_are_lost_and_their_entries_removed() -> None:

@@ -1,45 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of RDMA rings; and mutants of program and hosts, which some schedule must catch."""
+"""Mutants of the programs that sum RDMA rings and ATP's gradients, and of their hosts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pytest
-from protocol.ring_schedules import HangError, Mutation, Schedule, loaded_fabric, run_seed
-from protocol.seeds import total
+from protocol import atp_schedules
+from protocol.ring_schedules import Mutation, Schedule
+from protocol.seeds import Make
+from protocol.virtual_time import SECOND
 
-SEEDS = range(600)
-MUTANT_SEEDS = range(1500)
-
-Json = dict[str, Any]
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_schedules(part: int, record_property: Callable[[str, object], None]) -> None:
-    gave_up = total(run_seed, SEEDS[part::4])["gave_up"]
-    assert gave_up < len(SEEDS) // 40, "most rings outlive a switch that has lost its state"
-
-
-def test_a_seed_repeats_itself() -> None:
-    first, second = run_seed(3), run_seed(3)
-    assert first == second
-    assert first.packets > 0
-
+Program = dict[str, Any]
 
 # --- mutants of the program, made of its JSON ---
 
 
-def action(program: Json, name: str) -> Json:
+def action(program: Program, name: str) -> Program:
     [found] = [a for a in program["actions"] if a["name"].split(".")[-1] == name]
     return dict(found)
 
 
-def decides(old: str, new: str, program: Json) -> None:
+def decides(old: str, new: str, program: Program) -> None:
     """One action of the table `decide` in the place of another."""
     [table] = [t for pipe in program["pipelines"] for t in pipe["tables"] if t["name"] == "decide"]
     for entry in table["entries"]:
@@ -47,7 +30,7 @@ def decides(old: str, new: str, program: Json) -> None:
             entry["action_entry"]["action_id"] = action(program, new)["id"]
 
 
-def adds_again(program: Json) -> None:
+def adds_again(program: Program) -> None:
     """A packet that is sent again counts again."""
     for each in program["actions"]:
         if each["name"].endswith("Sums.read"):
@@ -55,7 +38,7 @@ def adds_again(program: Json) -> None:
             each["primitives"], each["runtime_data"] = donor["primitives"], donor["runtime_data"]
 
 
-def without(register: str, program: Json) -> None:
+def without(register: str, program: Program) -> None:
     """Nothing is written to a register."""
     for each in program["actions"]:
         each["primitives"] = [
@@ -65,7 +48,7 @@ def without(register: str, program: Json) -> None:
         ]
 
 
-def stale_is_same(program: Json) -> None:
+def stale_is_same(program: Program) -> None:
     """Packets of earlier rounds are taken for those of the slot's."""
     changed = 0
     for each in program["actions"]:
@@ -77,7 +60,7 @@ def stale_is_same(program: Json) -> None:
     assert changed == 1
 
 
-def stage_sets(field: str, program: Json) -> None:
+def stage_sets(field: str, program: Program) -> None:
     """What Reduce itself writes to a field of the metadata is not written."""
     changed = 0
     for each in program["actions"]:
@@ -129,34 +112,33 @@ class SameEpoch(Schedule):
         return job
 
 
-HOSTS = {"a wide window": WideWindow, "too few slots": HalfTheSlots, "the same epoch": SameEpoch}
+MUTANTS: dict[str, Make] = {
+    **{name: partial(Schedule, mutation=mutation) for name, mutation in PROGRAMS.items()},
+    "a wide window": WideWindow,
+    "too few slots": HalfTheSlots,
+    "the same epoch": SameEpoch,
+}
 
 
-def caught(schedule: type[Schedule], seed: int, mutation: Mutation | None = None) -> bool:
-    """Whether this seed's schedule shows the mutant."""
-    try:
-        schedule(seed, mutation).run()
-    except (AssertionError, HangError):
-        return True
-    return False
+def unchanged(_program: Program) -> None:
+    """Change nothing."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_mutants_of_the_program_are_caught(name: str) -> None:
-    try:
-        assert any(caught(Schedule, seed, PROGRAMS[name]) for seed in MUTANT_SEEDS)
-    finally:
-        loaded_fabric.cache_clear()
+UNCHANGED: Make = partial(Schedule, mutation=unchanged)
 
+# --- ATP ---
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_mutants_of_hosts_are_caught(name: str) -> None:
-    try:
-        assert any(caught(HOSTS[name], seed) for seed in MUTANT_SEEDS)
-    finally:
-        loaded_fabric.cache_clear()
-
-
-def test_the_program_itself_is_not_caught() -> None:
-    same: Mutation = lambda program: json.dumps(program) and None  # noqa: E731
-    assert not any(caught(Schedule, seed, same) for seed in range(60))
+ATP_PROGRAMS: dict[str, Mutation] = {
+    "a repetition counts again": adds_again,
+    "owners are not kept": partial(without, "aggregator_owner"),
+    "ranks are not kept": partial(without, "aggregator_ranks"),
+    "a collision is dropped": partial(decides, "collision", "absorb"),
+    "what is drained goes nowhere": partial(decides, "drain", "absorb"),
+    "a lone repetition goes nowhere": partial(decides, "alone", "absorb"),
+    "a sum goes nowhere": partial(decides, "sum", "absorb"),
+    "results go nowhere": partial(decides, "result", "absorb"),
+}
+ATP_MUTANTS: dict[str, Make] = {
+    name: partial(atp_schedules.Schedule, mutation=mutation, bound=300 * SECOND)
+    for name, mutation in ATP_PROGRAMS.items()
+}

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutants of the agreement on rails, which some schedule must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from protocol.recovery_hosts import Host
+from protocol.recovery_network import SECRET, Network
+from protocol.recovery_schedules import BusyMachine, Schedule
+from protocol.seeds import Make
+from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
+
+from railweave._native import recovery
+from railweave._native.secret import derive_key
+
+# --- mutants of the machine: what it says is changed on its way ---
+
+Change = Callable[[recovery.Stamped, int], None]
+
+
+def key_of(receiver: int) -> bytes:
+    return derive_key(SECRET, "recovery", receiver)
+
+
+def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamper]:
+    """Change reports and orders; the change is told who gets them."""
+
+    def of(schedule: Schedule) -> Tamper:
+        apply = change(schedule)
+
+        def tamper(name: object, datagram: bytes) -> bytes:
+            *_, receiver = name  # type: ignore[misc]
+            shape = key_of(receiver), schedule.ranks, schedule.rails
+            decoded = recovery.decode(datagram, *shape)
+            assert isinstance(decoded, recovery.Datagram)
+            stamped = decoded.body
+            if not isinstance(stamped, recovery.Stamped):
+                return datagram
+            apply(stamped, receiver)
+            decoded.body = stamped
+            return recovery.encode(decoded, *shape)
+
+        return tamper
+
+    return of
+
+
+def on_statuses(change: Callable[[recovery.Status], None]) -> Callable[[Schedule], Tamper]:
+    """Change every report."""
+
+    def apply(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Status):
+            change(state)
+            stamped.state = state
+
+    return rewriting(lambda _schedule: apply)
+
+
+def on_decisions(change: Callable[[recovery.Decision, int], None]) -> Callable[[Schedule], Tamper]:
+    """Change every order; the change is told who gets it."""
+
+    def apply(stamped: recovery.Stamped, receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Decision):
+            change(state, receiver)
+            stamped.state = state
+
+    return rewriting(lambda _schedule: apply)
+
+
+def forget_chunk_numbers(report: recovery.Status) -> None:
+    """A rank does not say how far its trees were."""
+    report.channels = [without_marks(channel) for channel in report.channels]
+
+
+def without_marks(channel: recovery.ChannelStatus) -> recovery.ChannelStatus:
+    """Without what it used."""
+    channel.next_chunks = [0] * len(channel.next_chunks)
+    return channel
+
+
+def see_nothing(report: recovery.Status) -> None:
+    """A rank does not say what it hears."""
+    channels = report.channels
+    for channel in channels:
+        channel.unfit = channel.broken = False
+    report.channels = channels
+
+
+def boundary_of_its_own(order: recovery.Decision, receiver: int) -> None:
+    """The calls from which on a decision holds differ."""
+    committed = order.committed
+    committed.boundary -= min(committed.boundary, receiver)
+    order.committed = committed
+
+
+def answer_of_any_attempt(_schedule: Schedule) -> Change:
+    """What a rank said to an earlier proposal counts for the present one."""
+    present = [0]
+
+    def change(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Decision):
+            present[0] = state.prepare.attempt if state.prepare is not None else 0
+        elif state.prepared is not None and present[0]:
+            state.prepared = recovery.Prepared(present[0], state.prepared.position)
+            stamped.state = state
+
+    return change
+
+
+def answer_for_others(schedule: Schedule) -> Change:
+    """The decision does not wait for a rank that has not frozen yet."""
+    present = [0]
+    empty = [0] * schedule.rails
+
+    def change(stamped: recovery.Stamped, _receiver: int) -> None:
+        state = stamped.state
+        if isinstance(state, recovery.Decision):
+            present[0] = state.prepare.attempt if state.prepare is not None else 0
+        elif present[0]:
+            state.prepared = recovery.Prepared(present[0], recovery.Position(0, empty, empty))
+            stamped.state = state
+
+    return change
+
+
+def any_order(_schedule: Schedule) -> Change:
+    """An order that was overtaken is taken for the newest."""
+    orders = [0]
+    newest = [0]
+
+    def change(stamped: recovery.Stamped, receiver: int) -> None:
+        stamp = stamped.stamp
+        if receiver == 1:
+            orders[0] += 1
+            newest[0] = max(newest[0], stamp.serial)
+            stamp.serial = orders[0]
+        elif isinstance(stamped.state, recovery.Status):
+            stamp.seen = min(stamp.seen, newest[0])
+        stamped.stamp = stamp
+
+    return change
+
+
+def farewells_stay_out(schedule: Schedule) -> Tamper:
+    """Who notices a death keeps it to itself."""
+
+    def tamper(name: object, datagram: bytes) -> bytes | None:
+        *_, receiver = name  # type: ignore[misc]
+        decoded = recovery.decode(datagram, key_of(receiver), schedule.ranks, schedule.rails)
+        assert isinstance(decoded, recovery.Datagram)
+        return None if isinstance(decoded.body, recovery.Goodbye) else datagram
+
+    return tamper
+
+
+# --- mutants of the agent and its options ---
+
+
+class SubmitsWhileFrozen(Host):
+    """Calls go on between a rank's answer and the decision."""
+
+    def submit(self) -> None:
+        freeze, self.prepare = self.prepare, None
+        super().submit()
+        self.prepare = freeze
+
+
+class SaysOnce(Network):
+    """A state is not repeated until it has been seen."""
+
+    def __init__(self, rails: int, link: Link, seed: int) -> None:
+        super().__init__(rails, link, seed)
+        self.said: set[tuple[int, int, int, int]] = set()
+
+    def put(self, sender: int, rail: int, receiver: int, datagram: bytes) -> None:
+        decoded = recovery.decode(datagram, key_of(receiver), len(self.ranks), self.rails)
+        assert isinstance(decoded, recovery.Datagram)
+        if isinstance(decoded.body, recovery.Stamped):
+            key = (rail, sender, receiver, decoded.body.stamp.serial)
+            if key in self.said:
+                return
+            self.said.add(key)
+        super().put(sender, rail, receiver, datagram)
+
+
+class TriesAtOnce(Schedule):
+    """A rail that went down is tried as soon as it is heard."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.hold = MILLISECOND
+        return options
+
+
+class TooPatient(Schedule):
+    """A dead rail is waited for."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.least_silence = options.most_silence = SECOND
+        return options
+
+
+class Impatient(Schedule):
+    """One tick that is late is a dead rail."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.least_silence = options.most_silence = options.heartbeat
+        return options
+
+
+class LatenessMeansNothing(BusyMachine):
+    """Patience does not grow with what the processes were late."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.most_leeway = 0
+        return options
+
+
+class BusyAndImpatient(BusyMachine):
+    """Patience has one length, whatever was seen."""
+
+    def options(self, rank: int) -> recovery.Options:
+        options = super().options(rank)
+        options.most_silence, options.most_leeway = options.least_silence, 0
+        return options
+
+
+MUTANTS: dict[str, Make] = {
+    "chunk numbers are forgotten": partial(Schedule, tamper=on_statuses(forget_chunk_numbers)),
+    "nobody says what it hears": partial(Schedule, tamper=on_statuses(see_nothing)),
+    "each rank has a boundary of its own": partial(Schedule, tamper=on_decisions(boundary_of_its_own)),
+    "an answer to any attempt counts": partial(Schedule, tamper=rewriting(answer_of_any_attempt)),
+    "a decision without all answers": partial(Schedule, tamper=rewriting(answer_for_others)),
+    "orders out of order": partial(Schedule, tamper=rewriting(any_order)),
+    "farewells stay out": partial(Schedule, tamper=farewells_stay_out),
+    "states are not repeated": partial(Schedule, network=SaysOnce),
+    "calls go on while frozen": partial(Schedule, host=SubmitsWhileFrozen),
+    "no hold": TriesAtOnce,
+    "patience without end": TooPatient,
+    "no patience": Impatient,
+    "lateness means nothing": LatenessMeansNothing,
+    "busy and impatient": BusyAndImpatient,
+}
