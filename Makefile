@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-torch lint docs docs-serve stubs sanitize fuzz p4 bench baseline simulate clean
 OUT ?= out/demo
+NOW := $(shell date +%s)
 export NO_MKDOCS_2_WARNING = 1
 
 help: ## say what can be made
@@ -9,7 +10,7 @@ help: ## say what can be made
 
 demo: ## set up this machine, then train a model on four Mininet hosts over three rails
 	@./bootstrap run
-	@$(AS_ROOT) .venv/bin/railweave demo --out $(OUT)
+	@$(AS_ROOT) .venv/bin/railweave demo --out $(OUT) --since $(NOW)
 
 test: ## set up this machine, then run every test that it can run
 	@./bootstrap test

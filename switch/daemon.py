@@ -23,12 +23,15 @@ from railweave.switch.ports import Ports
 _GRACE_S = 0.5  # for RPCs in progress when the switch ends
 
 
-async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM, calling `ready` once with a line to print; SwitchError if that fails."""
+async def run(options: SwitchOptions, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; SwitchError if that fails.
+
+    `say` prints a line that begins with `ready`, and lines that tell how the program is executed.
+    """
     pauses.keep_short()
     stop = stop_on_signals()
-    async with serving(options):
-        ready(options.ready_line())
+    async with serving(options, say):
+        say(options.ready_line())
         await stop.wait()
     # RPCs that have ended may have a step to come: asyncio.run would cancel it, of which gRPC complains.
     if rest := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -36,7 +39,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
+async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
     ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
     for (port, direction), impairment in options.impairments.items():
@@ -57,6 +60,7 @@ async def serving(options: SwitchOptions) -> AsyncIterator[Ports]:
     ports.start()
     await server.start()
     watching = asyncio.create_task(inspection.keep_watching())
+    inspection.say = say  # from now on: the line that says ready comes first
     try:
         yield ports
     finally:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -33,27 +33,38 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
     """Serves one switch; it forwards pipelines to the ports, and so knows which program runs."""
 
     def __init__(self, ports: Ports) -> None:
-        """There is no program yet."""
+        """There is no program yet. Set `say` to get a line whenever the way of execution changes."""
+        self.say: Callable[[str], None] = lambda _: None
         self._ports = ports
+        self._said = ""
         self._pipeline: Pipeline | None = None
 
     def use(self, pipeline: Pipeline) -> None:
         """Run packets through this pipeline from now on."""
         self._ports.use(pipeline)
         self._pipeline = pipeline
-        self.watch_links()
+        self.look()
 
-    def watch_links(self) -> None:
-        """Report the links that are down to the pipeline: groups leave out members that watch them."""
-        if self._pipeline is not None and self._pipeline.program.profiles:
+    def look(self) -> None:
+        """Report the links that are down to the pipeline, and say how the program is executed now.
+
+        Groups leave out members that watch links that are down.
+        """
+        if self._pipeline is None:
+            return
+        if self._pipeline.program.profiles:
             for port in self._ports.counters():
                 self._pipeline.profiles.set_port_up(port.port, port.up)
+        line = f"program {self._pipeline.program.name}: {self._ports.execution}"
+        if line != self._said:
+            self._said = line
+            self.say(line)
 
     async def keep_watching(self) -> None:
-        """Follow the links until cancelled."""
+        """Follow the links and the compiler until cancelled."""
         while True:
             await asyncio.sleep(_LINKS_S)
-            self.watch_links()
+            self.look()
 
     def extra(self) -> Extra:
         """The service, to be added to a server."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,16 @@ def step_line(step: Step, steps: int, rails: Sequence[str]) -> str:
         f"step {step.number + 1:4}/{steps}  loss {step.loss:.4f}  compute {step.compute_s * 1e3:.0f} ms  "
         f"allreduce {step.communicate_s * 1e3:.0f} ms  {parts}"
     )
+
+
+def opening_lines(step: Step, began: float, since: float) -> list[str]:
+    """Return lines on the time until the first step: of this command since `began`, in all since `since`."""
+    now, step_s = time.time(), step.compute_s + step.communicate_s
+    return [
+        f"==> lab: {now - step_s - began:.1f} s",
+        f"==> first training step: {step_s:.1f} s",
+        f"==> total until the first training step: {now - since:.1f} s",
+    ]
 
 
 def as_json(result: DemoResult) -> dict[str, Any]:

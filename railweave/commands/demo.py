@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,15 @@ def demo(
     switch: common.SwitchTarget = "embedded",
     seed: common.Seed = 0,
     out: common.Out = Path("out/demo"),
+    since: Annotated[
+        float | None,
+        typer.Option(
+            help="Unix time from which the total until the first training step is counted. Default: the "
+            "start of this command.",
+            show_default=False,
+            hidden=True,
+        ),
+    ] = None,
     live: common.Live = None,
     json_file: common.JsonFile = None,
 ) -> None:
@@ -50,6 +60,7 @@ def demo(
     At the end the command repeats the training in one process and compares the parameters. It also compares
     the agents' byte counts with those of the kernel and the switch. Exits with 1 if one of them disagrees.
     """
+    began = time.time()
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.training import report, run  # noqa: PLC0415
         from railweave.experiments.training.model import TrainingOptions  # noqa: PLC0415
@@ -66,6 +77,9 @@ def demo(
         console = common.console(json_file)
 
         def on_step(step: run.Step) -> None:
+            if step.number == 0:
+                for line in report.opening_lines(step, began, began if since is None else since):
+                    common.note(typer.style(line, bold=True))
             common.phase(report.step_line(step, steps, names), often=step.number + 1 < steps)
 
         result = common.run(run.run(options, common.phase, on_step, common.note), folder)

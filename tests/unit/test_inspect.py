@@ -176,7 +176,7 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
     inspection.use(pipeline)  # the second port is down
     assert leaves() == {1}
     ports.down = 1
-    inspection.watch_links()
+    inspection.look()
     assert leaves() == {2}
 
 
@@ -234,3 +234,15 @@ def test_values_as_people_write_them() -> None:
     with pytest.raises(SwitchError, match="FIRST:END"):
         span("-1", 8, "x")
     assert runs([5, 5, 0], 3) == [(3, 4, 5), (5, 5, 0)]
+
+
+def test_a_switch_says_how_its_program_is_executed() -> None:
+    ports, said = FakePorts(), list[str]()
+    inspection = Inspection(ports)  # type: ignore[arg-type]
+    inspection.say = said.append
+    ports.execution = "interpreted, being compiled"
+    inspection.use(Pipeline.load(files(ENTITIES)[1].read_bytes()))
+    ports.execution = "compiled"
+    for _ in range(2):
+        inspection.look()
+    assert said == ["program entities.p4: interpreted, being compiled", "program entities.p4: compiled"]

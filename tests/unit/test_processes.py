@@ -58,6 +58,20 @@ async def test_an_end_before_ready_says_why(tmp_path: Path) -> None:
         await child.ready(20)
 
 
+async def test_a_switch_is_waited_for_while_it_compiles(tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    os.mkfifo(go_on)
+    begin, end = "print('program p: interpreted, being compiled')", "print('program p: compiled')"
+    script = f"{begin}; open({str(go_on)!r}).read(); {end}"
+    child, events = await start(script, tmp_path)
+    await asyncio.wait_for(events.get(), 20)
+    waiting = asyncio.create_task(child.compiled())
+    assert not (await asyncio.wait([waiting], timeout=0))[0]
+    await asyncio.to_thread(go_on.write_text, "")
+    await asyncio.wait_for(waiting, 20)
+    await child.stop()
+
+
 def test_the_last_error_of_a_log_is_found(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_line(log) == ""

@@ -37,6 +37,7 @@ from railweave.topologies.serialize import to_yaml
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
+COMPILED_BEFORE_S = 2.0  # in which a switch finds a program that has been compiled before
 PEER_LOST = "PeerLost: "  # the error of ranks that have lost another one
 NOTICE_S = 8.0  # time for the other workers to end once one has failed
 
@@ -82,6 +83,7 @@ class Lab:
             with _interrupted_at_once():
                 self._make_network()
             await self._start_services()
+            await self.programs_compiled()
         except BaseException:
             await self._close()
             raise
@@ -215,6 +217,13 @@ class Lab:
         plane, switch = self._switch(name)
         await self._start_switch(plane, switch)
         await self._services[name].ready(READY_DEADLINE_S)
+
+    async def programs_compiled(self) -> None:
+        """Wait until no switch compiles its program: meanwhile it is slow, and the compiler takes a core."""
+        compiled = asyncio.gather(*(child.compiled() for child in self._services.values()))
+        if not (await asyncio.wait([compiled], timeout=COMPILED_BEFORE_S))[0]:
+            log.warning("compiling the P4 program, once on this machine")
+        await compiled
 
     def freeze(self, switch: str) -> None:
         """Stop a P4 switch's process; it stays stopped until `thaw`, or until the lab ends."""

@@ -16,6 +16,7 @@ from railweave.topologies.errors import LabError, LabUnavailable
 
 STOP_GRACE_S = 1.5
 BLOCK_BYTES = 1 << 16
+PROGRAM, COMPILING = "program ", "being compiled"  # begin and end of a switch's lines on its program
 _ERROR = re.compile(r"(railweave[ \w]*|[A-Z]\w*|\w+(\.\w+)+): ")
 
 
@@ -48,6 +49,8 @@ class Child:
         self.log = log
         self._process = process
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._compiled = asyncio.Event()
+        self._compiled.set()
         self._reader: asyncio.Task[None] | None = None
         self._trouble = ""  # why its output could not be read
 
@@ -94,6 +97,7 @@ class Child:
                 kind(self.failure_notice(code), "`ready` on its output", "read its log")
             )
             self._ready.exception()  # somebody else may not be waiting
+        self._compiled.set()
         events.put_nowait(Exit(self, code))
 
     async def _read_lines(self, events: asyncio.Queue[Event]) -> None:
@@ -115,6 +119,10 @@ class Child:
         text = line.decode(errors="replace")
         if text.startswith("ready") and not self._ready.done():
             self._ready.set_result(text)
+        if text.startswith(PROGRAM) and text.endswith(COMPILING):
+            self._compiled.clear()
+        elif text.startswith(PROGRAM):
+            self._compiled.set()
         events.put_nowait(Line(self, text))
 
     async def ready(self, deadline_s: float) -> str:
@@ -127,6 +135,10 @@ class Child:
                 "`ready` on its output",
                 f"read {self.log}",
             ) from None
+
+    async def compiled(self) -> None:
+        """Return when the child, if it is a switch, does not compile, or has ended."""
+        await self._compiled.wait()
 
     @property
     def running(self) -> bool:

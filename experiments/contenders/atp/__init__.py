@@ -84,6 +84,7 @@ async def switches(lab: Lab, plane: str, jobs: int, slots: int) -> AsyncIterator
     await lab.kill(CONTROLLER_NODE)
     try:
         await _configure(lab, plane, jobs, slots)
+        await lab.programs_compiled()
         yield counts
         counts |= await _configure(lab, plane, jobs, slots)
     finally:
