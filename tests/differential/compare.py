@@ -56,7 +56,7 @@ def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None
     case.source.parent.mkdir(parents=True, exist_ok=True)
     case.source.write_text(program.template.render())
     try:
-        compile_program(case.source, case.json, case.p4info)
+        compile_program(case.source)
     except Refused as refusal:
         return Outcome(invalid=next(line for line in str(refusal).splitlines() if "error" in line))
     try:
