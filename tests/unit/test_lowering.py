@@ -245,7 +245,7 @@ def test_fields_of_no_bits_change_nothing(name: str) -> None:
     root = json.loads(recorded.json.read_text())
     for kind in root["header_types"]:
         kind["fields"] += [["nothing", 0, False], ["nought", 0, True]]
-    switch = Embedded(lowered(root))
+    switch = Embedded(recorded.schema, lowered(root))
     for number, (step, result) in enumerate(recorded.load()):
         assert switch.do(step) == result, f"step {number}: {step}"
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
 from compressed import unpacked
 from vectors.steps import Packet, Step, decode, encode
 
@@ -34,6 +36,11 @@ class Case:
     def p4info(self) -> Path:
         """The program's P4Info."""
         return unpacked(self.source.with_suffix(".p4info.txtpb"))
+
+    @functools.cached_property
+    def schema(self) -> fy.P4Schema:
+        """What both files say, read once."""
+        return fy.P4Schema(self.p4info, self.json)
 
     @property
     def script(self) -> Path:
