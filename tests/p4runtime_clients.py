@@ -9,6 +9,7 @@ from pathlib import Path
 
 import finsy
 import grpc
+from compressed import unpacked
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch, Switch, SwitchOptions
 from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
@@ -18,7 +19,6 @@ from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 
 PROGRAMS = Path(__file__).parent / "dataplane" / "programs"
-JSON, P4INFO = PROGRAMS / "router.json", PROGRAMS / "router.p4info.txtpb"
 ROUTER, ENTITIES = "router", "entities"
 DEVICE = 3
 CPU_PORT = 510  # of entities.p4
@@ -58,7 +58,10 @@ class Server(AbstractAsyncContextManager["Server"]):
 
 def files(program: str) -> tuple[Path, Path]:
     """P4Info and JSON of one of the tests' programs."""
-    return PROGRAMS / f"{program}.p4info.txtpb", PROGRAMS / f"{program}.json"
+    return unpacked(PROGRAMS / f"{program}.p4info.txtpb"), unpacked(PROGRAMS / f"{program}.json")
+
+
+P4INFO, JSON = files(ROUTER)
 
 
 def to_port(port: int, destination: int = A) -> P4TableEntry:

@@ -10,6 +10,7 @@ through those plans and begin with the vectors' packets (fuzz_engine:FEATURE/NAM
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import shutil
@@ -48,8 +49,13 @@ def targets() -> list[str]:
 
 
 def programs() -> list[Path]:
-    """What p4c made of the programs of the golden vectors."""
-    return sorted(path for path in PROGRAMS.glob("*/*.json") if not path.name.endswith(".vectors.json"))
+    """Return the programs of the golden vectors."""
+    return sorted(PROGRAMS.glob("*/*.p4"))
+
+
+def plan_of(source: Path) -> bytes:
+    """Lower a program to the engine's plan."""
+    return lower(gzip.decompress(source.with_suffix(".json.gz").read_bytes()))[1]
 
 
 def environment(target: str, folder: Path) -> dict[str, str]:
@@ -58,7 +64,7 @@ def environment(target: str, folder: Path) -> dict[str, str]:
     if not colon:
         return dict(os.environ)
     plan = folder / "plan"
-    plan.write_bytes(lower((PROGRAMS / f"{program}.json").read_bytes())[1])
+    plan.write_bytes(plan_of(PROGRAMS / f"{program}.p4"))
     return os.environ | {"RAILWEAVE_FUZZ_PLAN": str(plan)}
 
 
@@ -75,7 +81,7 @@ def seeds(target: str, folder: Path) -> Path:
     _, colon, program = target.partition(":")
     if target == "fuzz_engine":
         for number, source in enumerate(programs()):
-            made.joinpath(str(number)).write_bytes(lower(source.read_bytes())[1])
+            made.joinpath(str(number)).write_bytes(plan_of(source))
     elif colon:
         steps = json.loads((PROGRAMS / f"{program}.vectors.json").read_text())["steps"]
         packets = [bytes.fromhex(step["data"]) for step in steps if step["step"] == "packet"]

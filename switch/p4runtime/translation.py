@@ -60,6 +60,8 @@ class Translation:
 
     def reserve(self, entities: Iterable[p4r.Entity | None]) -> None:
         """Give the numbers that the program's own entries have to no other string."""
+        if not self.types:
+            return
         for entity in filter(None, entities):
             for slot, strings, what in self._slots(entity):
                 strings.take(strings.string(int.from_bytes(slot.value, "big")), what)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from compressed import unpacked
 from dataplane.harness import Program, Switch
 
 from railweave.p4src.artifacts import AGGREGATION, NETREDUCE, artifact
@@ -49,15 +51,12 @@ def netreduce(lanes: int) -> Program:
     return aggregation(lanes, NETREDUCE)
 
 
-def _tna(lanes: int) -> Program:
-    name = f"tna-{lanes}"
-    return Program(name, FOLDER / f"{name}.json", FOLDER / f"{name}.p4info.txtpb", lanes, _trusting, sentinel)
+def _of_the_tests(name: str, *more: Any) -> Program:
+    return Program(name, unpacked(FOLDER / f"{name}.json"), unpacked(FOLDER / f"{name}.p4info.txtpb"), *more)
 
 
-TNA = (_tna(32), _tna(64))
+TNA = tuple(_of_the_tests(f"tna-{lanes}", lanes, _trusting, sentinel) for lanes in (32, 64))
 """The program for Tofino, on v1model: with a lane per register, and with a pair."""
 
-ROUTER = Program(
-    "router", FOLDER / "router.json", FOLDER / "router.p4info.txtpb", 0, _learn("bridge", "to_port"), sentinel
-)
-PATCH = Program("patch", FOLDER / "patch.json", FOLDER / "patch.p4info.txtpb")
+ROUTER = _of_the_tests("router", 0, _learn("bridge", "to_port"), sentinel)
+PATCH = _of_the_tests("patch")

@@ -34,14 +34,14 @@ from dataplane.packets import (
 from protocol.switch_model import PARENT as MODEL_PARENT
 from protocol.switch_model import Membership, SwitchModel
 
-pytestmark = pytest.mark.usefixtures("full_answers")
-
 PACKETS = 400
 HEADER_BYTES = (*range(8), *range(12, 16))  # all but the round: far ahead, it would leave the rest stale
 ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)
 
 
-def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tuple[Member, bytes]]:
+def traffic(
+    group: Group, model: SwitchModel, rng: random.Random, bare_part: float
+) -> Iterator[tuple[Member, bytes]]:
     """Yield who sends what: mostly the round in progress of four slot numbers, from all sides.
 
     A round is left when it is complete, now and then before. The parent answers complete slots only: it
@@ -55,7 +55,7 @@ def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tu
         rounds[slot] += rng.random() < (0.3 if complete else 0.02)
         from_parent = complete and not group.root and rng.random() < 0.3
         sender = PARENT if from_parent else rng.choice(group.members)
-        bare = rng.random() < 0.2
+        bare = rng.random() < bare_part
         chunk = Chunk(
             kind=rng.choices((SPREAD, PROBE, RESULT if from_parent else CONTRIBUTE), (2, 1, 17))[0],
             op=rng.choice((SUM, MAX)),
@@ -79,7 +79,7 @@ def traffic(group: Group, model: SwitchModel, rng: random.Random) -> Iterator[tu
 
 @pytest.mark.parametrize("root", [True, False], ids=["root", "leaf"])
 @pytest.mark.parametrize("seed", range(3))
-def test_program_and_model_agree_packet_by_packet(switch: Switch, root: bool, seed: int) -> None:
+def test_program_and_model_agree_packet_by_packet(switch: Switch, grows: bool, root: bool, seed: int) -> None:
     group = Group(switch, children(3), root=root).install()
     # The uplink's child index at the parent is also what the parent's results carry.
     membership = Membership(
@@ -92,7 +92,8 @@ def test_program_and_model_agree_packet_by_packet(switch: Switch, root: bool, se
     )
     model = SwitchModel(switch.lanes, [membership])
     places = {MODEL_PARENT: PARENT} | dict(enumerate(group.members))
-    for number, (sender, data) in enumerate(traffic(group, model, random.Random(seed))):
+    sent = traffic(group, model, random.Random(seed), bare_part=0.2 if grows else 0)
+    for number, (sender, data) in enumerate(sent):
         expected = model.process(MODEL_PARENT if sender is PARENT else sender.child, data)
         got = group.received(switch.exchange(sender.port, frame(sender, VIRTUAL, data)))
         assert got == {places[p].port: Chunk.unpack(d) for p, d in expected}, (

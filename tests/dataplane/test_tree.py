@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 from dataplane.packets import (
     CONTRIBUTE,
-    MISMATCH,
-    NONFINITE,
     PARENT,
     PROBE,
     RESULT,
@@ -60,54 +58,12 @@ def test_a_complete_subtree_goes_up_as_one_contribution(group: Group) -> None:
     assert group.switch.action_packets("decide")["forward_up"] == 1
 
 
-def test_flags_and_mismatch_go_up_with_the_sum(group: Group) -> None:
-    a, b = group.members
-    group.contribute(a, lanes(group, 1), mark=1, flags=NONFINITE)
-    up = group.contribute(b, lanes(group, 1), mark=2)
-    assert up == sum_at_the_parent(group, 2, mark=1, flags=NONFINITE | MISMATCH)
-
-
-def test_while_the_result_is_missing_a_retransmission_of_child_0_goes_up_again(group: Group) -> None:
-    """Of that child alone: it has no result either, and asks again itself; once is enough for the trunk."""
-    first, second = group.members
-    complete(group, 5)
-    assert group.contribute(first, lanes(group, 5)) == sum_at_the_parent(group, 10)
-    assert group.contribute(second, lanes(group, 5)) == {}
-    counts = group.switch.action_packets("decide")
-    assert (counts["forward_up_again"], counts["duplicate"]) == (1, 1)
-
-
-def test_the_parents_result_goes_to_all_children_once(group: Group) -> None:
-    complete(group, 5)
-    assert group.send(PARENT, from_parent(group, 99)) == results(group, 99)
-    assert group.send(PARENT, from_parent(group, 99)) == {}
-    counts = group.switch.action_packets("decide")
-    assert (counts["deliver_down"], counts["late_result"]) == (1, 1)
-
-
-def test_with_the_result_present_a_retransmission_is_reflected(group: Group) -> None:
-    complete(group, 5)
-    group.send(PARENT, from_parent(group, 99, flags=NONFINITE))
-    for m in group.members:
-        again = group.contribute(m, lanes(group, 5))
-        assert again == {m.port: group.chunk(m, lanes(group, 99), kind=RESULT, flags=NONFINITE)}
-
-
 @pytest.mark.parametrize("round_", [6, 8, 7 + 2**31])
 def test_a_result_of_another_round_is_dropped(group: Group, round_: int) -> None:
     complete(group, 5, round=7)
     assert group.send(PARENT, from_parent(group, 99, round=round_)) == {}
     assert group.send(PARENT, from_parent(group, 77, round=7)) == results(group, 77, round=7)
     assert group.switch.action_packets("decide")["stale"] == 1
-
-
-def test_the_next_round_forgets_the_result(group: Group) -> None:
-    complete(group, 5)
-    group.send(PARENT, from_parent(group, 99))
-    complete(group, 6, round=1)
-    assert group.contribute(group.members[0], lanes(group, 6), round=1) == sum_at_the_parent(
-        group, 12, round=1
-    )
 
 
 @pytest.mark.parametrize(

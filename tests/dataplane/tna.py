@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from compressed import pack
 from dataplane.programs import FOLDER, TNA
 
 from railweave.p4src.artifacts import source_hashes
@@ -25,5 +26,7 @@ def sources() -> str:
 if __name__ == "__main__":
     for program in TNA:
         source = f"../tests/dataplane/programs/{SOURCE.name}"
-        compile_program(source, program.lanes, program.json, program.p4info)
+        made = FOLDER / program.json.name, FOLDER / program.p4info.name
+        compile_program(source, program.lanes, *made)
+        pack(*made)
     RECORD.write_text(sources(), encoding="utf-8")

@@ -56,12 +56,12 @@ def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None
     case.source.parent.mkdir(parents=True, exist_ok=True)
     case.source.write_text(program.template.render())
     try:
-        compile_program(case.source, case.json, case.p4info)
+        compile_program(case.source)
     except Refused as refusal:
         return Outcome(invalid=next(line for line in str(refusal).splitlines() if "error" in line))
     try:
-        embedded = Embedded(Pipeline.load(case.json.read_bytes()))
-        compiled = Embedded(Pipeline.load(case.json.read_bytes()), compiled=True)
+        embedded = Embedded(case.schema, Pipeline.load(case.json.read_bytes()))
+        compiled = Embedded(case.schema, Pipeline.load(case.json.read_bytes()), compiled=True)
     except UnsupportedConstruct as refusal:
         return Outcome(refused=str(refusal))
     except Exception as error:  # a program that BMv2 loads

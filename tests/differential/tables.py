@@ -53,7 +53,7 @@ class Key:
             return f"{value & mask}/&{mask}"
         if self.kind == "range":
             low, high = sorted((value, rng.randrange(1 << self.width)))
-            return f"{low}...{high}"
+            return f"{low}...{high}" if high - low < (1 << self.width) - 1 else None
         return value
 
 

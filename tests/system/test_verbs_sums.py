@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from system.namespaces import inside, namespace
+from system.namespaces import inside, ip, namespace
 from system.rxe import guest as rxe
 from system.rxe.kernel import HOST_FILES, KernelMissing, find_kernel
 from system.rxe.machine import Machine, Meeting, booted, meeting
-from system.rxe.ring import GRPC, OUR_PORT, lay_links, places, plane
 
 from railweave.topologies.lab.faults import Tool
-from railweave.topologies.model import Switch, Topology
+from railweave.topologies.model import Nic, Plane, Switch, Topology
 from railweave.topologies.serialize import to_yaml
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
-MEMBERS = places(3)
+GRPC = "127.0.0.1:9559"
+OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
+MEMBERS = [rxe.Place(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
 USER_SPACE = len(MEMBERS)  # the rank that is no machine's
 BY_SWITCH = "sums and means by the switch, the rest by the hosts"
 LISTEN = f"{rxe.HOST}:9600"
@@ -39,11 +40,25 @@ TESTS = Path(__file__).parents[1]
 
 def topology() -> Topology:
     """One network, which a second rail uses as well."""
-    made = plane(MEMBERS)
-    nics = tuple(replace(nic, switch="bridge") for nic in made.nics)
-    bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=nics)
-    hosts = tuple(nic.host for nic in made.nics)
-    return Topology("machines", hosts, (replace(made, name="netreduce", kind="netreduce"), bridge))
+    nics = [Nic(place.tap, place.tap, place.address, place.mac, "s", n) for n, place in enumerate(MEMBERS, 1)]
+    nics.append(Nic("we", "nic0", rxe.HOST, OUR_MAC, "s", OUR_PORT))
+    switches = (Switch("s", GRPC),)
+    made = Plane("netreduce", "netreduce", f"10.9.0.0/{rxe.PREFIX}", 0, switches, tuple(nics))
+    on_bridge = tuple(replace(nic, switch="bridge") for nic in nics)
+    bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=on_bridge)
+    return Topology("machines", tuple(nic.host for nic in nics), (made, bridge))
+
+
+def lay_links() -> None:
+    """Taps of the machines and our own link, all of them ports of the switch."""
+    ip("link", "set", "lo", "up")
+    for place in MEMBERS:
+        ip("tuntap", "add", place.tap, "mode", "tap")
+        ip("link", "set", place.tap, "arp", "off", "up")  # it would answer for our side's address
+    ip("link", "add", "nic0", "address", OUR_MAC, "type", "veth", "peer", "name", "port0")
+    ip("address", "add", f"{rxe.HOST}/{rxe.PREFIX}", "dev", "nic0")
+    for device in ("port0", "nic0"):
+        ip("link", "set", device, "up")
 
 
 @contextmanager
@@ -103,7 +118,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
         network = stack.enter_context(namespace())
         with inside(network):
-            lay_links(MEMBERS)
+            lay_links()
         made = stack.enter_context(meeting(network))
         ports = [f"{n}@{place.tap}" for n, place in enumerate(MEMBERS, 1)] + [f"{OUR_PORT}@port0"]
         interfaces = [word for port in ports for word in ("-i", port)]

@@ -36,24 +36,6 @@ def test_help_lists_all_commands_and_imports_none() -> None:
     assert "heavy: []" in done.stdout
 
 
-BENCHES = "all-reduce reduce-scatter all-gather broadcast switch failover jobs loss scaling soak striping"
-WITH_EXAMPLES = ["demo", "plan", "topo planes", "topo file", "doctor", "switch", "controller"]
-
-
-@pytest.mark.parametrize("command", [*WITH_EXAMPLES, *(f"bench {name}" for name in BENCHES.split())])
-def test_every_command_has_help_with_examples(command: str) -> None:
-    done = railweave(*command.split(), "--help")
-    assert done.returncode == 0
-    assert "Usage:" in done.stdout
-    assert "Example" in done.stdout
-
-
-@pytest.mark.parametrize("group", ["bench", "topo"])
-def test_every_group_of_commands_has_help(group: str) -> None:
-    done = railweave(group, "--help")
-    assert (done.returncode, "Usage:" in done.stdout) == (0, True)
-
-
 @pytest.mark.parametrize(
     ("shell", "typed", "expected"),
     [

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import networkx as nx
 import pytest
+from unit.test_controller_state import apply
 
 from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
@@ -17,7 +18,7 @@ from railweave.controller.errors import SwitchUnavailable
 from railweave.controller.fabric import Fabric
 from railweave.controller.managed import ManagedSwitch
 from railweave.controller.routes import routes
-from railweave.controller.state import Entry, SwitchState, Update
+from railweave.controller.state import SwitchState, Update
 from railweave.p4src.artifacts import artifact
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Plane, Topology
@@ -80,19 +81,6 @@ class FakeLink:
     async def write(self, updates: Sequence[Update]) -> None:
         if updates:
             await self._network.turn(self, apply(self.state, updates))
-
-
-def apply(state: SwitchState, updates: Sequence[Update]) -> SwitchState:
-    entries = {entry.key: entry for entry in state.entries}
-    multicasts = {multicast.group: multicast for multicast in state.multicasts}
-    for update in updates:
-        value = update.value
-        held, key = (entries, value.key) if isinstance(value, Entry) else (multicasts, value.group)
-        if update.kind == "DELETE":
-            del held[key]
-        else:
-            held[key] = value
-    return SwitchState(frozenset(entries.values()), frozenset(multicasts.values()))
 
 
 class Network:

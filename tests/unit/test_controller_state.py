@@ -4,35 +4,24 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-import finsy as fy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave.controller import desired, tables, wire
+from railweave.controller import desired, tables
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import Refused
-from railweave.controller.routes import routes
 from railweave.controller.slots import Serials, SlotRange, SlotSpace, newer
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, difference, fields
-from railweave.controller.tables import SPREAD_BASE, Endpoint, mac_number
+from railweave.controller.tables import Endpoint, mac_number
 from railweave.controller.trees import build
-from railweave.p4src.artifacts import AGGREGATION, PROFILES, artifact
 from railweave.topologies.model import Nic, Plane, Switch, Trunk
-from railweave.topologies.planes import planes
 
 IP = {name: int(IPv4Address(name)) for name in ("10.1.0.1", "10.1.0.2", "10.1.255.1")}
-
-
-def one_switch() -> tuple[Plane, Aggregation, AddressPlan]:
-    plane = planes(2, ("ina",)).plane("ina")
-    ranks = dict(enumerate(plane.nics))
-    tree = build(plane, ranks, [plane.switches[0].name])
-    hosts = {r: Endpoint(mac_number(n.mac), int(IPv4Address(n.address)), 4000 + r) for r, n in ranks.items()}
-    return plane, Aggregation(7, "ina", tree, IP["10.1.255.1"], hosts), AddressPlan(plane)
 
 
 def two_levels() -> tuple[Plane, Aggregation, AddressPlan]:
@@ -49,102 +38,6 @@ def two_levels() -> tuple[Plane, Aggregation, AddressPlan]:
     return plane, Aggregation(3, "ina", tree, IP["10.1.255.1"], hosts), AddressPlan(plane)
 
 
-def rows(state: SwitchState, table: str) -> list[tuple[dict[str, int], str, dict[str, int]]]:
-    found = [(dict(e.match), e.action, dict(e.params)) for e in state.entries if e.table == table]
-    return sorted(found, key=lambda row: sorted(row[0].items()))
-
-
-def hosts(state: SwitchState) -> list[tuple[dict[str, int], str, dict[str, int]]]:
-    return [row for row in rows(state, "members") if row[1] == "contributor"]
-
-
-def test_one_switch_adds_two_hosts() -> None:
-    _, group, plan = one_switch()
-    state = desired.aggregation(group, "s-ina", SlotRange(512, 512, 9), plan.switches)
-    assert rows(state, "members")[1] == (
-        {"group": 7, "ingress_port": 2, "child": 1, "source": IP["10.1.0.2"]},
-        "contributor",
-        {
-            "child_bit": 2,
-            "all_children": 3,
-            "slot_base": 1024,
-            "slot_mask": 1023,
-            "start": 9,
-            "is_root": 1,
-            "mcast_group": 8,
-            "spread_group": 8,
-        },
-    )
-    assert rows(state, "replicas")[0] == (
-        {"group": 7, "egress_rid": 1},
-        "readdress",
-        {
-            "child": 0,
-            "src_mac": 0x02FE0A01FF01,
-            "dst_mac": 0x020000010001,
-            "src_ip": IP["10.1.255.1"],
-            "dst_ip": IP["10.1.0.1"],
-            "udp_port": 4000,
-        },
-    )
-    assert rows(state, "virtual_addresses") == [
-        ({"address": IP["10.1.255.1"]}, "owned", {"mac": 0x02FE0A01FF01})
-    ]
-    assert rows(state, "uplinks") == []
-    assert state.multicasts == {Multicast(8, frozenset({(1, 1), (2, 2)}))}
-
-
-def test_a_leaf_passes_sums_up_and_results_down() -> None:
-    _, group, plan = two_levels()
-    slots = SlotRange(0, 16, 1)
-    leaf, spine = (desired.aggregation(group, name, slots, plan.switches) for name in ("leaf2", "spine"))
-    me, above = plan.switches["leaf2"], plan.switches["spine"]
-    assert rows(leaf, "uplinks") == [
-        (
-            {"group": 3},
-            "uplink",
-            {
-                "port": 8,
-                "child": 1,
-                "src_mac": me.mac,
-                "dst_mac": above.mac,
-                "src_ip": me.ip,
-                "dst_ip": above.ip,
-            },
-        )
-    ]
-    parent = [row for row in rows(leaf, "members") if row[1] == "parent"]
-    assert parent == [
-        (
-            {"group": 3, "ingress_port": 8, "child": 1, "source": above.ip},
-            "parent",
-            {"slot_base": 0, "slot_mask": 31, "start": 1, "mcast_group": 4},
-        )
-    ]
-    ways = [(row[2]["is_root"], row[2]["mcast_group"], row[2]["spread_group"]) for row in hosts(leaf)]
-    assert ways == [(0, 4, 4 + SPREAD_BASE)] * 2
-    children = frozenset({(1, 1), (2, 2)})
-    assert leaf.multicasts == {Multicast(4, children), Multicast(4 + SPREAD_BASE, children | {(8, 32)})}
-    (up,) = [row for row in rows(leaf, "replicas") if row[0]["egress_rid"] == 32]
-    addresses = {"src_mac": me.mac, "dst_mac": above.mac, "src_ip": me.ip, "dst_ip": above.ip}
-    assert up[1:] == ("readdress", {"child": 1, "udp_port": tables.INA_UDP_PORT, **addresses})
-    assert [row[0]["source"] for row in rows(spine, "members")] == [plan.switches["leaf1"].ip, me.ip]
-    assert [row[2]["dst_ip"] for row in rows(spine, "replicas")] == [plan.switches["leaf1"].ip, me.ip]
-    assert {row[2]["udp_port"] for row in rows(spine, "replicas")} == {tables.INA_UDP_PORT}
-    assert rows(spine, "virtual_addresses") == []
-    assert spine.multicasts == {Multicast(4, frozenset({(1, 1), (2, 2)}))}
-
-
-def test_forwarding_reaches_every_nic_and_floods_along_a_tree() -> None:
-    plane, _, plan = two_levels()
-    way = routes(plane)["leaf1"]
-    state = desired.forwarding(way, plan.switches["leaf1"], way.tree)
-    ports = {match["destination"]: params["port"] for match, _, params in rows(state, "mac_table")}
-    assert ports == {0x020000010001: 1, 0x020000010002: 2, 0x020000010003: 9, 0x020000010004: 9}
-    assert state.multicasts == {Multicast(tables.FLOOD_GROUP, frozenset({(1, 0), (2, 0), (9, 0)}))}
-    assert rows(state, "virtual_addresses")[0][0] == {"address": plan.switches["leaf1"].ip}
-
-
 def test_addresses_are_of_the_last_24_and_nobody_elses() -> None:
     _, _, plan = two_levels()
     chosen: list[int] = []
@@ -155,25 +48,6 @@ def test_addresses_are_of_the_last_24_and_nobody_elses() -> None:
     everybody = [*chosen, *(endpoint.ip for endpoint in plan.switches.values())]
     assert len(set(everybody)) == 254
     assert {ip >> 8 for ip in everybody} == {IP["10.1.255.1"] >> 8}
-
-
-@pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
-def test_every_entry_passes_p4info_and_comes_back_equal(lanes: int) -> None:
-    program = artifact(lanes)
-    schema = fy.P4Schema(program.p4info_path)
-    plane, group, plan = two_levels()
-    state = desired.merge(
-        [
-            desired.forwarding(routes(plane)["leaf1"], plan.switches["leaf1"], frozenset({9})),
-            desired.aggregation(group, "leaf1", SlotRange(16, 16, 2**32 - 1), plan.switches),
-            desired.losses([Loss(1, "ingress", 0.01), Loss(2, "egress", 1.0)]),
-            desired.memory([Serials(64, 32, 77)], last_group=3),
-        ]
-    )
-    updates = difference(SwitchState(), state)
-    entities = [wire.encode(update).encode_update(schema).entity for update in updates]
-    back = wire.decode((fy.p4entity.decode_entity(e, schema) for e in entities), frozenset())
-    assert back == state
 
 
 def test_notes_of_serial_numbers_match_no_packet_and_read_back() -> None:
@@ -214,7 +88,7 @@ def states(draw: st.DrawFn) -> SwitchState:
     return SwitchState(frozenset(by_key.values()), frozenset(by_group.values()))
 
 
-def apply(state: SwitchState, updates: list[Update]) -> SwitchState:
+def apply(state: SwitchState, updates: Sequence[Update]) -> SwitchState:
     """What a switch makes of updates; it insists on INSERT for what is new and MODIFY for what is there."""
     held = {e.key: e for e in state.entries} | {("multicast", m.group): m for m in state.multicasts}
     for update in updates:

@@ -13,7 +13,6 @@ from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, U
 from railweave.switch.pipeline import (
     CounterValue,
     Match,
-    MeterConfig,
     Pipeline,
     Replica,
     exact,
@@ -58,31 +57,6 @@ def port_of(pipeline: Pipeline, given: bytes) -> int | None:
     out = pipeline.inject(5, given)
     assert len(out) <= 1
     return out[0][0] if out else None
-
-
-def test_longest_prefix_wins_whatever_the_order(control: Pipeline) -> None:
-    prefixes = [(0x0A000000, 8), (0x0A0B0000, 16), (0, 0), (0x0A0B0C0D, 32), (0x0A0B0C00, 24)]
-    random.Random(4).shuffle(prefixes)
-    for value, length in prefixes:
-        control.tables.insert("routes", [lpm(value, length)], "forward", [length + 1])
-    expected = {0x0A0B0C0D: 33, 0x0A0B0C0E: 25, 0x0A0B0D00: 17, 0x0A990000: 9, 0x0B000000: 1}
-    assert {address: port_of(control, packet(0, address)) for address in expected} == expected
-    handle = control.tables.find("routes", [lpm(0x0A0B0C00, 24)])
-    assert handle is not None
-    control.tables.delete("routes", handle)
-    assert port_of(control, packet(0, 0x0A0B0C0E)) == 17
-
-
-def test_greatest_priority_wins(control: Pipeline) -> None:
-    control.tables.insert(
-        "rules", [ternary(0x0A000000, 0xFF000000), range_(0, 100), optional(None)], "forward", [1], 10
-    )
-    control.tables.insert("rules", [ternary(0, 0), range_(50, 60), optional(None)], "forward", [2], 20)
-    control.tables.insert("rules", [ternary(0, 0), range_(0, 0xFFFF), optional(7)], "forward", [3], 5)
-    assert port_of(control, packet(1, 0x0A000001, 10, 7)) == 1
-    assert port_of(control, packet(1, 0x0A000001, 55, 7)) == 2
-    assert port_of(control, packet(1, 0x0B000001, 61, 7)) == 3
-    assert port_of(control, packet(1, 0x0B000001, 61, 8)) is None
 
 
 def test_exact_table_of_thousands_with_deletions(control: Pipeline) -> None:
@@ -131,19 +105,6 @@ def test_full_table(control: Pipeline) -> None:
         control.tables.insert("routes", [lpm(0, 0)], "forward", [1])
 
 
-def test_defaults_and_modification(control: Pipeline) -> None:
-    assert port_of(control, packet(2, 9)) is None
-    control.tables.set_default("hosts", "forward", [8])
-    assert port_of(control, packet(2, 9)) == 8
-    handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
-    control.tables.modify("hosts", handle, "forward", [3])
-    assert port_of(control, packet(2, 9)) == 3
-    assert [entry.target.params for entry in control.tables.entries("hosts")] == [(3,)]
-    control.tables.delete("hosts", handle)
-    control.tables.set_default("hosts", None)
-    assert port_of(control, packet(2, 9)) is None
-
-
 def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
     handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
     given = packet(2, 9, 3)
@@ -180,26 +141,6 @@ def test_multicast_replicates_with_instances(control: Pipeline) -> None:
     assert control.inject(5, packet(3, group=7)) == []
 
 
-def test_ingress_clone_is_the_packet_as_it_came(control: Pipeline) -> None:
-    control.tables.set_default("hosts", "forward", [1])
-    control.replication.set_session(100, [Replica(9)])
-    given = packet(4, 5, 6)
-    out = dict(control.inject(5, given))
-    assert (
-        out[9] == given[:5] + b"\xc1\x05" + given[7:]
-    )  # egress marks clones, and keeps the port that was preserved
-    assert set(out) == {9, 1}
-    assert out[1] == given[:1] + b"\xff" * 4 + given[5:]
-
-
-def test_egress_clone_follows_the_original(control: Pipeline) -> None:
-    control.tables.set_default("hosts", "forward", [1])
-    control.replication.set_session(200, [Replica(8)])
-    out = control.inject(5, packet(5, 5, 6))
-    assert [port for port, _ in out] == [1, 8]
-    assert out[1][1][5:7] == b"\xc2\x00"
-
-
 def test_random_is_seeded_and_within_bounds(control: Pipeline) -> None:
     def draw() -> list[int]:
         control.seed(42)
@@ -226,20 +167,6 @@ def test_clones_that_clone_themselves_end(control: Pipeline) -> None:
     assert ports[:2] == [1, 8]
     assert control.native.statistics()["aborted"] > 0
     assert port_of(control, packet(2)) == 1
-
-
-def test_meter_colours(control: Pipeline) -> None:
-    given = packet(8, number=2)
-
-    def colours(count: int, now_us: int) -> list[int]:
-        return [control.inject(1, given, now_us)[0][1][7] for _ in range(count)]
-
-    assert colours(3, 0) == [0, 0, 0]  # not configured: green
-    control.arrays.set_meters("police", range(2, 3), MeterConfig(10, 3, 100, 5))
-    assert colours(7, 0) == [0, 0, 0, 1, 1, 2, 2]
-    assert colours(2, 100_000) == [0, 1]  # one token of the slow bucket has come
-    control.arrays.set_meters("police", range(2, 3), None)
-    assert colours(2, 100_000) == [0, 0]
 
 
 def test_oversized_packet_is_dropped(control: Pipeline) -> None:

@@ -13,13 +13,13 @@ from finsy.proto import U128, p4r
 from p4runtime_clients import (
     DEVICE,
     JSON,
-    PROGRAMS,
     SCHEMA,
     B,
     Config,
     Server,
     client,
     codes,
+    files,
     to_port,
     update,
 )
@@ -219,9 +219,7 @@ async def test_a_commit_forgets_entries_and_a_reconciliation_keeps_them(server: 
         assert server.pipelines[2].tables.entries("RouterIngress.bridge") == []
 
 
-@pytest.mark.parametrize(
-    "json", [b"", b"{", b"[]", b"{}", b"\xff\x00", (PROGRAMS / "patch.json").read_bytes()]
-)
+@pytest.mark.parametrize("json", [b"", b"{", b"[]", b"{}", b"\xff\x00", files("patch")[1].read_bytes()])
 async def test_a_config_that_is_none_is_refused_and_changes_nothing(server: Server, json: bytes) -> None:
     async with client(server, load=True) as one:
         await one.write(update("INSERT", to_port(1)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave.hosts.decisions import Ledger, Reason
-from railweave.hosts.errors import InvalidOption, UnsupportedDType
-from railweave.hosts.limits import INA_HEADER, LANE_BYTES, limit_bps
+from railweave.hosts.errors import UnsupportedDType
+from railweave.hosts.limits import INA_HEADER, LANE_BYTES
 from railweave.hosts.striping import Plan, Planner, StripedRail
 from railweave.hosts.striping.splits import ALIGNMENT
 from railweave.p4src.config import CONFIG
@@ -100,15 +100,6 @@ def test_the_ledger_counts_by_class_and_verdict() -> None:
         ("r0", 1024, False, Reason.THRESHOLD, 1),
         ("r1", 1024, True, "", 1),
     ]
-
-
-def test_limits() -> None:
-    assert limit_bps("ina", 100e6, hosts=4) == pytest.approx(100e6 * 1008 / 1082)
-    assert limit_bps("ina", 100e6, hosts=4, lanes=64) == pytest.approx(100e6 * 240 / 314)
-    assert limit_bps("tcp", 100e6, hosts=4) == pytest.approx(100e6 * 1448 / 1514 * 4 / 6)
-    assert limit_bps("rdma", 100e6, hosts=2) == pytest.approx(100e6 * 1024 / 1082)
-    with pytest.raises(InvalidOption, match="carrier pigeon"):
-        limit_bps("carrier pigeon", 1, 2)
 
 
 def test_numbers_are_those_of_the_program_in_the_switch() -> None:

@@ -27,7 +27,7 @@ def packet(kind: int = 0, address: int = 0, number: int = 0, group: int = 0) -> 
 
 @pytest.mark.parametrize("recorded", cases(), ids=lambda recorded: recorded.name)
 def test_traced_packets_fare_as_on_bmv2(recorded: Case) -> None:
-    switch = Embedded(Pipeline.load(recorded.json.read_bytes()))
+    switch = Embedded(recorded.schema, Pipeline.load(recorded.json.read_bytes()))
     switch.pipeline.traces.start(None, 1024)
     for number, (step, result) in enumerate(recorded.load()):
         assert switch.do(step) == result, f"step {number}: {step}"

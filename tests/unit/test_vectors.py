@@ -14,7 +14,7 @@ from railweave.switch.pipeline import Pipeline
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 @pytest.mark.parametrize("way", ["interpreted", "compiled"])
 def test_does_as_bmv2_did(case: Case, way: str) -> None:
-    switch = Embedded(Pipeline.load(case.json.read_bytes()), compiled=way == "compiled")
+    switch = Embedded(case.schema, Pipeline.load(case.json.read_bytes()), compiled=way == "compiled")
     recorded = case.load()
     assert sum(isinstance(step, Packet) for step, _ in recorded) > 1
     for number, (step, result) in enumerate(recorded):

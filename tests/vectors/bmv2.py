@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from functools import singledispatchmethod
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ import finsy as fy
 import grpc
 import pytest
 from dataplane.control import GrpcControl
-from finsy.p4entity import P4ValueSetMember, decode_entity
 from finsy.proto import p4r
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from vectors import steps
-from vectors.steps import Frames, Packet, Step
+from vectors.controlled import Controlled
+from vectors.steps import Frames, Packet
 
 PROGRAM = "simple_switch_grpc"
 ALONE = pytest.mark.xdist_group("bmv2")  # one at a time: where built with Thrift, it listens on port 9090
@@ -70,13 +68,13 @@ def _message(name: str) -> Any:
 PacketMessage = _message("PacketStreamRequest")
 
 
-class Bmv2:
+class Bmv2(Controlled):
     """A running BMv2 with a program."""
 
     def __init__(self, control: GrpcControl, packets: grpc.Channel, p4info: Path, json: Path) -> None:
         """Load the program."""
-        self.schema = fy.P4Schema(p4info, json)
-        self._control = control
+        super().__init__(fy.P4Schema(p4info, json), control)
+        self._stream = control.stream
         self._packets = packets.stream_stream(
             "/p4.bm.DataplaneInterface/PacketStream",
             request_serializer=PacketMessage.SerializeToString,
@@ -90,7 +88,7 @@ class Bmv2:
 
     def _listen(self) -> None:
         with contextlib.suppress(grpc.RpcError):
-            for message in self._control.stream:
+            for message in self._stream:
                 self._messages.put(message)
 
     def packets(self, batch: Sequence[Packet]) -> list[Frames]:
@@ -113,105 +111,9 @@ class Bmv2:
             raise SwitchFailed(f"BMv2 and the packets {batch}: {error}") from error
         return [sorted(frames, key=lambda frame: frame[0]) for frames in results]
 
-    @singledispatchmethod
-    def do(self, step: Step) -> Any:
-        """Do one step; its result."""
-        raise TypeError(f"BMv2 cannot do {step}")
-
-    @do.register
-    def _(self, step: Packet) -> Any:
-        return self.packets([step])[0]
-
-    @do.register
-    def _(self, step: steps.Insert) -> None:
-        action: Any = fy.P4TableAction(step.action, **step.params) if step.action else None
-        if step.member is not None:
-            action = fy.P4IndirectAction(member_id=step.member)
-        elif step.group is not None:
-            action = fy.P4IndirectAction(group_id=step.group)
-        elif step.one_shot:
-            action = fy.P4IndirectAction(
-                [(weight, fy.P4TableAction(name, **params)) for name, params, weight in step.one_shot]
-            )
-        match = fy.P4TableMatch(step.match)
-        self._write(fy.P4TableEntry(step.table, match=match, action=action, priority=step.priority))
-
-    @do.register
-    def _(self, step: steps.Modify) -> None:
-        action = fy.P4TableAction(step.action, **step.params)
-        match = fy.P4TableMatch(step.match)
-        entry = fy.P4TableEntry(step.table, match=match, action=action, priority=step.priority)
-        self._write(entry, p4r.Update.MODIFY)
-
-    @do.register
-    def _(self, step: steps.Delete) -> None:
-        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
-        self._write(entry, p4r.Update.DELETE)
-
-    @do.register
-    def _(self, step: steps.Default) -> None:
-        action = fy.P4TableAction(step.action, **step.params)
-        self._write(fy.P4TableEntry(step.table, action=action, is_default_action=True), p4r.Update.MODIFY)
-
-    @do.register
-    def _(self, step: steps.Member) -> None:
-        action = fy.P4TableAction(step.action, **step.params)
-        self._write(fy.P4ActionProfileMember(step.profile, member_id=step.member, action=action))
-
-    @do.register
-    def _(self, step: steps.Group) -> None:
-        members = [fy.P4Member(member, weight=weight) for member, weight in step.members]
-        size = step.max_size or len(members)
-        self._write(
-            fy.P4ActionProfileGroup(step.profile, group_id=step.group, max_size=size, members=members)
-        )
-
-    @do.register
-    def _(self, step: steps.Multicast) -> None:
-        self._write(fy.P4MulticastGroupEntry(step.group, replicas=[tuple(r) for r in step.replicas]))
-
-    @do.register
-    def _(self, step: steps.CloneSession) -> None:
-        replicas = [tuple(r) for r in step.replicas]
-        self._write(fy.P4CloneSessionEntry(step.session, replicas=replicas, packet_length_bytes=step.bytes))
-
-    @do.register
-    def _(self, step: steps.ValueSet) -> None:
-        members = [P4ValueSetMember(dict(member)) for member in step.members]
-        self._write(fy.P4ValueSetEntry(step.name, members=members), p4r.Update.MODIFY)
-
-    @do.register
-    def _(self, step: steps.Meter) -> None:
-        config = fy.P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
-        self._write(fy.P4MeterEntry(step.name, index=step.index, config=config), p4r.Update.MODIFY)
-
-    @do.register
-    def _(self, step: steps.DirectMeter) -> None:
-        config = fy.P4MeterConfig(cir=step.cir, cburst=step.cburst, pir=step.pir, pburst=step.pburst)
-        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
-        self._write(fy.P4DirectMeterEntry(table_entry=entry, config=config), p4r.Update.MODIFY)
-
-    @do.register
-    def _(self, step: steps.Counter) -> list[int]:
-        [found] = self._read(fy.P4CounterEntry(step.name, index=step.index))
-        return [found.packet_count, found.byte_count]
-
-    @do.register
-    def _(self, step: steps.DirectCounter) -> list[int]:
-        entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
-        # An entry that matches anything reads as all entries, without what matches anything.
-        [found] = [
-            counted
-            for counted in self._read(fy.P4DirectCounterEntry(table_entry=entry))
-            if counted.table_entry.priority == step.priority
-            and (step.priority or len(counted.table_entry.match or ()) == len(step.match))
-        ]
-        return [found.packet_count, found.byte_count]
-
-    @do.register
-    def _(self, step: steps.Digests) -> list[list[str]]:
-        """All that come within a time: BMv2 sends them when it likes."""
-        wanted = self.schema.digests[step.name].id
+    def digests(self, name: str) -> list[list[str]]:
+        """Return all that come within a time: BMv2 sends them when it likes."""
+        wanted = self.schema.digests[name].id
         result: list[list[str]] = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -222,13 +124,10 @@ class Bmv2:
 
     def _write(self, entity: Any, kind: p4r.Update.Type.ValueType = p4r.Update.INSERT) -> None:
         try:
-            self._control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+            super()._write(entity, kind)
         except grpc.RpcError as error:
             details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
             raise SwitchFailed(f"BMv2 refuses {entity}: {error.code()} {details!r}") from error
-
-    def _read(self, pattern: Any) -> list[Any]:
-        return [decode_entity(e, self.schema) for e in self._control.read(pattern.encode(self.schema))]
 
 
 def bitstrings(data: Any) -> list[str]:

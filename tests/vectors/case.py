@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
+from compressed import unpacked
 from vectors.steps import Packet, Step, decode, encode
 
 FOLDER = Path(__file__).parent
@@ -15,7 +18,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """A recorded case; its files lie side by side: NAME.p4, .json, .p4info.txtpb, .py and .vectors.json."""
+    """A recorded case. Its files lie side by side: NAME.p4, .json.gz, .p4info.txtpb.gz, .py, .vectors.json"""
 
     source: Path
 
@@ -27,12 +30,17 @@ class Case:
     @property
     def json(self) -> Path:
         """What p4c made of the program."""
-        return self.source.with_suffix(".json")
+        return unpacked(self.source.with_suffix(".json"))
 
     @property
     def p4info(self) -> Path:
         """The program's P4Info."""
-        return self.source.with_suffix(".p4info.txtpb")
+        return unpacked(self.source.with_suffix(".p4info.txtpb"))
+
+    @functools.cached_property
+    def schema(self) -> fy.P4Schema:
+        """What both files say, read once."""
+        return fy.P4Schema(self.p4info, self.json)
 
     @property
     def script(self) -> Path:

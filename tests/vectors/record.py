@@ -11,10 +11,11 @@ A case is FEATURE/NAME.p4 and beside it NAME.py, which says what is done to the 
             yield Packet(1, rng.randbytes(20).hex())
         yield Counter("counted", 3)
 
-`vectors.steps` has all steps. The recorder compiles the program, starts a BMv2 of its own, does the steps one
-after the other (a packet has wholly left before the next one comes) and writes NAME.vectors.json, which
-tests/unit/test_vectors.py plays to the embedded engine. Registers are not readable through BMv2's P4Runtime:
-let the program put what matters into packets. Results must not depend on time or `random`.
+`vectors.steps` has all steps. The recorder compiles the program and keeps the result compressed. It starts a
+BMv2 and does the steps one after the other: a packet has left before the next one comes. Then it writes
+NAME.vectors.json, which tests/unit/test_vectors.py plays to the embedded engine. Registers are not readable
+through BMv2's P4Runtime: let the program put what matters into packets. Results must not depend on time or
+`random`.
 
 So that nothing meaningless is recorded, a recording is refused if fewer than half of the packets come out
 (say `DROPS = True` in NAME.py if that is meant), if all that comes out is equal, or if a second
@@ -32,6 +33,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from compressed import pack
 from vectors import bmv2
 from vectors.case import FOLDER, Case, cases
 from vectors.steps import Packet, Step
@@ -43,8 +45,9 @@ class Refused(Exception):
     """The recording would say nothing."""
 
 
-def compile_program(source: Path, json: Path, p4info: Path) -> None:
-    """p4c; its complaint is the exception's text."""
+def compile_program(source: Path) -> tuple[Path, Path]:
+    """Compile with p4c; return JSON and P4Info, beside the source. Its complaint is the exception's text."""
+    json, p4info = source.with_suffix(".json"), source.with_suffix(".p4info.txtpb")
     command = ["p4c-bm2-ss", source.name, "-o", str(json), "--p4runtime-files", str(p4info)]
     if include := os.environ.get("P4C_INCLUDE"):
         command += ["-I", include]
@@ -52,6 +55,7 @@ def compile_program(source: Path, json: Path, p4info: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source.parent)
     if done.returncode != 0:
         raise Refused(f"p4c: {done.stderr}")
+    return json, p4info
 
 
 def script(case: Case) -> ModuleType:
@@ -72,7 +76,7 @@ def run(case: Case, todo: list[Step]) -> list[tuple[Step, Any]]:
 
 def record(case: Case) -> str:
     """Record one case; a line that says what."""
-    compile_program(case.source, case.json, case.p4info)
+    pack(*compile_program(case.source))
     module = script(case)
     todo = list(module.steps(random.Random(SEED)))
     results = run(case, todo)

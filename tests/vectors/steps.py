@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 Values: TypeAlias = Mapping[str, int]
 MatchValues: TypeAlias = Mapping[str, int | str]
@@ -112,14 +112,6 @@ class CloneSession(Step):
 
 
 @dataclass(frozen=True)
-class ValueSet(Step):
-    """Set the members of a parser value set; each maps field names to values (`""`: the only field)."""
-
-    name: str
-    members: Sequence[MatchValues]
-
-
-@dataclass(frozen=True)
 class Meter(Step):
     """Configure a cell of a meter: committed and peak rate per second, and the bursts."""
 
@@ -166,18 +158,6 @@ class Digests(Step):
     """Take what the program has sent of a digest since the last time; each is a list of hex numbers."""
 
     name: str
-
-
-class Target(Protocol):
-    """A switch that runs a program."""
-
-    def do(self, step: Step) -> Any:
-        """Do one step; its result, made of lists, strings and integers."""
-        ...
-
-    def packets(self, batch: Sequence[Packet]) -> list[Frames]:
-        """Packets without a pause between them; the result of each."""
-        ...
 
 
 KINDS: dict[str, type[Step]] = {kind.__name__.lower(): kind for kind in Step.__subclasses__()}

@@ -49,10 +49,10 @@ def _rxe_provider() -> Path | None:
     return next(Path("/usr/lib").glob("*/libibverbs/librxe-rdmav*.so"), None)
 
 
-def build_initramfs(kernel: Kernel, folder: Path, source: str = "peer.c") -> Path:
-    """Write everything that the machine needs, with `source` as its peer; return the archive's path."""
+def build_initramfs(kernel: Kernel, folder: Path) -> Path:
+    """Write everything that the machine needs; return the archive's path."""
     peer = folder / "peer"
-    subprocess.run(["gcc", "-O2", "-o", peer, HERE / source, "-libverbs"], check=True)
+    subprocess.run(["gcc", "-O2", "-o", peer, HERE / "peer.c", "-libverbs"], check=True)
     files = Initramfs()
     files.add("/init", (HERE / "init").read_bytes())
     for program, file in (

@@ -13,10 +13,11 @@ LOW, MIDDLE, HIGH = 0x1_0000_0000_0000_0005, 0x1234_0000_0000_0000_0001, 0xFFFF_
 def steps(rng: random.Random) -> Iterator[Step]:
     for key in range(3):
         yield Insert("hosts", {"h.d.key": key}, "forward", {"port": key + 1})
+    yield Insert("wide", {}, "mark", {"x": 100}, 1)
     for number, (low, high, priority) in enumerate(
-        ((0, HIGH, 1), (LOW, MIDDLE, 5), (LOW + 1, LOW + 1, 9), (MIDDLE, HIGH, 3), (LOW - 1, LOW, 7))
+        ((LOW, MIDDLE, 5), (LOW + 1, LOW + 1, 9), (MIDDLE, HIGH, 3), (LOW - 1, LOW, 7))
     ):
-        yield Insert("wide", {"h.d.wide": f"{low}...{high}"}, "mark", {"x": 100 + number}, priority)
+        yield Insert("wide", {"h.d.wide": f"{low}...{high}"}, "mark", {"x": 101 + number}, priority)
     wides = [bound + step for bound in (LOW, MIDDLE) for step in (-1, 0, 1, 2)] + [0, HIGH]
     for _ in range(20):
         yield from numbered(2, (packet(rng, wide) for wide in rng.sample(wides, 4)))
