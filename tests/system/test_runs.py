@@ -20,7 +20,18 @@ RAIL_KEYS = {
     "retransmissions",
 }
 ROW_KEYS = {
-    *("bytes", "dtype", "op", "root", "time_us_median", "time_us_p99", "algbw_bps", "busbw_bps", "wrong"),
+    *(
+        "bytes",
+        "dtype",
+        "op",
+        "root",
+        "time_us_mean",
+        "time_us_median",
+        "time_us_p99",
+        "algbw_bps",
+        "busbw_bps",
+        "wrong",
+    ),
     *("limit_bps", "limit_fraction", "shares", "time_us_interval", "times_us"),
 }
 

@@ -7,18 +7,21 @@ import itertools
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
+import finsy as fy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave.controller import desired, tables
+from railweave.controller import desired, tables, wire
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import Refused
+from railweave.controller.routes import routes
 from railweave.controller.slots import Serials, SlotRange, SlotSpace, newer
 from railweave.controller.state import Entry, Multicast, SwitchState, Update, difference, fields
 from railweave.controller.tables import Endpoint, mac_number
 from railweave.controller.trees import build
+from railweave.p4src.artifacts import AGGREGATION, PROFILES, artifact
 from railweave.topologies.model import Nic, Plane, Switch, Trunk
 
 IP = {name: int(IPv4Address(name)) for name in ("10.1.0.1", "10.1.0.2", "10.1.255.1")}
@@ -48,6 +51,25 @@ def test_addresses_are_of_the_last_24_and_nobody_elses() -> None:
     everybody = [*chosen, *(endpoint.ip for endpoint in plan.switches.values())]
     assert len(set(everybody)) == 254
     assert {ip >> 8 for ip in everybody} == {IP["10.1.255.1"] >> 8}
+
+
+@pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
+def test_every_entry_passes_p4info_and_comes_back_equal(lanes: int) -> None:
+    program = artifact(lanes)
+    schema = fy.P4Schema(program.p4info_path)
+    plane, group, plan = two_levels()
+    state = desired.merge(
+        [
+            desired.forwarding(routes(plane)["leaf1"], plan.switches["leaf1"], frozenset({9})),
+            desired.aggregation(group, "leaf1", SlotRange(16, 16, 2**32 - 1), plan.switches),
+            desired.losses([Loss(1, "ingress", 0.01), Loss(2, "egress", 1.0)]),
+            desired.memory([Serials(64, 32, 77)], last_group=3),
+        ]
+    )
+    updates = difference(SwitchState(), state)
+    entities = [wire.encode(update).encode_update(schema).entity for update in updates]
+    back = wire.decode((fy.p4entity.decode_entity(e, schema) for e in entities), frozenset())
+    assert back == state
 
 
 def test_notes_of_serial_numbers_match_no_packet_and_read_back() -> None:

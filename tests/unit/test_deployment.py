@@ -131,7 +131,6 @@ def test_the_command_shows_a_row_per_upgrade() -> None:
         (("4M", "--jobs", "4x4M"), "topology '4M': expected planes"),
         (("racks", "--jobs", "4x4M", "--rails", "ina"), "expected --jobs with a fabric and --rate only"),
         (("racks", "--jobs", "4x4M", "--rate", "0"), "the links of the fabric have no rate"),
-        (("racks", "--jobs", "4x4M", "--rate", "1M,2M"), "2 rates for 1 planes"),
     ],
 )
 def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
