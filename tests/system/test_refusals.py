@@ -56,12 +56,8 @@ def railweave(*arguments: str, **environment: str) -> tuple[int, str]:
         (("bench", "loss", "--size", "1K,2K"), "size '1K,2K'"),
         (("bench", "scaling", "--hosts", "2,many"), "--hosts '2,many'"),
         (("bench", "scaling", "--plot", "curve.gif"), "--plot curve.gif"),
-<<<<<<< HEAD
-        (("topo", "planes", "--save", "net.gif"), "cannot draw to 'net.gif'"),
-=======
         (("run", "--hosts", "2"), "no program"),
-        (("topo", "planes", "--out", "net.gif"), "cannot draw to 'net.gif'"),
->>>>>>> merge_h_tunit
+        (("topo", "planes", "--save", "net.gif"), "cannot draw to 'net.gif'"),
         (("topo", "file", "absent.yaml"), "absent.yaml"),
     ],
 )

@@ -180,15 +180,6 @@ def test_ctrl_c_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     assert not command.records
 
 
-<<<<<<< HEAD
-def test_a_run_without_a_program_is_refused(start: Start) -> None:
-    code, complaint = start(*RUN).end()
-    assert code == 2
-    assert "no program" in complaint
-
-
-=======
->>>>>>> merge_h_tunit
 def test_mininets_prompt_opens_in_the_running_lab(tmp_path: Path) -> None:
     arguments = ["run", "--shell", "--hosts", "2", "--rails", "tcp", "--out", str(tmp_path)]
     done = subprocess.run(
