@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared: kinds of all-reduce on the same hosts and links, one module per kind.
+"""Contenders: kinds of all-reduce that are compared on the same hosts and links, one module per kind.
 
 A module `contenders/KIND.py` has a class `Kind` derived from `Implementation`.
 """
@@ -33,13 +33,13 @@ Array: TypeAlias = NDArray[np.float32] | NDArray[np.int32]
 class Contender:
     """A contender as a value of a scenario."""
 
-    name: str  # as shown; one of its kind per scenario
-    kind: str  # of KINDS
-    rails: tuple[str, ...] = ()  # the planes it uses, by name; none: all
+    name: str  # shown to users; unique in the scenario
+    kind: str  # one of KINDS
+    rails: tuple[str, ...] = ()  # names of the planes that it uses; empty: all planes
     options: Mapping[str, Any] = field(default_factory=dict)  # of its kind; railweave: shares, by rail
 
     def implementation(self) -> Implementation:
-        """Return what runs it."""
+        """Return the implementation that runs the contender."""
         module = importlib.import_module(f"railweave.experiments.contenders.{self.kind}")
         made: Implementation = module.Kind(self)
         return made
@@ -47,7 +47,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a call that a rail has carried on this rank; times of CLOCK_MONOTONIC."""
+    """A part of a call that a rail has carried on this rank. Times are of CLOCK_MONOTONIC."""
 
     rail: str
     bytes: int  # of the tensor
@@ -61,13 +61,13 @@ class Job:
 
     contender: Contender
     size: int  # ranks
-    planes: tuple[str, ...]  # those it uses
+    planes: tuple[str, ...]  # names of the planes that the job uses
     addresses: Mapping[str, tuple[str, ...]]  # IPv4 of every rank, by plane
     out: str  # folder; rank r writes its `RankResult` to rank-r.json there
     timeout_s: float  # of joining, and of every call
     workload: Mapping[str, Any]  # a scenario's Workload, as JSON
     seed: int = 0
-    series: bool = False  # also write when calls began, and what rails carried when
+    series: bool = False  # also write the start of each call, and the bytes of each rail over time
     rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
 
@@ -81,7 +81,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Reduce over all ranks; the result goes to `out`, which begins as a copy of `given`."""
+        """Reduce over all ranks. `out` is a copy of `given` before the call, and gets the result."""
 
     def reduce_scatter(self, given: Array, out: Array, op: str) -> None:
         """Reduce over all ranks; `out` gets this rank's shard."""
@@ -98,11 +98,11 @@ class Endpoint(ABC):
     def all_gather_and_reduce_scatter(
         self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
     ) -> None:
-        """Do both at once: gather every rank's `shard`; reduce `tensor`, of which `own` is this rank's."""
+        """Gather every rank's `shard` and reduce `tensor`, both at once; `own` gets this rank's shard."""
         raise NotImplementedError
 
     def barrier(self) -> None:
-        """Return when all ranks have called it."""
+        """Wait until all ranks have called the barrier."""
         token = np.zeros(1, np.int32)
         self.all_reduce(token, token, "sum")
 
@@ -111,7 +111,7 @@ class Endpoint(ABC):
         return True
 
     def slices(self) -> Sequence[Slice]:
-        """Return what rails have carried since the last call of this; nothing where that is unknown."""
+        """Return the slices since the last call of `slices`; empty if the contender does not know them."""
         return ()
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
@@ -124,25 +124,28 @@ class Endpoint(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave."""
+        """Leave the job."""
 
 
 class Implementation(ABC):
-    """How a kind of contender runs. Made in the runner's process and in every rank's."""
+    """Runs a kind of contender. The runner's process and every rank's process make one."""
 
     collectives: tuple[str, ...] = ("all_reduce",)
     ops: tuple[str, ...] = ("sum",)
 
     def __init__(self, contender: Contender) -> None:
-        """Take the value that it runs."""
+        """Take the contender that it runs."""
         self.contender = contender
 
     def obstacle(self) -> str:
-        """Return why this machine cannot run it, and what to install; empty if it can."""
+        """Return why this machine cannot run the contender and the remedy; empty if it can."""
         return ""
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """Return what a plane's links allow, in bits of the tensor per second; here, a ring over TCP."""
+        """Return the rate that a plane's links allow, in bits of the tensor per second.
+
+        The default is the limit of a ring over TCP.
+        """
         return limits.over_hosts(plane, collective)
 
     def error_bound(self, ranks: int) -> float:
@@ -151,16 +154,19 @@ class Implementation(ABC):
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
-        """Prepare the lab for one run, and undo that; what it yields, filled until its end, is the extra."""
+        """Prepare the lab for one run, and undo the preparation afterwards.
+
+        The yielded mapping becomes the field `extra` of the record. It may be filled until the run ends.
+        """
         yield {}
 
     def command(self, job_file: Path, rank: int) -> list[str]:
-        """Return the command of one rank; none where another rank's command starts it.
+        """Return the command of one rank; empty if the command of another rank starts this rank.
 
-        Whatever runs writes the ranks' results as the worker does.
+        The command writes the ranks' results in the same form as the worker.
         """
         return [sys.executable, "-m", "railweave.experiments.worker", str(job_file), str(rank)]
 
     @abstractmethod
     def connect(self, job: Job, rank: int) -> Endpoint:
-        """Join the job in the rank's process; raises RailweaveError or OSError."""
+        """Join the job in the rank's process. Raises RailweaveError or OSError."""

@@ -41,7 +41,7 @@ class _Endpoint(Endpoint):
         self._tensors: dict[tuple[int, int], Any] = {}
 
     def _tensor(self, array: Array) -> Any:
-        """Wrap an array once: that takes microseconds, which are not Gloo's."""
+        """Wrap an array once. Wrapping takes microseconds, which must not count as Gloo's time."""
         where = array.__array_interface__["data"][0], array.size
         tensor = self._tensors.get(where)
         if tensor is None:

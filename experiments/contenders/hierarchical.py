@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hierarchical ring over TCP (H-AR): rings inside racks, and rings of racks between them.
 
-A reduce-scatter in each rack's ring, an allreduce of each shard among the ranks of the racks that have it, an
-allgather in the racks: 2 (k - 1) + 2 (R - 1) steps for R racks of k ranks. The rings are `ring.py`'s.
-Option: `racks`, R; ranks are numbered rack by rack.
+It has three stages: a reduce-scatter in each rack's ring, an allreduce of each shard between racks, and an
+allgather in each rack. R racks of k ranks take 2 (k - 1) + 2 (R - 1) steps. The rings are those of `ring.py`.
+The option `racks` is R. Ranks are numbered rack by rack.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ class Kind(Implementation):
     """Two rings on one plane for every rank."""
 
     def __init__(self, contender: Contender) -> None:
-        """Take the value that it runs."""
+        """Take the contender that it runs."""
         super().__init__(contender)
         self.racks = int(contender.options["racks"])
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """Stages follow each other; between racks, ranks share uplinks that are as fast as their links."""
+        """Return the limit of all stages, one after the other.
+
+        Between racks, the ranks of a rack share an uplink, which is as fast as one of their links.
+        """
         per_rack = len(plane.nics) // self.racks
         volume = 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks
         return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
 
     def connect(self, job: Job, rank: int) -> Endpoint:
-        """Join the rack's ring, and that of the ranks with the same place in their racks."""
+        """Join the rack's ring, and the ring of the ranks with the same place in their racks."""
         return Hierarchy(rank, job, self.racks)
 
 
@@ -50,7 +53,7 @@ class Hierarchy(Endpoint):
         self._across = Ring(rack, _part(job, slice(place, None, self._per_rack)), port=port + 1)
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Reduce over all ranks; tensors that the rack does not divide are filled up."""
+        """Reduce over all ranks. The tensor is padded if the rack's ranks do not divide it."""
         shard: Any = np.empty(-(-given.size // self._per_rack), given.dtype)
         whole: Any = given
         gathered: Any = out
@@ -64,7 +67,7 @@ class Hierarchy(Endpoint):
             out[:] = gathered[: out.size]
 
     def close(self) -> None:
-        """Leave."""
+        """Leave both rings."""
         self._across.close()
         self._rack.close()
 

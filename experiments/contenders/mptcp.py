@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multipath TCP, the Linux kernel's: the ring of `ring.py` over sockets that use all of a job's planes.
 
-A connection begins on the first plane; every host announces its addresses on the others, over which the peer
-adds paths (subflows). That they carried the bytes is read from the kernel's counters after the run.
+A connection begins on the first plane. Every host announces its addresses on the other planes, and the peer
+adds paths (subflows) over them. After the run, the kernel's counters prove that these paths carried bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IPPROTO_MPTCP = 262  # linux/in.h
 LIMITS = ("ip", "mptcp", "limits", "show")
 COUNTERS = ("cat", "/proc/net/netstat")
 LEAST_SHARE = 0.01  # of a host's bytes on each plane
-# Until the queue of one path is in the way, the kernel's scheduler sends everything there.
+# The kernel's scheduler uses a single path until the queue of this path is full.
 LEAST_BYTES = 8 << 20
 
 
@@ -32,7 +32,7 @@ class Kind(ring.Kind):
     """The same ring over Multipath TCP."""
 
     def obstacle(self) -> str:
-        """Return why this kernel opens no socket of Multipath TCP; empty if it does."""
+        """Return why this kernel cannot open a socket of Multipath TCP; empty if it can."""
         try:
             socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP).close()
         except OSError as error:
@@ -44,12 +44,12 @@ class Kind(ring.Kind):
         return ""
 
     def connect(self, job: Job, rank: int) -> Endpoint:
-        """Join the ring; its connections begin on the job's first plane."""
+        """Join the ring. Its connections begin on the job's first plane."""
         return ring.Ring(rank, job, mptcp=True)
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
-        """Set up the hosts' endpoints; yields the paths' counts. OSError where not all planes were used."""
+        """Set up the hosts' endpoints. Yield the paths' counts. Raise OSError if a plane was not used."""
         limits = {host: lab.read(host, LIMITS).split() for host in lab.topology.hosts}
         extra: dict[str, Any] = {}
         try:
@@ -66,7 +66,7 @@ class Kind(ring.Kind):
 
 
 def endpoints(lab: Lab, job: Job, host: str) -> str:
-    """Return the lines for `ip -batch` by which a host announces its addresses and takes its peers'."""
+    """Return the lines for `ip -batch` that let a host announce its addresses and use those of its peers."""
     others = job.planes[1:]
     lines = [set_limits(subflows=len(others), add_addr_accepted=len(others))]
     for plane in others:
@@ -76,12 +76,12 @@ def endpoints(lab: Lab, job: Job, host: str) -> str:
 
 
 def set_limits(subflows: int | str, add_addr_accepted: int | str) -> str:
-    """Return the line for `ip -batch` that sets how many paths a connection may have beside the first."""
+    """Return the line for `ip -batch` that limits the paths of a connection in addition to the first."""
     return f"mptcp limits set subflow {subflows} add_addr_accepted {add_addr_accepted}\n"
 
 
 def _counts(lab: Lab, job: Job) -> dict[str, dict[str, Counter[str]]]:
-    """Return bytes sent by plane and host, and the kernel's counts of Multipath TCP by host."""
+    """Return the bytes sent, by plane and host, and the kernel's counts of Multipath TCP, by host."""
     bytes_sent = {
         plane: Counter({host: counts.bytes_sent for host, counts in lab.interface_counters(plane).items()})
         for plane in job.planes
@@ -91,7 +91,7 @@ def _counts(lab: Lab, job: Job) -> dict[str, dict[str, Counter[str]]]:
 
 
 def multipath_counters(netstat: str) -> dict[str, int]:
-    """Read what /proc/net/netstat says of Multipath TCP."""
+    """Return the counters of Multipath TCP in the text of /proc/net/netstat."""
     names, values = (line.split()[1:] for line in netstat.splitlines() if line.startswith("MPTcpExt:"))
     return dict(zip(names, map(int, values), strict=True))
 
@@ -99,7 +99,7 @@ def multipath_counters(netstat: str) -> dict[str, int]:
 def difference(
     before: Mapping[str, Mapping[str, Counter[str]]], after: Mapping[str, Mapping[str, Counter[str]]]
 ) -> dict[str, Any]:
-    """Return what was counted between: only what is not 0."""
+    """Return the differences of counters that are not 0."""
     return {
         what: {key: dict(counts - before[what][key]) for key, counts in of.items()}
         for what, of in after.items()
@@ -109,7 +109,7 @@ def difference(
 def check(extra: Mapping[str, Any], job: Job) -> None:
     """Raise OSError unless each connection had a path on each plane, and each plane carried bytes.
 
-    Ranks are connected with those that the algorithms have them exchange messages with.
+    Two ranks have a connection if the algorithms exchange messages between them.
     """
     connections, joined = (
         sum(counts.get(name, 0) for counts in extra["kernel"].values())

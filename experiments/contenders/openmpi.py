@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open MPI, with its TCP transport over the job's planes: it stripes large messages over them.
+"""Open MPI, with its TCP transport over the job's planes. It stripes large messages over the planes.
 
-mpirun runs on the first host and starts its daemons in the others' namespaces, where it would use ssh
-elsewhere. The ranks are the generic worker's processes, which call libmpi through ctypes.
+The command mpirun runs on the first host. It starts its daemons in the namespaces of the other hosts, through
+a script in place of ssh. The ranks are processes of the generic worker, which call libmpi through ctypes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ OPTIONS = (
     *("--mca", "orte_leave_session_attached", "1", "--mca", "plm_rsh_no_tree_spawn", "1"),
     *("--mca", "oob_tcp_if_include", MANAGEMENT_NETWORK),
     *("--mca", "pml", "ob1", "--mca", "btl", "tcp,self"),
-    # As it comes, it puts the bulk of a large message on one plane: 16 MiB between two hosts on two
-    # planes of 100 Mbit/s go at 95 Mbit/s, and with fragments that are all sent (flags 1) at 169.
+    # By default, Open MPI sends most of a large message over one plane. 16 MiB between two hosts on two
+    # planes of 100 Mbit/s reach 95 Mbit/s. With flags 1, all fragments are sent, and they reach 169 Mbit/s.
     *("--mca", "btl_tcp_flags", "1", "--mca", "btl_tcp_max_send_size", "65536"),
 )
 
@@ -51,7 +51,7 @@ class Kind(Implementation):
     ops = ("sum", "max", "min")
 
     def obstacle(self) -> str:
-        """Return what is missing; empty if nothing is."""
+        """Return the missing part of Open MPI and the remedy; empty if nothing is missing."""
         if shutil.which("mpirun") is None:
             return explain("openmpi without mpirun", "Open MPI", INSTALL)
         try:
@@ -62,7 +62,7 @@ class Kind(Implementation):
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
-        """Write the launcher for this lab, and make a folder for what Open MPI keeps while it runs."""
+        """Write the launcher for this lab, and make a folder for Open MPI's temporary files."""
         with tempfile.TemporaryDirectory(prefix="mpi-") as folder:  # short: it holds Unix sockets
             nodes = {job.addresses[job.planes[0]][rank]: host for rank, host in enumerate(lab.topology.hosts)}
             agent = Path(folder) / "enter"
@@ -95,9 +95,9 @@ class Kind(Implementation):
 
 
 def entering(nodes: Mapping[str, Sequence[str]]) -> str:
-    """Return the script that runs a shell's command line on a node, by its address, as ssh does.
+    """Return a script that runs a shell's command line on the node with a given address, as ssh does.
 
-    Each node has a host name of its own: daemons of one name would take each other for the same node.
+    The script gives each node a different host name, because daemons with one name count as one node.
     """
     cases = "".join(
         f'  {node}) set -- {shlex.join(enter)} unshare --uts sh -c "hostname node-{number} && $*" ;;\n'
@@ -113,7 +113,7 @@ def _write_script(path: Path, text: str) -> None:
 
 
 class _World(Endpoint):
-    """MPI_COMM_WORLD; an error in it ends the whole job, as MPI has it unless told otherwise."""
+    """MPI_COMM_WORLD. An error ends the whole job, which is MPI's default."""
 
     def __init__(self) -> None:
         self._mpi = ctypes.CDLL(LIBRARY, mode=os.RTLD_GLOBAL | os.RTLD_NOW)  # its plugins need its symbols

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers over TCP: every rank pushes its tensor there, and pulls the sum.
+"""Parameter servers over TCP: every rank pushes its tensor to them, and pulls the sum.
 
-Pushes and pulls overlap, chunk by chunk. All ranks push at once: the incast is as it is. Option: `servers`,
-how many of the first ranks serve, each an equal part of the tensor; 1 by default.
+Pushes and pulls overlap, chunk by chunk. All ranks push at once, and nothing prevents the incast. The option
+`servers` is the number of servers, 1 by default. The first ranks serve, each an equal part of the tensor.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
 
 PORT = 29503
-CHUNK_BYTES = 16 << 10  # summed at once, when all have come
-AHEAD_BYTES = 48 << 10  # that a rank pushes beyond what it has pulled: more of 15 overflow the server's queue
+CHUNK_BYTES = 16 << 10  # a server sums a chunk when it has the chunk from all ranks
+AHEAD_BYTES = 48 << 10  # a rank's pushes ahead of its pulls; more from 15 ranks overflow the server's queue
 RANK = struct.Struct("!I")
 
 
@@ -31,17 +31,20 @@ class Kind(Implementation):
     """Pushes and pulls on one plane."""
 
     def __init__(self, contender: Contender) -> None:
-        """Take the value that it runs."""
+        """Take the contender that it runs."""
         super().__init__(contender)
         self.servers = int(contender.options.get("servers", 1))
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """A server's link carries its part for every other rank, and the other parts of its own tensor."""
+        """Return the limit of a server's link.
+
+        The link carries the server's part for every other rank, and the other parts of the server's tensor.
+        """
         volume = (len(plane.nics) - 1 + self.servers - 1) / self.servers
         return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
 
     def connect(self, job: Job, rank: int) -> Endpoint:
-        """Connect with the servers, and be one."""
+        """Connect with the servers. The first ranks also become servers."""
         places = [(address, PORT) for address in job.addresses[job.planes[0]]]
         deadline = time.monotonic() + job.timeout_s
         with contextlib.ExitStack() as stack, contextlib.ExitStack() as listening:
@@ -59,7 +62,7 @@ class Kind(Implementation):
 
 
 class Stream:
-    """A connection, and how far it is with what it sends and receives in a call."""
+    """A connection, and the bytes of a call that it has sent and received."""
 
     def __init__(self, peer: socket.socket) -> None:
         """Take a connected socket."""
@@ -67,7 +70,7 @@ class Stream:
         self.socket = peer
         self._to_send = self._to_receive = memoryview(b"")
         self.sent = self.received = 0
-        self.may_send = 0  # so much of it is there
+        self.may_send = 0  # bytes that are ready to be sent
 
     def begin(self, to_send: Array, to_receive: Array, may_send: int) -> None:
         """Begin a call."""
@@ -82,7 +85,7 @@ class Stream:
 
     @property
     def waits_for(self) -> int:
-        """What it waits for, of selectors' events; 0 where nothing can be done now."""
+        """The events of `selectors` that the stream waits for; 0 if it can do nothing now."""
         reads = selectors.EVENT_READ if self.received < len(self._to_receive) else 0
         return reads | (selectors.EVENT_WRITE if self.sent < self.may_send else 0)
 
@@ -92,7 +95,7 @@ class Stream:
         return self.received == len(self._to_receive) and self.sent == len(self._to_send)
 
     def progress(self, events: int) -> None:
-        """Send and receive what is possible; ConnectionError if the peer has left."""
+        """Send and receive without blocking. Raise ConnectionError if the peer has left."""
         with contextlib.suppress(BlockingIOError):
             if events & selectors.EVENT_WRITE:
                 self.sent += self.socket.send(self._to_send[self.sent : self.may_send])
@@ -105,14 +108,14 @@ class Stream:
 
 
 class _Streams(Endpoint):
-    """What server and workers have in common: they drive connections until all are done."""
+    """The common part of servers and workers. It drives connections until all are done."""
 
     def __init__(self, peers: Sequence[socket.socket], timeout_s: float) -> None:
         self._streams = [Stream(peer) for peer in peers]
         self._timeout_s = timeout_s
 
     def _advance(self) -> None:
-        """What follows from what has arrived."""
+        """React to the bytes that have arrived."""
 
     def _drive(self) -> None:
         deadline = time.monotonic() + self._timeout_s
@@ -131,13 +134,13 @@ class _Streams(Endpoint):
                 self._advance()
 
     def close(self) -> None:
-        """Leave."""
+        """Close all connections."""
         for stream in self._streams:
             stream.socket.close()
 
 
 class Ps(_Streams):
-    """A rank that pushes and pulls, and may be a server, which adds its own numbers without the network."""
+    """A rank that pushes and pulls. It may also be a server, which adds its own numbers locally."""
 
     def __init__(
         self,
@@ -147,7 +150,11 @@ class Ps(_Streams):
         serves: Sequence[socket.socket],
         timeout_s: float,
     ) -> None:
-        """Take the connections with other servers, by rank, and with those that push here, in their order."""
+        """Take the connections.
+
+        `pushes` are connections with other servers, by rank. `serves` are connections with ranks that push to
+        this server, in the order of the ranks.
+        """
         super().__init__([*pushes.values(), *serves], timeout_s)
         self._rank, self._servers = rank, servers
         self._pushes = dict(zip(pushes, self._streams, strict=False))
@@ -158,7 +165,7 @@ class Ps(_Streams):
         self._summed = 0  # elements
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Push, pull and add. What arrives takes the place of what the server has had already."""
+        """Push, pull and add. Sums overwrite numbers in `out` that the server has already received."""
         bounds = [out.size * part // self._servers for part in range(self._servers + 1)]
         for server, stream in self._pushes.items():
             part = slice(bounds[server], bounds[server + 1])
@@ -177,7 +184,7 @@ class Ps(_Streams):
             self._add()
 
     def _add(self) -> None:
-        """Add chunk by chunk; one goes to all when it is complete."""
+        """Add chunk by chunk. A complete chunk may be sent to all ranks."""
         own = self._own
         complete = min(stream.received for stream in self._serves) // own.itemsize
         step = CHUNK_BYTES // own.itemsize
@@ -190,9 +197,10 @@ class Ps(_Streams):
 
 
 def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[socket.socket]:
-    """Return a connection with each of the other ranks, in their order.
+    """Return a connection with each of the other ranks, in the order of the ranks.
 
-    TimeoutError where ranks have not come by the deadline, ConnectionError where what comes is no rank.
+    Raises TimeoutError if a rank has not connected by the deadline, and ConnectionError if a client is not a
+    rank.
     """
     peers: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as stack:

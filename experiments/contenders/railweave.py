@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """railweave, with any rails.
 
-Options: `shares`, by rail, in place of what it learns; `roots`, how many ranks multicast at once; `kind`, of
-all its rails, in place of their planes': `rdma` on netreduce planes.
+The option `shares` sets the share of each rail in place of learnt shares. The option `roots` is the number of
+ranks that multicast at once. The option `kind` replaces the planes' kind for all rails, such as `rdma` on
+netreduce planes.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Kind(Implementation):
     ops = ("sum", "max", "min", "avg")
 
     def __init__(self, contender: Contender) -> None:
-        """Take the value that it runs."""
+        """Take the contender that it runs."""
         super().__init__(contender)
         self.shares = contender.options.get("shares")
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """Return what a plane's links allow the rail on it."""
+        """Return the rate that a plane's links allow the rail on this plane."""
         kind = self.contender.options.get("kind", plane.kind)
         return limits.of_railweave(replace(plane, kind=kind), collective)
 

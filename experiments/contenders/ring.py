@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain ring over TCP: railweave's own, without striping, recovery or controller.
+"""A plain ring over TCP: the ring of railweave without striping, recovery or controller.
 
-So the peer is a strong one: native code, pipelined, with recursive doubling for small tensors.
+The baseline is therefore a strong one: pipelined native code, with recursive doubling for small tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railweave.hosts.failures import raise_failure
 from railweave.protocol import SECRET_BYTES
 
 MEETING_PORT = 29501  # on rank 0
-PAUSE_S = 0.05  # between two attempts to reach it
+PAUSE_S = 0.05  # between two attempts to connect
 NUMBER_CHARACTERS = 79  # of 256 bits, and a blank
 
 
@@ -41,13 +41,13 @@ class Ring(Endpoint):
     """One rank of the ring."""
 
     def __init__(self, rank: int, job: Job, *, mptcp: bool = False, port: int = MEETING_PORT) -> None:
-        """Connect with the other ranks on the job's first plane; they meet at rank 0's `port`."""
+        """Connect with the other ranks on the job's first plane. All ranks meet at `port` of rank 0."""
         self._timeout_s = timeout_s = job.timeout_s
         addresses = job.addresses[job.planes[0]]
         self._agent = Agent(rank, len(addresses))
-        # Further paths end at other addresses of this host.
+        # The further paths of Multipath TCP end at other addresses of this host.
         own = "0.0.0.0" if mptcp else addresses[rank]  # noqa: S104
-        # By the rate, tensors are sent in few steps or in a ring; small messages take one path.
+        # The rate decides whether a tensor takes few steps or a ring. Small messages take one path.
         rate_bps = job.rates_bps.get(job.planes[0], 0)
         self._rail, mine = self._agent.add_tcp("ring", own, "", rate_bps, mptcp=mptcp)
         deadline = time.monotonic() + timeout_s
@@ -83,7 +83,7 @@ class Ring(Endpoint):
     def all_gather_and_reduce_scatter(
         self, shard: Array, gathered: Array, tensor: Array, own: Array, op: str
     ) -> None:
-        """Do both, which use the same links the same way: one behind the other takes as long."""
+        """Do both. They load the same links equally, so they take as long in sequence as at once."""
         begun = (
             self._begin(Collective.ALL_GATHER, shard, gathered, shard.size),
             self._begin(Collective.REDUCE_SCATTER, tensor, own, own.size, op=op),
@@ -110,15 +110,15 @@ class Ring(Endpoint):
         raise_failure(self._agent.failure_of(index))
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the ring."""
         self._agent.close()
 
 
 def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[bytes, list[int]]:
-    """Exchange the ports of all ranks through rank 0 at `at`; also a secret that nobody else knows.
+    """Exchange the ports of all ranks, and a secret of this job, through rank 0 at `at`.
 
-    TimeoutError where ranks have not come by the deadline (time.monotonic), ConnectionError where what comes
-    is no rank.
+    Raises TimeoutError if a rank has not connected by the deadline (time.monotonic), and ConnectionError if a
+    client is not a rank.
     """
     if rank:
         with reach(at, deadline) as peer, peer.makefile("rw") as lines:
@@ -146,7 +146,7 @@ def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float)
 
 
 def _numbers(lines: TextIO, count: int) -> list[int]:
-    """Read a line of so many numbers; ConnectionError if something else comes."""
+    """Read a line of `count` numbers. Raise ConnectionError for any other line."""
     line = ""
     with contextlib.suppress(ValueError):  # UnicodeDecodeError, too
         line = lines.readline(count * NUMBER_CHARACTERS)
@@ -157,7 +157,7 @@ def _numbers(lines: TextIO, count: int) -> list[int]:
 
 
 def reach(at: tuple[str, int], deadline: float) -> socket.socket:
-    """Connect with what will listen there; TimeoutError if nothing does by the deadline."""
+    """Connect, and try again until somebody listens. Raise TimeoutError at the deadline."""
     while True:
         try:
             peer = socket.create_connection(at, left_s(deadline))
@@ -169,7 +169,7 @@ def reach(at: tuple[str, int], deadline: float) -> socket.socket:
 
 
 def left_s(deadline: float) -> float:
-    """Return the seconds until a deadline; TimeoutError if it is past."""
+    """Return the seconds until a deadline. Raise TimeoutError if it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("the ranks have not met in time")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ATP: best-effort aggregation in first-hop switches, and a parameter server on rank 0's host.
 
-See README.md beside `p4src/atp/main.p4`. Option: `slots`, aggregators that all jobs share, a power of two.
+See README.md beside `p4src/atp/main.p4`. The option `slots` is the number of aggregators that all jobs share.
+It is a power of two.
 """
 
 from __future__ import annotations
@@ -28,26 +29,29 @@ if TYPE_CHECKING:
 
 
 class Kind(Implementation):
-    """One job on one plane, whose P4 switches run the program of ATP for as long."""
+    """One job on one plane. The plane's P4 switches run the program of ATP meanwhile."""
 
     def __init__(self, contender: Contender) -> None:
-        """Take the value that it runs."""
+        """Take the contender that it runs."""
         super().__init__(contender)
         self.slots = int(contender.options.get("slots", CONFIG["SLOTS"]))
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
-        """The server's link carries the tensor once for every rack that aggregates and every other worker."""
+        """Return the limit of the server's link.
+
+        The link carries the tensor once per aggregating rack and once per worker outside of these racks.
+        """
         payload = LANE_BYTES * LANES
         fraction = payload / (payload + HEADER.size + UDP + IPV4 + ETHERNET)
         return plane.rate_bps * fraction / fabric.flows(plane)
 
     def error_bound(self, ranks: int) -> float:
-        """Each rank's number is rounded to the fixed point."""
+        """Return the error of rounding each rank's number to fixed point."""
         return ranks / (2 * SCALE)
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
-        """Take the switches from the controller for one run; yields what they have counted."""
+        """Take the switches from the controller for one run. Yield the switches' counts."""
         async with switches(lab, job.planes[0], 1, self.slots) as counts:
             write(file_of(job), lab, job.planes[0])
             yield counts
@@ -60,12 +64,12 @@ class Kind(Implementation):
 
 
 def file_of(job: Job, number: int = 0) -> Path:
-    """Return the file that a job's server reads; `number` is the job's among those on the same switches."""
+    """Return the file that a job's server reads. `number` counts the jobs on the same switches."""
     return Path(job.out) / f"atp-{number}.json"
 
 
 def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
-    """Write what a job's server must know."""
+    """Write the configuration of a job's server."""
     plane = lab.topology.plane(plane_name)
     values = {"number": number, "address": plane.nics[0].address, "receivers": fabric.receivers(plane)}
     path.write_text(json.dumps(values))
@@ -73,9 +77,9 @@ def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
 
 @contextlib.asynccontextmanager
 async def switches(lab: Lab, plane: str, jobs: int, slots: int) -> AsyncIterator[dict[str, Any]]:
-    """Let a plane's P4 switches run ATP for so many jobs; what it yields has their counts at the end.
+    """Let a plane's P4 switches run ATP for `jobs` jobs. The yielded mapping gets the counts at the end.
 
-    The controller, which would take them back, is away meanwhile.
+    The controller is stopped meanwhile, because it would configure the switches for railweave again.
     """
     counts: dict[str, Any] = {}
     if not any(switch.p4runtime for switch in lab.topology.plane(plane).switches):

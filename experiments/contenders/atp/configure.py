@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a plane's switches for ATP, and says what they have counted: a program of its own, because switches
-are reached from inside their network only.
+"""Fill a plane's switches for ATP, and print their counts.
+
+This is a separate program, because the switches can be reached only from inside their network.
 
     python -m railweave.experiments.contenders.atp.configure TOPOLOGY PLANE JOBS SLOTS
 """
@@ -25,7 +26,7 @@ DEADLINE_S = 20.0
 
 
 async def fill(switch: Switch, state: SwitchState) -> Counter[str]:
-    """Give a switch the program and its entries, as far as it lacks them; return packets by decision."""
+    """Give a switch the program and the entries that it lacks. Return the number of packets by decision."""
     counts: asyncio.Future[Counter[str]] = asyncio.get_running_loop().create_future()
 
     async def connected() -> None:
@@ -46,7 +47,7 @@ async def fill(switch: Switch, state: SwitchState) -> Counter[str]:
 
 
 async def configure(path: str, plane_name: str, jobs: int, slots: int) -> Counter[str]:
-    """Fill all switches of a plane; return what they have counted together."""
+    """Fill all switches of a plane. Return the sum of their counts."""
     plane = load(path).plane(plane_name)
     states = fabric.states(plane, range(jobs), slots)
     switches = [switch for switch in plane.switches if switch.p4runtime]

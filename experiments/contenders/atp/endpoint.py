@@ -18,7 +18,7 @@ from railweave.experiments.contenders.atp.worker import Worker
 from railweave.experiments.contenders.ring import left_s, meet
 
 MEETING_PORT = 29600  # of job 0; before the first call, and after the last
-SO_NO_CHECK = 11  # asm-generic/socket.h: switches change packets, and would have to make the sum anew
+SO_NO_CHECK = 11  # asm-generic/socket.h: no UDP checksum, because switches change the packets
 BUFFER_BYTES = 4 << 20
 LARGEST = 1 << 11
 
@@ -35,10 +35,10 @@ def udp_socket(address: str, port: int) -> socket.socket:
 
 
 class Atp(Endpoint):
-    """One rank; rank 0's host runs the parameter server as well, as a process of its own."""
+    """One rank. The host of rank 0 also runs the parameter server, as a separate process."""
 
     def __init__(self, job: Job, rank: int, number: int, configuration: Path) -> None:
-        """Open the socket; return when all ranks, and the server, have theirs."""
+        """Open the socket. Return when all ranks and the server have opened theirs."""
         addresses = job.addresses[job.planes[0]]
         self._timeout_s = job.timeout_s
         self._rank, self._ranks = rank, job.size
@@ -57,7 +57,7 @@ class Atp(Endpoint):
         self._meet()
 
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
-        """Send all, take all results."""
+        """Send all packets and receive all results."""
         self._failed = True
         self._worker.begin(given)
         deadline = time.monotonic() + self._timeout_s
@@ -65,7 +65,7 @@ class Atp(Endpoint):
             now = time.monotonic()
             with contextlib.suppress(
                 BlockingIOError
-            ):  # what the kernel does not take is lost, and sent again
+            ):  # a packet that the kernel refuses counts as lost, and is sent again
                 while (packet := self._worker.transmit(now)) is not None:
                     self._socket.sendto(packet, self._server_at)
             wait_s = min(self._worker.deadline() - now, left_s(deadline))
@@ -86,7 +86,7 @@ class Atp(Endpoint):
         return {"atp": {"retransmissions": self._worker.resends}}
 
     def close(self) -> None:
-        """Leave when all ranks do: the server answers until then."""
+        """Leave together with all ranks, because the server must answer until then."""
         if not self._failed:
             self._meet()
         self._socket.close()

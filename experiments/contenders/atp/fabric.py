@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plane's switches need for jobs of ATP, and where results go: values in, values out.
+"""The switch entries that jobs of ATP need, and the receivers of results. This module does no I/O.
 
-The parameter server is on the first host. The switch in front of a rack sums the rack's workers, where it is
-a P4 switch; the server's own host needs none.
+The parameter server is on the first host. A P4 switch in front of a rack sums the packets of the rack's
+workers. The host of the server needs no such switch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def racks(plane: Plane) -> dict[str, Rack]:
 
 
 def receivers(plane: Plane) -> list[str]:
-    """Return the address to which each rank's results go: the first of its rack, whose switch copies them."""
+    """Return the address to which the results of each rank go.
+
+    It is the address of the rack's first worker. The rack's switch copies results to all workers.
+    """
     of = {rank: next(iter(rack.values())).address for rack in racks(plane).values() for rank in rack}
     return [of.get(rank, nic.address) for rank, nic in enumerate(plane.nics)]
 
@@ -39,7 +42,10 @@ def flows(plane: Plane) -> int:
 
 
 def states(plane: Plane, jobs: Sequence[int], slots: int) -> Mapping[str, SwitchState]:
-    """Return what each P4 switch should hold; `slots` aggregators, a power of two, for all jobs together."""
+    """Return the state that each P4 switch should have.
+
+    All jobs together share `slots` aggregators, a power of two.
+    """
     ways, workers = routes(plane), racks(plane)
     found = {}
     for switch in (each.name for each in plane.switches if each.p4runtime):
@@ -54,7 +60,7 @@ def states(plane: Plane, jobs: Sequence[int], slots: int) -> Mapping[str, Switch
 
 
 def _job(plane: Plane, job: int, rack: Rack, slots: int, server_port: int) -> SwitchState:
-    """Return a job's entries in one switch, on whose `server_port` results come in."""
+    """Return a job's entries in one switch. Results arrive at the switch's `server_port`."""
     everybody = sum(1 << rank for rank in rack)
     group, mask = tables.multicast_id(job + 1), {"slot_mask": slots - 1}
     entries: set[Entry] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packet of ATP, as `p4src/atp/headers.p4` has it, and its numbers."""
+"""The packet of ATP, as defined in `p4src/atp/headers.p4`, and its constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION, GRADIENT, RESULT = CONFIG["ATP_VERSION"], CONFIG["ATP_GRADIENT"], CONFI
 RESEND = CONFIG["ATP_RESEND"]
 MAX_JOBS = PORTS // 2  # a port for a job's worker on a host, and one for its parameter server
 MAX_RANKS = 32  # bits of `ranks`
-SCALE = 10**6  # of the fixed point
+SCALE = 10**6  # fixed-point units per 1.0
 MOST = 2**31 - 1
 
 HEADER = struct.Struct("!BBHII")  # version and kind, flags, job, sequence, ranks
@@ -43,7 +43,7 @@ class Packet:
 
     @classmethod
     def decode(cls, datagram: bytes, lanes: int = LANES) -> Packet | None:
-        """Read a datagram; None if it is no packet of ATP."""
+        """Return the packet in a datagram; None if the datagram is not a packet of ATP."""
         if len(datagram) != HEADER.size + 4 * lanes:
             return None
         first, flags, job, sequence, ranks = HEADER.unpack_from(datagram)
@@ -53,7 +53,7 @@ class Packet:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """What it carries."""
+        """The numbers of the payload."""
         return np.frombuffer(self.payload, ">i4")
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of one of many jobs: `python -m railweave.experiments.contenders.atp.series JOB RANK NUMBER`.
 
-Calls for the seconds of the job's workload, checks every element, and says when each call began and ended.
+The rank makes calls for the seconds of the job's workload, and checks every element. It reports the begin and
+the end of each call.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from railweave.topologies.values import build
 
 
 def work() -> None:
-    """Call until rank 0 marks a call as the last one, in its first element."""
+    """Make calls until rank 0 marks a call as the last one, in its first element."""
     job = build(Job, json.loads(Path(sys.argv[1]).read_text()), "job")
     rank, number = int(sys.argv[2]), int(sys.argv[3])
     count, seconds = job.workload["bytes"] // 4, job.workload["seconds"]

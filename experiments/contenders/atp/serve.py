@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameter server of one job on its socket: `python -m railweave.experiments.contenders.atp.serve FILE`.
 
-Says `ready` when it listens, and serves until it is ended.
+The server prints `ready` when it listens, and serves until it is killed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.server import Server
 from railweave.topologies.values import build
 
-AT_ONCE = 64  # packets taken before results are sent: they wait in the socket
+AT_ONCE = 64  # packets received in a row, before the next check of the socket
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A job, as its server reads it."""
+    """The configuration of a job's server."""
 
     number: int
     address: str  # of the server
-    receivers: tuple[str, ...]  # by rank: where its results go
+    receivers: tuple[str, ...]  # address for the results of each rank
 
 
 def serve(configuration: Configuration) -> None:
-    """Serve for ever."""
+    """Serve until the process is killed."""
     at, number = configuration.address, configuration.number
     server = Server(number, len(configuration.receivers))
     ways = [(receiver, worker_port(number)) for receiver in configuration.receivers]
@@ -49,7 +49,7 @@ def serve(configuration: Configuration) -> None:
 
 
 def _ways(ranks: int, ways: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-    """Return where results for these ranks go, each place once."""
+    """Return the addresses and ports for results of these ranks, without duplicates."""
     return list(dict.fromkeys(way for rank, way in enumerate(ways) if ranks >> rank & 1))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter server of ATP without I/O: adds what comes, answers with the result when all ranks are in."""
+"""The parameter server of ATP without I/O. It adds gradients, and answers when it has those of all ranks."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class _Sum:
 
 @dataclass
 class Server:
-    """One job's server. It asks for nothing: what it cannot use is sent again."""
+    """The server of one job. It requests nothing, because workers resend packets without a result."""
 
     job: int
     ranks: int
     lanes: int = LANES
-    packets: int = 0  # taken into a sum
-    discarded: int = 0  # that held a rank which was in already
-    _newest: int = -1  # sequence number of the last that was completed
+    packets: int = 0  # packets that were added to a sum
+    discarded: int = 0  # packets with a rank that the sum already contained
+    _newest: int = -1  # greatest sequence number that was completed
     _sums: dict[int, _Sum] = field(default_factory=dict)
     _results: dict[int, bytes] = field(default_factory=dict)
 
     def receive(self, datagram: bytes) -> tuple[bytes, int] | None:
-        """Take a datagram; return a result and the ranks that it is for, if there is one to be sent."""
+        """Take a datagram. Return a result and its receivers as bits, or None if nothing is to be sent."""
         packet = Packet.decode(datagram, self.lanes)
         if packet is None or packet.kind != GRADIENT or packet.job != self.job:
             return None
@@ -53,7 +53,8 @@ class Server:
         return (1 << self.ranks) - 1
 
     def _gradient(self, packet: Packet) -> tuple[bytes, int] | None:
-        # A worker has all results but the last MAX_WINDOW before what it sends, and sends no further ahead.
+        # A worker sends at most MAX_WINDOW packets ahead of its oldest packet without a result. Its sequence
+        # numbers therefore lie from `first` to below `first + 2 * MAX_WINDOW`.
         first = self._newest + 1 - MAX_WINDOW
         sequence = first + (packet.sequence - first) % SEQUENCES
         if sequence >= first + 2 * MAX_WINDOW or sequence in self._results:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of ATP without I/O: sends gradients in a window, takes results, sends again what is lost."""
+"""A worker of ATP without I/O: it sends gradients in a window, takes results, and resends lost packets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from railweave.experiments.contenders.atp.packet import (
 MAX_WINDOW = 256  # packets between the oldest without a result and the newest; the server relies on it
 FIRST_WINDOW = 8.0
 LEAST_WINDOW = 2.0
-MOST_DELAY_S = 0.05  # beyond the shortest time: more is a queue, and the window is halved
-OVERTAKEN = 3  # results of later packets after which one is taken for lost
+MOST_DELAY_S = 0.05  # beyond the shortest time; a longer delay means a queue, and the window is halved
+OVERTAKEN = 3  # a packet counts as lost after this many results of later packets
 LEAST_TIMEOUT_S, MOST_TIMEOUT_S = 0.5, 5.0
 SEQUENCES = 1 << 32
 
 
 class Overflow(ArithmeticError):
-    """A number is so large that a sum of such might be beyond the fixed point's range."""
+    """A number is too large: a sum of such numbers may not fit the fixed point."""
 
 
 @dataclass
@@ -53,17 +53,20 @@ class Worker:
     window: float = FIRST_WINDOW  # packets
     resends: int = 0
     _next: int = 0  # sequence number of the first packet that has not been sent
-    _end: int = 0  # of the first behind this call
-    _oldest: int = 0  # of the oldest without a result
-    _starting: bool = True  # the window grows by every result
+    _end: int = 0  # sequence number of the first packet after this call
+    _oldest: int = 0  # sequence number of the oldest packet without a result
+    _starting: bool = True  # slow start: each result makes the window larger by 1
     _flights: dict[int, _Flight] = field(default_factory=dict)
-    _lost: list[int] = field(default_factory=list)  # to be sent again now
+    _lost: list[int] = field(default_factory=list)  # packets to resend now
     _shortest_s: float = float("inf")
     _smoothed_s: float = 0.0
     _cut_s: float = float("-inf")  # when the window was cut last
 
     def begin(self, given: NDArray[Any]) -> None:
-        """Begin a call, of float32 or int32, which wraps; Overflow if floats are too large for their sum."""
+        """Begin a call of float32 or int32. Sums of int32 wrap.
+
+        Raises Overflow if floats are too large for their sum.
+        """
         numbers: NDArray[Any] = given
         if given.dtype.kind == "f":
             numbers = np.rint(given.astype(np.float64) * SCALE)
@@ -90,11 +93,11 @@ class Worker:
         return self._oldest == self._end
 
     def deadline(self) -> float:
-        """Return when something has to be sent again; infinity if nothing is on its way."""
+        """Return the time of the next timeout; infinity if no packet is in flight."""
         return min((f.sent_s + f.timeout_s for f in self._flights.values()), default=float("inf"))
 
     def transmit(self, now_s: float) -> bytes | None:
-        """Return the next packet to be sent now, or None."""
+        """Return the next packet to send now, or None."""
         for sequence, flight in self._flights.items():
             if flight.sent_s + flight.timeout_s <= now_s and sequence not in self._lost:
                 self._lost.append(sequence)
@@ -113,7 +116,7 @@ class Worker:
         return None
 
     def receive(self, datagram: bytes, now_s: float) -> None:
-        """Take a datagram; what is no result for a packet that waits is ignored."""
+        """Take a datagram. It is ignored unless it is the result of a packet in flight."""
         packet = Packet.decode(datagram, self.lanes)
         if packet is None or packet.kind != RESULT or packet.job != self.job:
             return
@@ -145,7 +148,7 @@ class Worker:
         return min(max(LEAST_TIMEOUT_S, 4 * self._smoothed_s), MOST_TIMEOUT_S)
 
     def _learn(self, took_s: float, now_s: float) -> None:
-        """Additive increase while results come soon, multiplicative decrease when they queue."""
+        """Adapt the window: additive increase while results come soon, multiplicative decrease in a queue."""
         self._shortest_s = min(self._shortest_s, took_s)
         self._smoothed_s += (took_s - self._smoothed_s) / 8 if self._smoothed_s else took_s
         if took_s > self._shortest_s + MOST_DELAY_S:
@@ -154,7 +157,7 @@ class Worker:
             self.window = min(self.window + (1.0 if self._starting else 1.0 / self.window), MAX_WINDOW)
 
     def _cut(self, now_s: float, to: float) -> None:
-        """Make the window smaller, once in a round trip."""
+        """Make the window smaller, at most once per round trip."""
         if now_s - self._cut_s > self._smoothed_s:
             self.window = max(to, LEAST_WINDOW)
             self._cut_s, self._starting = now_s, False
