@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps what the controller says in a file: `python -m railweave.experiments.live.controller ADDRESS FILE`.
+"""Save the controller's answers in a file: `python -m railweave.experiments.live.controller ADDRESS FILE`.
 
-A program of its own, because the controller is reached from inside its network only. The file is replaced
-every second: one JSON object with the last known `switches` and `trees`, and the `problem` of asking, if any.
+This is a separate program, because the controller can be reached only from inside its network. It replaces
+the file every second. The file has one JSON object with the last known `switches` and `trees`. The field
+`problem` has the error of the last request, or is empty.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 EVERY_S = 1.0
-SWITCHES_EVERY = 4  # times: for it the controller reads the counters of every switch
+SWITCHES_EVERY = 4  # rounds per request for the switches, for which the controller must read every switch
 ANSWER_S = 3.0
-SWITCHES_ANSWER_S = 15.0  # the controller gives a switch 10 s
+SWITCHES_ANSWER_S = 15.0  # the controller waits 10 s for a switch
 TREE_FIELDS = ("tree", "group", "root", "slots", "moves", "paused")
 
 
@@ -44,12 +45,12 @@ def trees(stub: Any) -> list[dict[str, Any]]:
 
 
 def keep(controller: str, file: Path) -> None:
-    """Replace the file every EVERY_S, until this process is ended."""
+    """Replace the file every EVERY_S seconds, until this process is killed."""
     new = file.with_suffix(".new")
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
     placed: list[dict[str, Any]] = []
     switches: list[dict[str, Any]] = []
-    asked = None  # for the switches: one that stands still must not hold up the rest
+    asked = None  # pending request for the switches: a frozen switch must not delay the rest
     with grpc.insecure_channel(controller, options=options) as channel:
         stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         for number in itertools.count():

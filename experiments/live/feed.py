@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-KEPT_MESSAGES = 240  # for readers that come late; who is further behind begins again
-QUIET_S = 5.0  # without messages, a stream gets a comment: that shows whether its reader is there
+KEPT_MESSAGES = 240  # for late readers; the stream of a reader that lags further behind ends
+QUIET_S = 5.0  # time without messages until a stream gets a comment, which detects a lost reader
 
 
 class Feed:
-    """Messages for all streams; late and slow readers get the last ones again."""
+    """Messages for all streams. Late and slow readers get the last KEPT_MESSAGES messages."""
 
     def __init__(self, greeting: Callable[[], Mapping[str, Any]]) -> None:
-        """Begin each stream with what `greeting` returns."""
+        """Begin each stream with the message that `greeting` returns."""
         self._greeting = greeting
         self._kept: deque[str] = deque(maxlen=KEPT_MESSAGES)
         self._count = 0
@@ -37,7 +37,7 @@ class Feed:
         self._wake()
 
     async def texts(self) -> AsyncGenerator[str, None]:
-        """Yield the text of one stream; it ends early for a reader that is too far behind."""
+        """Yield the text of one stream. The stream ends early if its reader lags too far behind."""
         yield _event("hello", self._greeting())
         place = self._count - len(self._kept)
         while True:

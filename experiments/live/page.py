@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live page of one run: reads the lab's counters four times a second, and cuts and mends links.
 
-What it reads costs little: the kernel's counts of a namespace are a file of its processes, the ranks and
-a program beside the controller leave files of their own.
+Reading is cheap, because the page only reads files. The kernel has a file of counters for each namespace.
+The ranks write files, and so does a program beside the controller.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ORDER = re.compile(r"/links/(\d{1,5})/(cut|mend)")
 
 
 class Page:
-    """A page that shows a lab, or, unless it is `wanted`, none; made by `live_page`."""
+    """A page that shows a lab; it does nothing unless it is `wanted`. Made by `live_page`."""
 
     def __init__(self, topology: Topology, title: str, *, wanted: bool = True) -> None:
         """Show this topology."""
@@ -57,7 +57,7 @@ class Page:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What ranks need in their environment, so that they can be watched."""
+        """The environment variables that make ranks write their reports for the page."""
         return {"RAILWEAVE_REPORT_EVERY_S": f"{EVERY_S:g}"} if self._wanted else {}
 
     def server(self, port: int) -> Server:
@@ -69,7 +69,7 @@ class Page:
     async def watch(
         self, lab: Lab, reports: Mapping[int, Path], folder: Path, on_event: Callable[[str], None]
     ) -> AsyncIterator[None]:
-        """Show a lab; `on_event` is told what buttons do. On leaving, their cuts are mended."""
+        """Show a lab. `on_event` gets the effect of each button. The page mends its cuts at the end."""
         if not self._wanted:
             yield
             return
@@ -89,7 +89,7 @@ class Page:
             for pair in list(self._cuts):
                 await self._mend(pair)
         if not sampling.cancelled():
-            sampling.result()  # raises what has ended it
+            sampling.result()  # raises its exception, if it has one
 
     def happened(self, text: str) -> None:
         """Show a fault or a repair that has been carried out."""
@@ -110,7 +110,7 @@ class Page:
             self._feed.end()
 
     async def _order(self, path: str) -> str | None:
-        """Carry out a button's order, such as /links/3/cut."""
+        """Carry out the order of a button, such as /links/3/cut."""
         match = _ORDER.fullmatch(path)
         if match is None or int(match[1]) >= len(self._links):
             return None
@@ -148,7 +148,7 @@ async def _start_poller(lab: Lab, folder: Path, answers: Path) -> Child | None:
 
 
 def _json(path: Path) -> Any:
-    """Return what a file that is always replaced as a whole has; {} if there is none."""
+    """Return the JSON value of a file that is always replaced as a whole; {} if the file does not exist."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def _json(path: Path) -> Any:
 
 
 def _traffic(pid: int) -> list[tuple[str, tuple[int, int]]]:
-    """Return interfaces of a process's namespace with the bytes that they have received and sent."""
+    """Return the interfaces of a process's namespace, with the bytes that they have received and sent."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
     except OSError:  # the lab is being taken down
@@ -169,9 +169,9 @@ def _traffic(pid: int) -> list[tuple[str, tuple[int, int]]]:
 async def live_page(
     port: int | None, topology: Topology, title: str, say: Callable[[str], None]
 ) -> AsyncIterator[Page]:
-    """Serve a page on a port of this machine, 0 for a free one, and say where; None: no page.
+    """Serve a page on a port of this machine, and report its address through `say`.
 
-    OptionError if the port is not to be had.
+    Port 0 is any free port. None means no page. Raises OptionError if the port cannot be used.
     """
     page = Page(topology, title, wanted=port is not None)
     if port is None:

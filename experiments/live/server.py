@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small HTTP server on 127.0.0.1: fixed files, one stream of server-sent events, and orders.
 
-Other programs of this machine reach it, and through a browser so does any web site. Requests have a bounded
-head and no body, must name this machine as their host (a site cannot point a name of its own here), and
-orders need a token that only the page has. A client that does not read is dropped.
+Other programs on this machine can reach the server. So can any web site, through a browser. Therefore a
+request has a bounded head and no body. It must name this machine as its host, which prevents DNS rebinding.
+Orders need a token that only the page has. The server drops a client that does not read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HOST = "127.0.0.1"
 MAX_HEAD_BYTES = 8192
 MAX_CONNECTIONS = 64
 MAX_STREAMS = 16
-HEAD_S = 5.0  # to send a request
-WRITE_S = 5.0  # to take what was sent
-END_S = 1.0  # to take the end of a stream
+HEAD_S = 5.0  # a client's time to send a request
+WRITE_S = 5.0  # a client's time to read an answer
+END_S = 1.0  # a client's time to read the end of a stream
 TOKEN_PLACE = b"{{token}}"
-OPEN = "open the address that --live has printed"  # what to do
+OPEN = "open the address that --live has printed"  # the remedy in error messages
 CLOSE = "close other pages of this run, and load the page again"
 
 TEXT = "text/plain; charset=utf-8"
@@ -49,24 +49,25 @@ _ALWAYS = {
 
 
 class RequestRefused(UserError):
-    """A request that is not carried out."""
+    """A request that the server refuses."""
 
     def __init__(self, status: int, given: str, expected: str, do: str) -> None:
-        """Answer it with this status and text."""
+        """Answer the request with this HTTP status and text."""
         super().__init__(given, expected, do)
         self.code = status
 
 
 class Server:
-    """`async with Server(port, files, feed, order) as server:` listens; on leaving, it closes all."""
+    """A server that listens within its `async with` block, and closes all connections at its end."""
 
     def __init__(
         self, port: int, files: Mapping[str, File], feed: Feed, order: Callable[[str], Awaitable[str | None]]
     ) -> None:
-        """Serve `files` by path, the feed at /events, and POST to other paths as orders; port 0: a free one.
+        """Serve `files` by path and the feed at /events. POST to any other path is an order.
 
-        In files, TOKEN_PLACE becomes the token. `order` carries out a path and returns what it did, None for
-        paths that it does not know; it raises RequestRefused.
+        Port 0 is any free port. In files, the token replaces TOKEN_PLACE. `order` carries out the order of a
+        path, and returns a description of its effect. It returns None for an unknown path. It may raise
+        RequestRefused.
         """
         self._port = port
         self._files = files
@@ -79,17 +80,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         assert self._listener is not None  # noqa: S101 - within `async with`
         return f"http://{HOST}:{self._listener.sockets[0].getsockname()[1]}/"
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def __aenter__(self) -> Server:
-        """Listen; OptionError if the port is not to be had."""
+        """Listen. Raise OptionError if the port cannot be used."""
         try:
             self._listener = await asyncio.start_server(
                 self._connected, HOST, self._port, limit=MAX_HEAD_BYTES
@@ -102,7 +103,7 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the streams, give their readers a moment, and close."""
+        """End the streams, wait END_S seconds for their readers, and close all connections."""
         assert self._listener is not None  # noqa: S101
         self._listener.close()
         self._feed.end()
@@ -116,11 +117,11 @@ class Server:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         self._connections.add(task)
-        writer.transport.set_write_buffer_limits(0)  # drained is sent
+        writer.transport.set_write_buffer_limits(0)  # drain() returns when all bytes are sent
         try:
             with contextlib.suppress(ConnectionError, TimeoutError):
                 await self._serve(reader, writer)
-        except asyncio.CancelledError:  # by __aexit__; raised, asyncio would report it
+        except asyncio.CancelledError:  # by __aexit__; asyncio would report it if it were raised again
             pass
         finally:
             self._connections.discard(task)
@@ -172,7 +173,7 @@ class Server:
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
-    """Read a request without a body: method, path and fields; RequestRefused for anything else."""
+    """Return the method, path and fields of a request without a body. Raise RequestRefused for others."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
     except asyncio.LimitOverrunError:
@@ -193,7 +194,7 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, st
 
 
 def _check_origin(fields: Mapping[str, str], path: str) -> None:
-    """Refuse what a web site has a browser send: under a name of its own, or from another origin."""
+    """Refuse requests that a browser sends for another web site: with another host name or origin."""
     host = fields.get("host", "")
     if _OWN_HOST.fullmatch(host) is None:
         raise RequestRefused(403, f"host {host!r}", "127.0.0.1 or localhost", OPEN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the live page shows, computed from samples of counters; no I/O, no clock."""
+"""The state that the live page shows, computed from samples of counters, without I/O and without a clock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.model import Topology
 
-RATE_SAMPLES = 2  # a rate is over so many intervals between samples
-CARRIED_SAMPLES = 8  # likewise what part of the tensors a rail has carried
+RATE_SAMPLES = 2  # intervals between samples over which rates are computed
+CARRIED_SAMPLES = 8  # intervals between samples over which the rails' shares are computed
 KEPT_EVENTS = 100
 UP, RECOVERING, DOWN = "up", "recovering", "down"
 
@@ -22,22 +22,22 @@ Report = Mapping[str, Any]  # a line of `hosts.report_file`
 
 @dataclass(frozen=True)
 class Link:
-    """A link of a plane; `lower` is a host, or the switch nearer to the hosts."""
+    """A link of a plane. `lower` is a host, or the switch nearer to the hosts."""
 
     lower: str
     upper: str
     plane: str
-    interface: str  # of `lower`
+    interface: str  # name of the link's interface at `lower`
     rate_bps: int
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Everything that was read at one time, in seconds of any clock."""
+    """All values that were read at one time. `at` is in seconds of any clock."""
 
     at: float
     traffic: Traffic = field(default_factory=dict)
-    ranks: Mapping[int, Report] = field(default_factory=dict)  # of those that run
+    ranks: Mapping[int, Report] = field(default_factory=dict)  # reports of the running ranks
     controller: Report = field(default_factory=dict)  # a line of `live.controller`; empty: none yet
     cut: Sequence[int] = ()  # links that are cut by buttons, by number
 
@@ -58,7 +58,7 @@ class LiveState:
     """The state of a running lab."""
 
     def __init__(self, topology: Topology, links: Sequence[Link], title: str) -> None:
-        """Nothing has happened yet."""
+        """Begin without events."""
         self._topology = topology
         self._links = links
         self._title = title
@@ -69,10 +69,10 @@ class LiveState:
         self._trees: dict[tuple[str, str, int], dict[str, Any]] = {}  # by job, rail and number
         self._problems: dict[str, str] = {}  # of switches and the controller
         self._events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
-        self._count = self._shown = 0  # events so far, and those that samples have shown
+        self._count = self._shown = 0  # number of events, and number of events that samples have shown
 
     def greeting(self) -> dict[str, Any]:
-        """Return what does not change, and the events so far."""
+        """Return the constant part of the state, and the events so far."""
         planes = [
             {
                 "name": plane.name,
@@ -91,12 +91,12 @@ class LiveState:
         }
 
     def happened(self, at: float, kind: str, text: str) -> None:
-        """Enter an event; `kind` is fault, repair, loss, return or news."""
+        """Add an event. Its `kind` is fault, repair, loss, return or news."""
         self._count += 1
         self._events.append({"n": self._count, "t": self._since(at), "kind": kind, "text": text})
 
     def take(self, sample: Sample) -> dict[str, Any]:
-        """Return the state at a sample; events that it shows are entered."""
+        """Return the state at a sample. Add the events that follow from the sample."""
         self._traffic.append((sample.at, sample.traffic))
         rates = [self._rates(link) for link in self._links]
         rails = self._take_rails(sample, rates)
@@ -153,7 +153,7 @@ class LiveState:
         return link.plane == plane and link.lower in self._topology.hosts
 
     def _take_rail(self, at: float, name: str, reports: Sequence[Report]) -> tuple[str, str, int]:
-        """Return a rail's state, the reason for it and how often it has failed; "" while no rank reports."""
+        """Return a rail's state, its reason and the number of failures; "", "" and 0 without reports."""
         if not reports:
             return "", "", 0
         states = {rail["state"] for rail in reports}
