@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the failure of a rail does to a running collective: pauses, rerouting, readmission."""
+"""The effect of a rail's failure on a running collective: pauses, rerouting, readmission."""

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from railweave.experiments.failover.trace import Call, RankTrace
 
-BASELINE_S = 0.6  # the time before a fault that the calls after it are compared with
+BASELINE_S = 0.6  # time before a fault; its calls are compared with the calls after the fault
 BIN_S = 0.04
-SETTLE_S = 0.5  # from the readmission of a rail until its split is measured
+SETTLE_S = 0.5  # time from the readmission of a rail until the rail's split is measured
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One fault and its repair; times in s, rates in bit/s of tensors reduced."""
+    """One fault and its repair. Times are in s, rates in bit/s of tensors reduced."""
 
-    pause_s: float  # the longest time between two completed calls, on any rank, from the fault to the end
+    pause_s: float  # longest time between two completed calls, on any rank, from the fault to the end
     return_pause_s: float  # the same from the repair on
-    usual_s: float  # the longest before the fault
+    usual_s: float  # the same before the fault
     reroute_s: float | None  # from the fault until every rank had completed a call without the rail
     readmit_s: float | None  # from the repair until every rank had completed a slice that began on the rail
     used: bool  # whether the rail carried something before the fault
@@ -31,7 +31,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Curve:
-    """Throughput of every rail around a fault, in bins; times in s after the fault."""
+    """Throughput of every rail around a fault, in bins. Times are in s after the fault."""
 
     begin_s: float
     bin_s: float
@@ -43,7 +43,7 @@ class Curve:
 class Window:
     """The instants of one trial."""
 
-    injected: float  # before it could have an effect
+    injected: float  # just before the fault could have an effect
     repair_begin: float  # when the repair began
     repaired: float  # when the repair was complete
     end: float
@@ -81,13 +81,13 @@ def _gaps(calls: Sequence[Call], begin: float, end: float) -> Iterator[float]:
             yield call.end - last
         last = call.end
     if last is not None and last < end:
-        yield end - last  # nothing has come since
+        yield end - last  # no call has ended since
 
 
 def throughput(traces: Sequence[RankTrace], begin: float, end: float, rail: str = "") -> float:
     """Return the mean rate of the ranks in bit/s of tensor, of all rails or one.
 
-    A slice counts by its part of the time.
+    A slice counts in proportion to the part of its time in [begin, end].
     """
     if end <= begin:
         return 0.0
@@ -118,7 +118,7 @@ def curve(traces: Sequence[RankTrace], window: Window) -> Curve:
 
 
 def _overlap(start: float, stop: float, begin: float, end: float) -> float:
-    """Return which part of [start, stop] lies in [begin, end]."""
+    """Return the fraction of [start, stop] that lies in [begin, end]."""
     if stop <= start:
         return float(begin <= start < end)
     return max(0.0, min(stop, end) - max(start, begin)) / (stop - start)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults that benches draw: of any rail, of in-network trees, of ranks; in the words of `--fault`."""
+"""The faults that benchmarks draw: of rails, of in-network trees and of ranks, in the words of `--fault`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from railweave.topologies.lab.faults import Fault
 from railweave.topologies.model import Plane, Topology
 
 RATE_CUT = 0.01  # of the plane's rate
-LEAST_CUT_BPS = 100_000  # the slowest that a link gets
-UNSHAPED_CUT_BPS = 10_000_000  # what a link without a rate gets
+LEAST_CUT_BPS = 100_000  # no link becomes slower
+UNSHAPED_CUT_BPS = 10_000_000  # the new rate of an unshaped link
 ANY_RAIL = "-"  # the rail of faults that hit a rank
 
 
@@ -23,19 +23,19 @@ class Kind:
     """A kind of fault: how to draw one, and its effect."""
 
     name: str
-    words: str = ""  # of the fault, with names of `_places` for its place; none: it hits a rank
-    fail_stop: bool = True  # the rail carries nothing as long as it lasts
-    detour: bool = False  # calls go on before the repair, even on one rail
-    spines: int = 0  # needed above the leaves
+    words: str = ""  # of the fault, with names of `_places` for its place; empty: it hits a rank
+    fail_stop: bool = True  # the rail carries nothing until the repair
+    detour: bool = False  # calls continue before the repair, even on one rail
+    spines: int = 0  # number of spines that the fault needs
     repeated: bool = False  # injected and repaired several times in a row
 
     def draw(self, plane: Plane, rng: random.Random) -> Fault:
-        """Return such a fault at a random place of a plane."""
+        """Return a fault of this kind at a random place of a plane."""
         words = self.words.format(rail=plane.name, **_places(plane, rng))
         return fault_of(words, Topology(plane.name, (), (plane,)))
 
     def missing(self, plane: Plane) -> str:
-        """Return what a plane lacks for this fault; empty if nothing."""
+        """Return the part that a plane lacks for this fault; empty if it lacks nothing."""
         if self in OF_RDMA:
             return "" if plane.kind in ("rdma", "netreduce") else "a rail of RDMA"
         if self not in OF_TREES:
@@ -74,7 +74,7 @@ KINDS = (
 
 OF_RDMA = (Kind("queue pair ended", "queue pair ended {host} {rail}", fail_stop=False),)
 
-# Hosts need their leaf; another spine takes over. Switches need no controller.
+# Hosts need their leaf, but another spine can replace a spine. Switches run without a controller.
 OF_TREES = (
     Kind("leaf killed", "switch killed {leaf}"),
     Kind("uplink cut", "link cut {uplink}", fail_stop=False, detour=True, spines=2),
@@ -87,9 +87,10 @@ OF_RANKS = (RANK_COMPUTES, RANK_KILLED)
 
 
 def chosen(names: Sequence[str], planes: Sequence[Plane]) -> list[tuple[Kind, str]]:
-    """Return the kinds of those names, each with a rail that it hits; those of ranks at the end.
+    """Return the kinds with these names, each with a rail that it hits. Faults of ranks come last.
 
-    Without names all kinds, those of trees where there are trunks. OptionError names what there is or lacks.
+    Without names, return all kinds. Faults of trees then need a plane with trunks. Raises OptionError for an
+    unknown name, and for a fault that fits no rail.
     """
     known = {kind.name: kind for kind in (*KINDS, *OF_RDMA, *OF_TREES, *OF_RANKS)}
     unknown = [name for name in names if name not in known]

@@ -92,7 +92,7 @@ def line(trial: Trial) -> str:
 
 
 def as_json(result: FailoverResult) -> dict[str, Any]:
-    """Return the rows as JSON values; a time is the 99th percentile, p50 and max beside it, in ms."""
+    """Return the rows as JSON values. Times are in ms: the 99th percentile, the median and the maximum."""
     options = result.options
     common = {
         "hosts": len(options.topology.hosts),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failover experiment: for every fault and rail a lab, a series of calls, faults at random instants."""
+"""The failover experiment: a lab per fault and rail, with a series of calls and faults at random instants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FailoverResult:
 
 
 def check(options: FailoverOptions) -> list[tuple[Kind, str]]:
-    """Return the kinds of faults, each with a rail that it hits; OptionError if something cannot be."""
+    """Return the kinds of faults, each with a rail that it hits. Raise OptionError for invalid options."""
     require_peers(options.topology)
     names = [plane.name for plane in options.topology.planes]
     if len(names) < 2 and options.topology.planes[0].kind != "ina":
@@ -50,7 +50,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> FailoverResult:
-    """Run the experiment; raises LabError and OptionError.
+    """Run the experiment. Raises LabError and OptionError.
 
     The calls around each fault of a rail are written to records.jsonl in the lab's folder.
     """

@@ -37,15 +37,15 @@ from railweave.topologies.lab.processes import Child
 
 JOB = "failover"
 JITTER_S = 0.4  # range of the random delay before a fault
-AGAIN_S = (0.0, 0.3)  # random time between a repair and the same fault again
-CLEAR_S = 0.3  # calls that end this long after a fault have begun after it
+AGAIN_S = (0.0, 0.3)  # range of the random time between a repair and the next injection of the fault
+CLEAR_S = 0.3  # a call that ends this long after a fault has begun after the fault
 
 
 class Series:
     """One job in a lab, and the trials of one kind of fault on one rail."""
 
     def __init__(self, lab: Lab, options: FailoverOptions, kind: Kind, rail: str) -> None:
-        """Nothing happens before `run`."""
+        """Take the options. Nothing happens before `run`."""
         self._lab = lab
         self._options = options
         self._kind = kind
@@ -61,9 +61,9 @@ class Series:
         self._window: Window | None = None  # of the last such trial
 
     async def run(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
-        """Run the trials from number `first` on, until one leaves the job hung or a rail excluded.
+        """Run the trials from number `first` on, until a trial leaves the job hung or a rail excluded.
 
-        LabError if a rank ends before they do.
+        Raises LabError if a rank ends before the trials.
         """
         for rank in range(len(self._traces)):
             await self._start_rank(rank)
@@ -101,13 +101,13 @@ class Series:
         return await (self._compute if self._kind is RANK_COMPUTES else self._lose_a_rank)(trial, rank)
 
     async def _until(self, holds: Callable[[RankTrace], object], more_s: float = 0.0) -> bool:
-        """Wait until something holds for all ranks; False if it does not in time."""
+        """Wait until a condition holds for all ranks. Return False if it does not hold in time."""
         return await self._supervisor.until(
             lambda: all(map(holds, self._traces)), self._options.deadline_s + more_s
         )
 
     async def _progress(self, instant: float) -> bool:
-        """Wait until all ranks have completed calls past an instant; False if one does not in time."""
+        """Wait until all ranks have completed a call after an instant. Return False at the deadline."""
         return await self._until(lambda trace: trace.progress > instant, instant - time.monotonic())
 
     async def _fail_a_rail(self, trial: Trial, rng: random.Random) -> Trial:
@@ -163,7 +163,7 @@ class Series:
                 await asyncio.sleep(SETTLE_S)
 
     async def _compute(self, trial: Trial, rank: int) -> Trial:
-        """Make a rank compute for long: no rail may be excluded, and no error raised."""
+        """Make a rank compute for a long time. No rail may be excluded, and no error may be raised."""
         begin, failures, trace = time.monotonic(), self._failures(), self._traces[rank]
         self._children[rank].signal(signal.SIGUSR2)
         computed = await self._until(lambda _: trace.computed[0] > begin, self._options.compute_s)
@@ -180,7 +180,7 @@ class Series:
         )
 
     async def _lose_a_rank(self, trial: Trial, rank: int) -> Trial:
-        """Kill a rank; the others must name it, and continue when it has been restarted."""
+        """Kill a rank. The other ranks must name it, and continue after its restart."""
         injected, lost = time.monotonic(), self._traces[rank]
         await self._lab.kill_worker(self._children[rank])
         inject_s = time.monotonic() - injected
@@ -203,7 +203,7 @@ class Series:
         )
 
     def _wrong(self) -> int:
-        """Return the wrong elements so far, of all ranks."""
+        """Return the number of wrong elements of all ranks so far."""
         return sum(trace.wrong for trace in self._traces)
 
     def _errors(self, since: float) -> tuple[str, ...]:
@@ -215,11 +215,11 @@ class Series:
         )
 
     def _failures(self) -> dict[str, int]:
-        """Return by rail how often the ranks have excluded it, as far as reported."""
+        """Return the number of exclusions that the ranks have reported, by rail."""
         rails = dict.fromkeys(rail for trace in self._traces for rail in trace.rails)
         return {rail: max(trace.failures.get(rail, 0) for trace in self._traces) for rail in rails}
 
     def _failed_since(self, before: dict[str, int]) -> tuple[str, ...]:
-        """Return the other rails that have failed since."""
+        """Return the rails without the fault that have failed since `before`."""
         more = (rail for rail, count in self._failures().items() if count > before.get(rail, 0))
         return tuple(rail for rail in more if rail != self._rail)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a series have reported: calls, the slices that each rail carried, errors."""
+"""The reports of the ranks of a series: calls, the slices that each rail carried, and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railweave.experiments.failover.worker import MICRO
 
 @dataclass(frozen=True)
 class Slice:
-    """The part of a call that one rail has carried; times of CLOCK_MONOTONIC in s."""
+    """The part of a call that one rail has carried. Times are of CLOCK_MONOTONIC, in seconds."""
 
     rail: str
     start: float
@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RankError:
-    """An error that ended a rank's communicator; the time is CLOCK_MONOTONIC's."""
+    """An error that ended a rank's communicator. The time is of CLOCK_MONOTONIC."""
 
     at: float
     kind: str  # the exception's class
@@ -41,17 +41,17 @@ class RankError:
 
 @dataclass
 class RankTrace:
-    """What one rank has reported."""
+    """The reports of one rank."""
 
     joined: float = 0.0
     calls: list[Call] = field(default_factory=list)
-    forgotten: int = 0  # calls before `calls`
+    forgotten: int = 0  # number of earlier calls that are no longer in `calls`
     errors: list[RankError] = field(default_factory=list)
-    wrong: int = 0  # elements
+    wrong: int = 0  # number of wrong elements
     computed: tuple[float, float] = (0.0, 0.0)  # begin and end of its last computation
     rails: tuple[str, ...] = ()
-    failures: dict[str, int] = field(default_factory=dict)  # by rail: how often it was excluded
-    unused: dict[str, str] = field(default_factory=dict)  # by rail: why, at its end
+    failures: dict[str, int] = field(default_factory=dict)  # number of exclusions, by rail
+    unused: dict[str, str] = field(default_factory=dict)  # reason, by unused rail, at the rank's end
 
     @property
     def progress(self) -> float:
@@ -59,7 +59,7 @@ class RankTrace:
         return self.calls[-1].end if self.calls else 0.0
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Enter a message of the rank."""
+        """Add a message of the rank."""
         match message["event"]:
             case "joined":
                 self.joined = message["at"]
@@ -78,7 +78,7 @@ class RankTrace:
                 self.errors.append(RankError(**{name: message[name] for name in names}))
 
     def forget(self, before: float) -> None:
-        """Drop the calls that ended before."""
+        """Drop the calls that ended before an instant."""
         kept = [call for call in self.calls if call.end >= before]
         self.forgotten += len(self.calls) - len(kept)
         self.calls = kept
@@ -88,7 +88,7 @@ class RankTrace:
         return next((error for error in self.errors if error.at >= since), None)
 
     def first_use(self, rail: str, since: float) -> float | None:
-        """Return when the first slice that began on a rail since an instant was complete."""
+        """Return the end of the first slice on a rail that began after an instant, or None."""
         ends = (
             piece.end
             for call in self.calls
@@ -100,7 +100,7 @@ class RankTrace:
 
 
 def calls_of(message: Mapping[str, Any], rails: tuple[str, ...]) -> list[Call]:
-    """Read a worker's `calls`."""
+    """Return the calls in a worker's message `calls`."""
     since = message["since"]
 
     def instant(micro: int) -> float:

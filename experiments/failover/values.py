@@ -27,7 +27,7 @@ class FailoverOptions:
     collective: str = "all_reduce"  # of the worker's COLLECTIVES
     bytes: int = 256 << 10  # of each tensor
     dtype: str = "int32"
-    compute_s: float = 5.0  # a rank computes for so long
+    compute_s: float = 5.0  # duration of a rank's computation
     outage_s: float = 0.8  # from a fault to its repair
     restarts: int = 10  # of the controller in one trial
     deadline_s: float = 20.0  # for progress, errors and readmission
@@ -42,12 +42,12 @@ class Trial:
     number: int
     where: str = ""
     outcome: str = HUNG
-    expected: bool = False  # the outcome is the right one
+    expected: bool = False  # the outcome is the expected one
     errors: tuple[str, ...] = ()  # unexpected errors that ranks raised
     wrong: int = 0  # elements
     inject_s: float = 0.0  # time that the injection took
     figures: Figures | None = None  # None for faults of ranks
     failures: int = 0  # how often the ranks excluded the rail
     others: tuple[str, ...] = ()  # rails that were excluded although they had no fault
-    error_s: float | None = None  # of a rank's death: until the last of the others had its error
-    formed_s: float | None = None  # from the start of a process in its place until all had joined again
+    error_s: float | None = None  # from a rank's death until all other ranks had an error
+    formed_s: float | None = None  # from the restart of the rank until all ranks had joined again

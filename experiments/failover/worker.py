@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that calls back to back and checks all.
+"""A rank that makes calls back to back and checks all results.
 
-Reports of every call when it began and ended, and which slices the rails carried, and at its end which rails
-were not used. SIGUSR2 makes the rank compute for a while between two calls, as a slow training step would.
+The rank reports the begin and the end of every call, and the slices that the rails carried. At its end it
+reports the rails that were not used. SIGUSR2 makes the rank compute for a while between two calls, as a slow
+training step does.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from railweave.hosts.communicator import Communicator
 
 COLLECTIVES = ("all_reduce", "all_gather")
 TICK_S = 0.05  # between two reports
-LARGEST = 1 << 18  # of an element: sums of a few hundred ranks are exact in float32, and in fixed point
+LARGEST = 1 << 18  # largest value; sums over a few hundred ranks are exact in float32 and in fixed point
 MICRO = 1e6
 
 
 def call(
     comm: Communicator, stop: Signal, collective: str, size_bytes: int, dtype: str, compute_s: float
 ) -> None:
-    """Call until the signal to stop; SIGUSR2 makes this rank compute for a while."""
+    """Make calls until the signal to stop. SIGUSR2 makes this rank compute for a while."""
     busy = Signal.listen(signal.SIGUSR2)
     Series(comm, collective, size_bytes // 4, dtype, compute_s).run(stop, busy)
     emit("unused", rank=comm.rank, why={each.rail: each.detail for each in comm.why() if not each.calls})
@@ -37,12 +38,12 @@ class Series:
     """The calls of one communicator."""
 
     def __init__(self, comm: Communicator, collective: str, count: int, dtype: str, compute_s: float) -> None:
-        """Draw all ranks' tensors: the results, of `count` elements, are known beforehand."""
+        """Draw the tensors of all ranks, so that the results of `count` elements are known."""
         self._comm = comm
         self._compute_s = compute_s
         gathers = collective == "all_gather"
         self._collect = comm.all_gather if gathers else comm.all_reduce
-        self._ranks = 1 if gathers else comm.world_size  # that contribute to an element
+        self._ranks = 1 if gathers else comm.world_size  # number of ranks that contribute to an element
         each = count // comm.world_size if gathers else count
         inputs = [_input(rank, each, dtype) for rank in range(comm.world_size)]
         self._base = inputs[comm.rank]
@@ -54,7 +55,7 @@ class Series:
         self._reported = time.monotonic()
 
     def run(self, stop: Signal, busy: Signal) -> None:
-        """Call until rank 0 marks a call as the last one."""
+        """Make calls until rank 0 marks a call as the last one."""
         emit("rails", rank=self._comm.rank, names=self._rails)
         number, last = 0, False
         while not last:
@@ -67,9 +68,10 @@ class Series:
                 self._compute()
 
     def _call(self, number: int, last: bool) -> bool:
-        """Give tensors that no other call has, so that stale results are wrong in every element.
+        """Make a call and check it. Return whether rank 0 has marked it as the last one.
 
-        But the first one, by which rank 0 says whether the call is the last.
+        Each call has a different tensor, so that a stale result is wrong in every element. The first element
+        is an exception. Rank 0 uses it to mark the last call.
         """
         np.add(self._base, self._base.dtype.type(number), out=self._mine)
         self._mine[0] = last
@@ -85,7 +87,7 @@ class Series:
         return bool(self._result[0])
 
     def _report(self) -> None:
-        """Report the calls since the last time: times in whole microseconds, rails by number."""
+        """Report the calls since the last report, with times in whole microseconds and rails by number."""
         since: float = self._calls[0][0]
 
         def micro(instant: float) -> int:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several jobs at once on the same hosts and links: what each gets, and what one is refused."""
+"""Several jobs at once on the same hosts and links: each job's throughput, and rails that it cannot use."""

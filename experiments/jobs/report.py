@@ -13,7 +13,7 @@ from railweave.experiments.jobs.run import JobsResult
 
 
 def table(result: JobsResult) -> Table:
-    """Return a row per job: throughput and share on every rail, and the reason why a rail is not used."""
+    """Return a row per job: throughput and share on every rail, and the reason for an unused rail."""
     rails = [plane.name for plane in result.options.topology.planes]
     per_rail = [title for rail in rails for title in (f"{rail} (Mbit/s)", "share")]
     rows = []

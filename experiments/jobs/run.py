@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several jobs on the same hosts at once: throughput of each while all of them run."""
+"""Several jobs on the same hosts at once: the throughput of each job while all jobs run."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class JobsOptions:
     lab: LabOptions
     jobs: int = 2
     bytes: int = 1 << 20  # of each tensor
-    seconds: float = 10.0  # from when all jobs have completed a call
+    seconds: float = 10.0  # duration after all jobs have completed a call
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """What a job's ranks have reported; every rank has the same slices."""
+    """The reports of a job's ranks. Every rank has the same slices."""
 
     name: str
     ranks: Sequence[RankTrace]
@@ -47,19 +47,19 @@ class JobRun:
 
 @dataclass(frozen=True)
 class JobRow:
-    """What one job got while all of them ran."""
+    """The results of one job while all jobs ran."""
 
     job: str
     calls: int
     wrong: int
     bps: Mapping[str, float]  # bits of tensors per second, by rail
-    share: Mapping[str, float]  # of what all jobs got on that rail
+    share: Mapping[str, float]  # share of the throughput of all jobs, by rail
     why: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class JobsResult:
-    """All jobs over the window in which each of them ran."""
+    """The results of all jobs over the window in which all jobs ran."""
 
     options: JobsOptions
     window_s: float
@@ -71,13 +71,13 @@ class JobsResult:
         return all(row.wrong == 0 and row.calls for row in self.rows)
 
     def utilisation(self, rail: str) -> float | None:
-        """Return what all jobs got on a rail by what its links allow; none if unshaped."""
+        """Return the throughput of all jobs on a rail relative to the links' limit; None if unshaped."""
         limit = sum_of_limits([self.options.topology.plane(rail)], len(self.options.topology.hosts))
         return sum(row.bps[rail] for row in self.rows) / limit if limit else None
 
 
 async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: None) -> JobsResult:
-    """Run the experiment; raises LabError and OptionError."""
+    """Run the experiment. Raises LabError and OptionError."""
     if options.jobs < 1:
         raise OptionError(f"--jobs {options.jobs}", "at least 1", "correct --jobs")
     if options.seconds <= 2 * SETTLE_S:
@@ -123,9 +123,10 @@ def _take(job: JobRun, rank: int, message: Mapping[str, Any]) -> None:
 
 
 def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
-    """Return what each job got between the last start and the first end, `SETTLE_S` in from both.
+    """Return the results of each job in the window in which all jobs ran.
 
-    OptionError if there was no time in which all jobs ran.
+    The window begins `SETTLE_S` after the last start, and ends `SETTLE_S` before the first end. Raises
+    OptionError if it is empty.
     """
     calls = [job.ranks[0].calls for job in runs]
     begin = max(of_job[0].begin for of_job in calls) + SETTLE_S

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of in-network reduction against loss, with duplication and reordering, on every link."""
+"""The time of in-network reduction by probability of loss, with duplication and reordering, on every link."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sweep per topology and probability of loss; every element of every sum is compared."""
+"""One sweep per topology and probability of loss. Every element of every sum is checked."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NetworkConditions:
-    """What the links do to packets, in each direction: probabilities."""
+    """The probabilities of loss, duplication and reordering on a link, in each direction."""
 
     loss: float
     duplicate: float
     reorder: float
 
     def settings(self) -> str:
-        """Return the impairment as switches take it; nothing if nothing happens."""
+        """Return the switches' option for these conditions; empty if all probabilities are 0."""
         if not (self.loss or self.duplicate or self.reorder):
             return ""
         return f"loss={self.loss:g},duplicate={self.duplicate:g},reorder={self.reorder:g}"
@@ -37,7 +37,7 @@ class NetworkConditions:
 
 @dataclass(frozen=True)
 class Point:
-    """One topology under one set of conditions. `utilisation` is of what links allow; None if unshaped."""
+    """One topology under one set of conditions. `utilisation` is relative to the limit; None if unshaped."""
 
     topology: str
     hosts: int
@@ -52,7 +52,7 @@ class Point:
 
 
 def workload(chunks: int, size_bytes: int) -> Workload:
-    """Return sums of at least so many chunks; none are made before they count."""
+    """Return a workload of at least `chunks` chunks, without a warm-up."""
     if chunks < 1:
         raise OptionError(f"--chunks {chunks}", "at least 1", "correct --chunks")
     calls = math.ceil(chunks / chunks_of(size_bytes))
@@ -60,7 +60,7 @@ def workload(chunks: int, size_bytes: int) -> Workload:
 
 
 def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[NetworkConditions]:
-    """Return the conditions of each loss; OptionError for what is no probability."""
+    """Return the conditions for each loss. Raise OptionError for a value that is not a probability."""
     probabilities = [("--losses", loss) for loss in losses]
     for name, value in (*probabilities, ("--duplicate", duplicate), ("--reorder", reorder)):
         if not 0 <= value < 1:
@@ -80,7 +80,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_point: Callable[[Point], None] = lambda _: None,
 ) -> list[Point]:
-    """Run all sweeps; raises LabError and OptionError."""
+    """Run all sweeps. Raises LabError and OptionError."""
     points = []
     for under, scenario in scenarios:
         points.append(_point(under, await run_sweep(scenario, out / scenario.name, on_phase)))
@@ -105,7 +105,7 @@ def _point(under: NetworkConditions, sweep: Sweep) -> Point:
 
 
 def chunks_of(size_bytes: int) -> int:
-    """Return how many chunks a sum has, with the last one, which may be a part."""
+    """Return the number of chunks of a sum. The last chunk may be partly filled."""
     return math.ceil(size_bytes / 4 / LANES)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a small allreduce against the number of hosts, beside its peers."""
+"""The time of a small allreduce by number of hosts, compared with other contenders."""

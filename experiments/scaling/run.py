@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sweep per number of hosts: in-network latency should not grow with it, a ring's does."""
+"""One sweep per number of hosts. A ring's latency grows with this number; in-network latency should not."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ LINES = tables.Lines(
 
 
 def topology(hosts: int) -> str:
-    """Return one switch per plane for so many hosts, or as few racks as can share them equally.
+    """Return a topology for `hosts` hosts.
 
-    OptionError where no racks can.
+    It has one switch per plane if the hosts fit. Otherwise it has as few racks of equal size as possible.
+    Raises OptionError if no racks of equal size exist.
     """
     if hosts <= MAX_FAN_IN:
         return "planes"
@@ -50,7 +51,7 @@ def topology(hosts: int) -> str:
 
 
 def curves(sweeps: Sequence[Sweep]) -> dict[tuple[str, int], list[Row]]:
-    """Return the rows of each (contender, size in bytes), by hosts."""
+    """Return the rows of each (contender, size in bytes), in the order of `sweeps`."""
     found: dict[tuple[str, int], list[Row]] = {}
     for sweep in sweeps:
         for row in (row for rows in sweep.rows.values() for row in rows):
@@ -64,18 +65,18 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
 ) -> list[Sweep]:
-    """Run one sweep after the other; raises LabError and OptionError."""
+    """Run one sweep after the other. Raises LabError and OptionError."""
     return [await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios]
 
 
 def header(scenario: Scenario) -> str:
-    """Return the lines above the rows, from the scenario of any number of hosts."""
+    """Return the lines above the rows. The scenario may have any number of hosts."""
     cost = "cpu: processor time of a rank per call; memory: of the rank's process"
     return "\n".join([tables.notes(*report.legend(scenario), cost), LINES.titles])
 
 
 def line(row: Row) -> str:
-    """Return a row."""
+    """Return a row as text."""
     values = (
         str(row.ranks),
         str(row.bytes),
@@ -87,7 +88,7 @@ def line(row: Row) -> str:
 
 
 def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
-    """Return the curves for machines; times in microseconds."""
+    """Return the curves as JSON values. Times are in microseconds."""
     return {
         "rows": [
             {
@@ -116,7 +117,7 @@ def as_json(sweeps: Sequence[Sweep]) -> dict[str, Any]:
 
 
 def draw(sweeps: Sequence[Sweep]) -> Figure:
-    """Draw the median time against hosts, a bar to the 99th percentile; a panel per size."""
+    """Draw the median time by number of hosts, with a bar to the 99th percentile, in a panel per size."""
     found = curves(sweeps)
     sizes = sorted({size for _, size in found})
     figure, panels = drawing.sheet(len(sizes))
