@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hours of collectives of all sorts while rails fail and come back: counts, wrong numbers, memory."""
+"""Hours of mixed collectives while rails fail and recover: counts, wrong elements and memory."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a call of the soak may take: 3 times its time on the rails that are up, and 200 ms for each fault.
+"""The time limit of a soak's call: 3 times its time on the rails that are up, plus 200 ms for each fault.
 
-A rail is up while no fault is on it and the ranks use it. Where no rail is up, a call waits. The judge adds
-the time that ranks have waited for a processor.
+A rail is up while it has no fault and the ranks use it. If no rail is up, a call waits. The judge adds the
+time that ranks have waited for a processor.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from railweave.topologies.model import P4_KINDS, Plane
 
 FACTOR = 3.0
 PER_FAULT_S = 0.2
-LEAST_S = 0.25  # shorter calls are not judged: a process of a busy machine may wait so long for a CPU
-NOTICED_S = 0.6  # an exclusion that begins so soon after a fault comes from it
+LEAST_S = 0.25  # shorter calls are not judged: on a busy machine, a process may wait this long for a CPU
+NOTICED_S = 0.6  # an exclusion that begins within this time after a fault was caused by the fault
 
 
 @dataclass
 class Timeline:
-    """When which rail was not up, in seconds of CLOCK_MONOTONIC."""
+    """The times at which rails were not up, in seconds of CLOCK_MONOTONIC."""
 
     faults: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # begin, end
     excluded: dict[str, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
     def fault(self, rail: str, at: float) -> None:
-        """Enter the begin of a fault; `rail` is empty for one that is on no rail."""
+        """Add the begin of a fault. `rail` is empty if the fault hits no rail."""
         self.faults[rail].append([at, math.inf])
 
     def repaired(self, rail: str, at: float) -> None:
-        """Enter its end."""
+        """Add the end of the rail's last fault."""
         self.faults[rail][-1][1] = at
 
     def rail_state(self, rail: str, up: bool, at: float) -> None:
-        """Enter whether the ranks use a rail from now on."""
+        """Add whether the ranks use a rail from `at` on."""
         spans = self.excluded[rail]
         down = bool(spans) and spans[-1][1] == math.inf
         if up and down:
@@ -53,12 +53,12 @@ class Timeline:
         return not any(begin <= at < end for begin, end in self.faults[rail] + self.excluded[rail])
 
     def edges(self, since: float) -> list[float]:
-        """Return the later times at which some rail goes up or down, in order."""
+        """Return the times after `since` at which a rail goes up or down, in order."""
         spans = [span for rails in (self.faults, self.excluded) for each in rails.values() for span in each]
         return sorted({at for span in spans for at in span if since < at < math.inf})
 
     def faults_within(self, since: float, until: float) -> int:
-        """Return how many faults begin, last or end in that time, or the exclusions that come from them."""
+        """Return the number of faults that overlap this time. A fault lasts until its rail is readmitted."""
         return sum(
             begin <= until and self._readmitted(rail, begin, end) >= since
             for rail, spans in self.faults.items()
@@ -71,9 +71,9 @@ class Timeline:
 
 
 def limit_s(problem: Problem, ranks: int, planes: Sequence[Plane], timeline: Timeline, since: float) -> float:
-    """Return how long a call may take that all ranks have made at `since`; inf if no rail ever comes up."""
+    """Return the time limit of a call that all ranks have made at `since`; inf if no rail ever comes up."""
     rates = {plane.name: 1 / _alone_s(problem, ranks, plane) for plane in planes}
-    left = FACTOR  # of its times
+    left = FACTOR  # in units of the call's time
     at = since
     for edge in [*timeline.edges(since), math.inf]:
         rate = sum(rate for rail, rate in rates.items() if timeline.up(rail, at))
@@ -85,9 +85,9 @@ def limit_s(problem: Problem, ranks: int, planes: Sequence[Plane], timeline: Tim
 
 
 def _with_faults(timeline: Timeline, since: float, end: float) -> float:
-    """Return when a call must have ended that has until `end` without its faults.
+    """Return the time by which a call must end, if its limit without faults is `end`.
 
-    The time that a fault is given may meet the next one.
+    The extra time for one fault may extend the call into the next fault.
     """
     latest = end
     while latest < (later := end + PER_FAULT_S * timeline.faults_within(since, latest)):
@@ -96,7 +96,7 @@ def _with_faults(timeline: Timeline, since: float, end: float) -> float:
 
 
 def _alone_s(problem: Problem, ranks: int, plane: Plane) -> float:
-    """Return the time of a call on one rail alone, in seconds; inf if it cannot carry it."""
+    """Return the time of a call on one rail alone, in seconds; inf if the rail cannot carry the call."""
     collective = Collective[problem.collective.upper()]
     dtype, op = DType[problem.dtype.upper()], capabilities.OPS[problem.op]
     if capabilities.obstacle(plane.kind, dtype, op, collective):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls drawn from a seed, alike on all ranks, and what must come of each, known without another message.
+"""Calls drawn from a seed, with their correct results. All ranks draw the same calls without messages.
 
-A tensor is a pattern repeated: element i of rank r in call k is pattern[(i + shift(r, k)) mod PERIOD]. So
-what is expected has that period too, and is found on a few elements however many the tensor has. The numbers
-are such that every order of reduction gives the same result, on every kind of rail.
+A tensor repeats a pattern: element i of rank r in call k is pattern[(i + shift(r, k)) mod PERIOD]. The result
+has the same period. Its correct value is therefore computed for one period only, even for large tensors. The
+numbers give the same result for every order of reduction, on every kind of rail.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-PERIOD = 65_521  # prime: no power of two by which tensors are cut has it in step
+PERIOD = 65_521  # a prime: tensors are cut at multiples of powers of two, which never match the period
 LARGEST = 4 << 20  # elements
 COLLECTIVES = ("all_reduce", "all_reduce", "all_reduce", "reduce_scatter", "all_gather", "broadcast")
 REDUCING = ("all_reduce", "reduce_scatter")
 OPS = ("sum", "prod", "max", "min", "avg")
 ASYNC_SHARE = 0.5
 
-# Sums of so large whole numbers over 31 ranks are exact in the type, and as fixed point. Integers wrap, alike
-# in every order.
+# Sums of integers up to these values over 31 ranks are exact in the type and in fixed point. Integer types
+# need no limit: they wrap to the same result in every order.
 GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 18, "float64": 1 << 45}
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 DTYPES = (*GREATEST, "int8", "uint8", "int32", "int64")
@@ -43,14 +43,14 @@ class Problem:
     collective: str
     count: int  # elements; of one shard for reduce_scatter and all_gather
     dtype: str
-    op: str  # of those that reduce
+    op: str  # of all_reduce and reduce_scatter
     root: int  # of a broadcast
     async_op: bool
     in_place: bool
 
 
 def draw(seed: int, number: int, ranks: int, largest: int = LARGEST) -> Problem:
-    """Return call `number`: sizes are as likely from 1 to 2 as from one million to two."""
+    """Return call `number`. The logarithms of sizes are uniform: 1 to 2 is as likely as 1 to 2 million."""
     rng = random.Random(f"{seed}/{number}")  # noqa: S311 - to be repeated, not secret
     collective = rng.choice(COLLECTIVES)
     most = largest // ranks if collective in ("reduce_scatter", "all_gather") else largest
@@ -67,13 +67,13 @@ def draw(seed: int, number: int, ranks: int, largest: int = LARGEST) -> Problem:
 
 
 def tensor(problem: Problem, ranks: int, rank: int) -> Array:
-    """Return what a rank contributes: to a reduce_scatter all shards, else `count` elements."""
+    """Return the input of a rank: all shards for a reduce_scatter, else `count` elements."""
     count = problem.count * (ranks if problem.collective == "reduce_scatter" else 1)
     return np.resize(_period(problem, rank), count)
 
 
 def wrong(problem: Problem, ranks: int, rank: int, result: Array) -> int:
-    """Return how many elements of a rank's result are not what they must be."""
+    """Return the number of wrong elements in a rank's result."""
     if problem.collective == "broadcast":
         return _different(result, _period(problem, problem.root))
     if problem.collective == "all_gather":
@@ -88,7 +88,7 @@ def wrong(problem: Problem, ranks: int, rank: int, result: Array) -> int:
 
 
 def _wrong_averages(problem: Problem, ranks: int, total: Array, result: Array) -> int:
-    """Integers are cut towards zero; of floats, the quotient may be rounded twice."""
+    """Return the number of wrong averages. Integers are cut towards zero. Floats may be rounded twice."""
     if problem.dtype not in EPSILON:
         total = total.astype(dtype_of(problem.dtype)).astype(np.int64)
         quotient = (total - np.fmod(total, ranks)) // ranks
@@ -107,25 +107,28 @@ def _different(result: Array, period: Array) -> int:
 
 
 def _beside(result: Array, period: Array) -> list[tuple[Array, Array]]:
-    """Return the result's whole periods and the rest, each with what it is to be compared with."""
+    """Return the result's whole periods and the rest, each with the values to compare with."""
     whole = result.size // PERIOD * PERIOD
     rest = result[whole:]
     return [(result[:whole].reshape(-1, PERIOD), period), (rest, period[: rest.size])]
 
 
 def _period(problem: Problem, rank: int) -> Array:
-    """Return what a rank contributes again and again."""
+    """Return one period of a rank's input."""
     return np.roll(pattern(problem.dtype, problem.op), -shift(problem, rank))
 
 
 def shift(problem: Problem, rank: int) -> int:
-    """Return where in the pattern a rank's tensor begins; no two ranks or neighbouring calls share it."""
+    """Return the place in the pattern where a rank's tensor begins.
+
+    It differs between ranks and between neighbouring calls.
+    """
     return (7919 * problem.number + 104_729 * rank) % PERIOD
 
 
 @cache
 def pattern(dtype: str, op: str) -> Array:
-    """Return PERIOD numbers of a type that an operation reduces exactly, in any order."""
+    """Return PERIOD numbers of type `dtype` that `op` reduces exactly, in any order."""
     draws = np.random.default_rng(PERIOD)
     if dtype not in GREATEST:
         limits = np.iinfo(dtype)
@@ -137,7 +140,7 @@ def pattern(dtype: str, op: str) -> Array:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """Return the numpy type, of ml_dtypes for bfloat16."""
+    """Return the numpy type; for bfloat16, the type of ml_dtypes."""
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 

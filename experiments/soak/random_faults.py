@@ -19,7 +19,7 @@ from railweave.topologies.model import Plane
 
 INTERVAL_S = (1.0, 20.0)  # between two faults of a rail
 CONTROLLER_INTERVAL_S = (60.0, 240.0)
-# The logarithm is uniform. All rails may be down at once, so this is far below a call's deadline.
+# The logarithm is uniform. Outages are far below a call's deadline, because all rails may be down at once.
 OUTAGE_S = (0.03, 3.0)
 
 Draw = Callable[[random.Random], Fault]
@@ -27,10 +27,10 @@ Record = Callable[..., None]
 
 
 async def inject(lab: Lab, seed: int, record: Record, none_stuck: asyncio.Event) -> None:
-    """Inject faults until cancelled, then repair the last ones; `record` gets each fault and repair.
+    """Inject faults until cancelled, then repair all remaining faults. `record` gets each fault and repair.
 
-    No fault begins unless `none_stuck` is set: a call that every fault delays further could not be told from
-    one that hangs.
+    No fault begins while a call is stuck (`none_stuck` is not set). A call that is delayed by fault after
+    fault would look like a call that hangs.
     """
 
     async def again(rail: str, interval_s: tuple[float, float], draw: Draw) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak run: a lab, ranks that call, random faults, a record with a line per event."""
+"""The soak run: a lab, ranks that make calls, random faults, and a record with a line per event."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ class SoakOptions:
 
 
 class Recorder:
-    """Enters the ranks' messages into the tally and the record."""
+    """Adds the ranks' messages to the tally and the record."""
 
     def __init__(self, topology: Topology, tally: Tally, write: Callable[..., None]) -> None:
-        """Begin with nothing."""
+        """Begin without messages."""
         self._tally = tally
         self._write = write
         self._topology = topology
         self._long: dict[tuple[int, int], list[tuple[float, float]]] = {}  # (since, at) of each rank
-        self._waited_s: dict[tuple[int, int], float] = defaultdict(float)  # for processors, on all ranks
+        self._waited_s: dict[tuple[int, int], float] = defaultdict(float)  # all ranks' waits for a processor
         self._problems: dict[tuple[int, int], Problem] = {}
-        self._slices: dict[tuple[int, int], list[Any]] = {}  # rank 0's, meanwhile
+        self._slices: dict[tuple[int, int], list[Any]] = {}  # of rank 0, during the call
         self.timeline = Timeline()
         self._stuck: set[int] = set()
         self.none_stuck = asyncio.Event()  # set while no call is stuck
         self.none_stuck.set()
 
     def take(self, rank: int, message: dict[str, Any]) -> None:
-        """Enter one message of a rank."""
+        """Add one message of a rank."""
         match message["event"]:
             case "tick":
                 self._tally.tick(rank, message)
@@ -94,13 +94,16 @@ class Recorder:
                 self._write("wrong", rank=rank, elements=message["elements"], problem=message["problem"])
 
     def judge(self) -> None:
-        """Hold each long call against its bound, and enter those beyond it; unshaped links give none."""
+        """Compare each long call with its time limit, and add late calls to the tally.
+
+        Calls over unshaped links have no limit.
+        """
         if not all(plane.rate_bps for plane in self._topology.planes):
             return
         ranks = len(self._topology.hosts)
         for key, spans in self._long.items():
             since, until = max(begun for begun, _ in spans), max(at for _, at in spans)
-            # A rank that has not reported it made it late, so that it was not long.
+            # For a rank that started late, the call was not long, and the rank has not reported it.
             if len(spans) < ranks or until - since <= LEAST_S:
                 continue
             problem = self._problems[key]
@@ -123,9 +126,9 @@ class Recorder:
 
 
 async def run(options: SoakOptions, tally: Tally, on_phase: Callable[[str], None] = lambda _: None) -> None:
-    """Run the soak to completion; `tally` has the counts so far at any time.
+    """Run the soak to completion. `tally` always has the counts so far.
 
-    LabError names what ended it early; when cancelled, it removes the lab.
+    Raises LabError, with the cause, if the soak ends early. If cancelled, it removes the lab.
     """
     require_peers(options.topology)
     options.lab.out.mkdir(parents=True, exist_ok=True)
@@ -166,7 +169,7 @@ async def _soak(
 
 
 async def _sample(lab: Lab, tally: Tally, write: Callable[..., None]) -> None:
-    """Sample the memory of switches and controller; the ranks report their own."""
+    """Sample the memory of switches and controller. The ranks report their memory themselves."""
     while True:
         await asyncio.sleep(SAMPLE_S)
         for name, pid in lab.processes().items():
@@ -191,7 +194,7 @@ async def _minutes(tally: Tally, on_phase: Callable[[str], None]) -> None:
 
 
 def _writer(file: TextIO) -> Callable[..., None]:
-    """Return a function that writes an event as a line of JSON; `at` is seconds since the start."""
+    """Return a function that writes an event as a line of JSON. `at` is in seconds since the start."""
     begin = time.monotonic()
 
     def write(event: str, **values: Any) -> None:

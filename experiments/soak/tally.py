@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a soak has seen so far: counts, errors, and whether memory grows."""
+"""The results of a soak so far: counts, errors, and the growth of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from railweave.experiments.units import format_bytes
 
-WARM_UP = 0.25  # of the time: pools grow until the largest tensors have been seen
+WARM_UP = 0.25  # share of the time: memory pools grow until the largest tensors have been used
 LEAST_S = 60.0  # shortest time over which a slope is given
 HOUR_S = 3600.0
 
@@ -22,26 +22,26 @@ class RankTally:
 
     calls: int = 0
     bytes: int = 0
-    wrong: int = 0  # elements
-    longest_s: float = 0.0  # between two ends of calls
-    rails: dict[str, dict[str, Any]] = field(default_factory=dict)  # counts by rail, since it last joined
+    wrong: int = 0  # number of wrong elements
+    longest_s: float = 0.0  # longest time between the ends of two calls
+    rails: dict[str, dict[str, Any]] = field(default_factory=dict)  # counts by rail since the last join
 
 
 @dataclass
 class Tally:
-    """All counts; filled during the run."""
+    """All counts. They grow during the run."""
 
     begin: float = 0.0
     ranks: dict[int, RankTally] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
-    stuck: int = 0  # calls, over all ranks, that took so long that faults were held back
-    judged: int = 0  # calls that were long enough to be held against their bound
-    late: list[str] = field(default_factory=list)  # those beyond it
+    stuck: int = 0  # calls of all ranks that took so long that no new faults were injected
+    judged: int = 0  # calls that were long enough to be compared with their time limit
+    late: list[str] = field(default_factory=list)  # calls that exceeded their time limit
     errors: list[str] = field(default_factory=list)
     rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
 
     def tick(self, rank: int, message: dict[str, Any]) -> None:
-        """Enter a rank's counts since its last message."""
+        """Add a rank's counts since its last message."""
         tally = self.ranks.setdefault(rank, RankTally())
         tally.calls += message["calls"]
         tally.bytes += message["bytes"]
@@ -51,27 +51,27 @@ class Tally:
         self.memory(f"rank {rank}", message["rss_mib"])
 
     def memory(self, process: str, rss_mib: float) -> None:
-        """Enter a process's resident memory."""
+        """Add a sample of a process's resident memory."""
         self.rss_mib.setdefault(process, []).append((time.monotonic() - self.begin, rss_mib))
 
     @property
     def calls(self) -> int:
-        """Calls that every rank has completed."""
+        """The number of calls that every rank has completed."""
         return min((tally.calls for tally in self.ranks.values()), default=0)
 
     def failovers(self) -> dict[str, int]:
-        """Return by rail how often it was excluded since rank 0 last joined."""
+        """Return the number of exclusions since rank 0 last joined, by rail."""
         rails = self.ranks[0].rails if 0 in self.ranks else {}
         return {name: counts["failures"] for name, counts in rails.items()}
 
     def failed(self) -> str:
-        """Say what must not be; empty if nothing is."""
+        """Return the failures as text; empty if there are no failures."""
         found = {"errors": len(self.errors), "wrong elements": self.wrong, "late calls": len(self.late)}
         return ", ".join(f"{count} {name}" for name, count in found.items()) if any(found.values()) else ""
 
     @property
     def wrong(self) -> int:
-        """Wrong elements, of all ranks."""
+        """The number of wrong elements of all ranks."""
         return sum(tally.wrong for tally in self.ranks.values())
 
     def sample(self) -> dict[str, Any]:

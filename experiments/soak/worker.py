@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a soak.
 
-Makes the calls that follow from the seed, several at once or one after the other, and checks every element.
-An error ends the communicator, not the process.
+The rank makes the calls that follow from the seed, several at once or one after the other. It checks every
+element. An error ends the communicator, but not the process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AGREE_EVERY = 16  # calls between two checks whether to stop
 COMPUTE_EVERY = 400  # calls between two long computations of one rank
 COMPUTE_S = 3.0
 LOOK_S = 0.05
-STUCK_S = 15.0  # longer than the largest call takes on one slow rail
+STUCK_S = 15.0  # longer than the largest call on one slow rail
 MIB = 1 << 20
 
 
@@ -42,27 +42,27 @@ _joins = itertools.count(1)
 
 
 def call(comm: Communicator, stop: Signal, seed: int, largest: int) -> None:
-    """Make the calls of one communicator, until the signal to stop; other ones after every error."""
-    joins = int(comm.all_reduce(np.array([next(_joins)]), op="max")[0])  # a rank may have missed some
+    """Make the calls of one communicator, until the signal to stop. Each join has different calls."""
+    joins = int(comm.all_reduce(np.array([next(_joins)]), op="max")[0])  # a rank may have joined less often
     Series(comm, seed * 1000 + joins, largest).run(stop)
 
 
 @dataclass
 class InFlight:
-    """A call; the times are CLOCK_MONOTONIC's."""
+    """A call. Times are of CLOCK_MONOTONIC."""
 
     problem: Problem
     pending: Any = None  # its Work; a synchronous call waits in `_call`
     begun: float = math.inf
-    complete: float = math.inf  # seen so
-    waited: dict[int, float] = field(default_factory=waited_s)  # before it
+    complete: float = math.inf  # when the rank noticed the completion
+    waited: dict[int, float] = field(default_factory=waited_s)  # threads' waits for a core before the call
 
 
 class Series:
     """The calls of one communicator."""
 
     def __init__(self, comm: Communicator, seed: int, largest: int) -> None:
-        """No call yet."""
+        """Begin without calls."""
         self._comm = comm
         self._seed = seed
         self._largest = largest
@@ -74,12 +74,12 @@ class Series:
         self._stuck_since = 0.0
 
     def run(self, stop: Signal) -> None:
-        """Call until rank 0 has received the signal to stop."""
+        """Make calls until rank 0 has received the signal to stop."""
         with watched(self._look, LOOK_S):
             self._run(stop)
 
     def _look(self) -> None:
-        """Note which calls are complete; report new states of rails, and calls that do not end, once."""
+        """Note the calls that are complete. Report new states of rails, and report stuck calls once."""
         now = time.monotonic()
         for call in tuple(self._in_flight):
             if isinstance(call.pending, Work) and call.pending.done():
@@ -102,7 +102,7 @@ class Series:
             emit("stuck", rank=self._comm.rank, calls=self.waiting(), stats=str(self._comm.stats()))
 
     def waiting(self) -> list[str]:
-        """Return the calls that have not ended, oldest first; from any thread."""
+        """Return the calls that have not ended, oldest first. Any thread may call this."""
         return [str(call.problem) for call in tuple(self._in_flight)]
 
     def _run(self, stop: Signal) -> None:
@@ -167,7 +167,7 @@ class Series:
         since = max(call.begun, self._last)
         if call.complete - since > LEAST_S:
             times = {"since": since, "at": call.complete}
-            slices = [  # rail, begin and end in seconds, bytes, whether in place of another rail
+            slices = [  # rail, begin and end in seconds, bytes, whether the slice replaced another rail's
                 [s.rail, round(s.start_s - since, 3), round(s.end_s - since, 3), s.bytes, s.repair]
                 for s in self._comm.drain_records()
                 if s.end_s > since
@@ -189,7 +189,7 @@ class Series:
         self._last, self._waited = time.monotonic(), waited_s()
 
     def _report(self) -> None:
-        """Report the counts since the last time."""
+        """Report the counts since the last report."""
         emit(
             "tick",
             rank=self._comm.rank,
@@ -214,7 +214,7 @@ class Series:
 
 @contextlib.contextmanager
 def watched(look: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Call `look` again and again, from another thread, until the block ends."""
+    """Call `look` every `every_s` seconds, from another thread, until the block ends."""
     ended = threading.Event()
 
     def watch() -> None:
