@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What striping brings over the best single rail, where it begins to pay, and how quickly it is learnt."""
+"""The gain of striping over the best single rail, the size from which it pays, and the time to learn it."""

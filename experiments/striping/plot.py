@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures: time and share against size, and share from call to call while a split is learnt."""
+"""The figures of striping: time and share by size, and share by call while a split is learnt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What learning costs: mixed calls in virtual time, against the best split of each call, known afterwards."""
+"""The cost of learning: mixed calls in virtual time, compared with each call's best split in hindsight."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from railweave.hosts.arrays import NAMES
 from railweave.hosts.capabilities import OPS, obstacle, size_bytes
 
 MIB = 1 << 20
-HALF = 500  # calls: these, and as many behind them
+HALF = 500  # number of calls in each half of a run
 LATENCY_S = {"ina": 100e-6, "tcp": 150e-6, "rdma": 200e-6}  # of a message from host to host
-USED = {"ina": 0.97, "tcp": 0.93, "rdma": 0.85}  # of what the link allows
-SURVEY_S = 300e-6  # what a survey takes beside its time on the rail
+USED = {"ina": 0.97, "tcp": 0.93, "rdma": 0.85}  # reached share of the rate that the link allows
+SURVEY_S = 300e-6  # time of a survey outside of the rail
 LATENESS_S = 0.002
 BUCKETS = (4, MIB, *[25 * MIB] * 6, 12 * MIB, 4)  # bytes of a step of a transformer with 170 M parameters
 
-# The last is the count of elements, of one shard where there are some.
+# The last item is the number of elements: of one shard if the collective has shards.
 Kind = tuple[Collective, DType, ReduceOp, int]
 
 
 @dataclass(frozen=True)
 class World:
-    """A network, and how much the rails disturb each other there."""
+    """A network, and the disturbance of its rails by each other."""
 
     kinds: tuple[str, ...]
     hosts: int = 4
@@ -37,7 +37,7 @@ class World:
     delay_s: float = 0.0  # of the links between two hosts
 
     def rails(self) -> list[LinkRail]:
-        """Return its rails."""
+        """Return the rails of the network."""
         return [
             LinkRail(
                 LATENCY_S[kind] + self.delay_s,
@@ -51,7 +51,7 @@ class World:
         ]
 
     def job(self, seed: int = 1) -> StripedJob:
-        """Return a job there that has learnt nothing; two ranks stand for all."""
+        """Return a new job in this network that has learnt nothing. Two ranks represent all ranks."""
         return StripedJob(
             self.rails(),
             ranks=2,
@@ -83,7 +83,7 @@ WORKLOADS: Mapping[str, Callable[[World, int], Iterator[Kind]]] = {"soak": soak,
 
 
 class Oracle:
-    """Knows what rails really take."""
+    """Knows the real costs of the rails."""
 
     def __init__(self, rails: Sequence[LinkRail], hosts: int) -> None:
         """Take the rails."""
@@ -111,7 +111,7 @@ class Oracle:
 
 
 def _most(rail: LinkRail, time_s: float, size: int, what: What) -> int:
-    """Return the most bytes that a rail carries within a time, beside others."""
+    """Return the most bytes that a rail carries within a time while other rails carry bytes, too."""
     low, high = 0, size
     while high - low > 1024:
         middle = (low + high) // 2
@@ -134,17 +134,17 @@ WORLDS = (
 
 @dataclass(frozen=True)
 class Regret:
-    """What calls took beyond the best split known afterwards, as a part of that."""
+    """The extra time of calls over the best split in hindsight, relative to the time of this split."""
 
     world: World
     workload: str
     halves: tuple[float, float]
-    worst: float  # of a call of 1 MiB or more
+    worst: float  # greatest ratio of times for a call of 1 MiB or more
     surveys: int
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for readers."""
         world = self.world
         network = f"{'+'.join(world.kinds)}, {world.hosts} hosts, {world.rate_bps / 1e6:g} Mbit/s"
         return (
@@ -162,7 +162,7 @@ class Regret:
 
 
 def replay(world: World, workload: str, seed: int = 1) -> Regret:
-    """Make the calls of a workload."""
+    """Make the calls of a workload, and return their regret."""
     job = world.job(seed)
     oracle = Oracle(world.rails(), world.hosts)
     halves: list[float] = []
@@ -186,7 +186,7 @@ def replay(world: World, workload: str, seed: int = 1) -> Regret:
 
 
 def run() -> Iterator[Regret]:
-    """Make the calls of each workload in each network."""
+    """Make the calls of each workload in each network, and yield the regrets."""
     for world in WORLDS:
         for workload in WORKLOADS:
             yield replay(world, workload)

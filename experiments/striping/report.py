@@ -17,18 +17,18 @@ from railweave.experiments.measures import threshold
 from railweave.experiments.striping.regret import HALF, Regret
 from railweave.experiments.striping.run import OVERHEAD_CALLS, Found
 
-STEADY = 0.9  # of the calls after convergence: the others try what else there is
-NEAR = 0.05  # of the final share
+STEADY = 0.9  # share of the calls after convergence that are near the final share; the others are trials
+NEAR = 0.05  # relative distance from the final share
 LARGE_BYTES = 4 << 20
 WITHIN_CALLS = 20
-REGRET, WORST_CALL = (0.10, 0.03), 1.25  # of the first calls and those behind them; of one of 1 MiB or more
+REGRET, WORST_CALL = (0.10, 0.03), 1.25  # by half of the calls; of a call of 1 MiB or more
 SPEEDUP, NEVER_BELOW, OF_SUM, OVERHEAD = 1.90, 0.97, 0.95, 0.05
-POINTS, END_POINTS = 0.03, 0.05  # of a share; in the end of a phase of a trace
+POINTS, END_POINTS = 0.03, 0.05  # distance of a share; the same at the end of a phase of a trace
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that must show, what was measured, and whether it does."""
+    """A statement that must hold, its measured value, and whether it holds."""
 
     claim: str
     case: str
@@ -46,7 +46,7 @@ def _most(claim: str, case: str, value: float, bound: float, unit: str = "") -> 
 
 
 def as_json(found: Sequence[Found], regrets: Sequence[Regret] = ()) -> dict[str, Any]:
-    """Return everything for machines."""
+    """Return all results as JSON values."""
     stated = [*claims(found), *regret_claims(regrets)]
     wrong = sum(each.wrong for each in found)
     return {
@@ -75,7 +75,7 @@ def _case(found: Found) -> dict[str, Any]:
 
 
 def sweep(found: Found) -> dict[str, Any]:
-    """Return a case's rows, where its split begins, and where it tends to."""
+    """Return the rows of a case, the size from which calls are split, and the split of the largest size."""
     rows = [_size(found, size) for size in found.sizes]
     largest = rows[-1]
     begins = threshold({row["bytes"]: row["shares"] for row in rows})
@@ -100,7 +100,7 @@ def _size(found: Found, size: int) -> dict[str, Any]:
         "p99_us": statistics.p99(seconds) * 1e6,
         "alone_us": {rail: median_s * 1e6 for rail, median_s in alone.items()},
         "speedup": min(alone.values()) / time_s,  # over the best rail alone
-        "of_sum": 1 / time_s / sum(speeds.values()),  # of what the rails alone carry together
+        "of_sum": 1 / time_s / sum(speeds.values()),  # relative to the sum of the rails alone
         "shares": found.shares(size),
         "bandwidth_shares": {rail: speed / sum(speeds.values()) for rail, speed in speeds.items()},
         "runs": len(seconds),
@@ -108,21 +108,21 @@ def _size(found: Found, size: int) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------ how quickly it is learnt
+# ------------------------------------------------------------ time to learn a split
 
 
 def trace(found: Found) -> dict[str, Any]:
-    """Return a trace, cut into phases at the changes of rates; OptionError if no call was made in one."""
+    """Return a trace with its phases between changes of rates. Raise OptionError if a phase has no call."""
     case, (record,) = found.case, found.records
     last, rate_bps, (sample,) = case.rails[-1], case.rates_bps[-1], record.samples
     carried = record.extra["carried"][str(sample.size_bytes)]
     shares = [of.get(last, 0) / max(1, sum(of.values())) for of in carried]
-    # A call that was under way has to do with both rates; it counts to the phase in which it began.
+    # A call during a change of rates belongs to the phase in which it began.
     changes = [bisect_right(sample.starts_s, at_s) for at_s, _ in record.extra["events"]]
     edges = [0, *changes, len(shares)]
     names = ["cold start", *(f"{last} at {rate / 1e6:g} Mbit/s" for rate in (rate_bps // 2, rate_bps))]
     usual = case.limit_shares()[last]
-    promised = (usual, usual / (2 - usual), usual)  # a + b = 1, where a becomes a / 2
+    promised = (usual, usual / (2 - usual), usual)  # share a of a + b = 1, and the share when a becomes a / 2
     if len(edges) != len(names) + 1 or not all(one < other for one, other in pairwise(edges)):
         raise OptionError(
             f"{case.name}: calls are too slow to show a change of rates",
@@ -158,7 +158,7 @@ def _phase(shares: Sequence[float], times_us: Sequence[float]) -> dict[str, Any]
 
 
 def converged_after(shares: Sequence[float], final: float) -> int:
-    """Return the calls before the first one from which on shares are near the final one, but for trials."""
+    """Return the number of calls until shares stay near the final share, except in trials."""
     near = [abs(share - final) <= NEAR * final for share in shares]
     for place in range(len(near)):
         if near[place] and sum(near[place:]) >= STEADY * len(near[place:]):
@@ -166,11 +166,11 @@ def converged_after(shares: Sequence[float], final: float) -> int:
     return len(near)
 
 
-# ------------------------------------------------------------ what it costs
+# ------------------------------------------------------------ overhead of striping
 
 
 def overhead(found: Found) -> dict[str, Any]:
-    """Return the time of small calls on all rails over that on the best one, block by block."""
+    """Return the times of small calls on all rails and on the best rail, compared block by block."""
     (size,) = found.sizes
     together = _blocks(found.seconds(found.together, size))
     alone = {rail: _blocks(found.seconds(rail, size)) for rail in found.case.rails}
@@ -189,7 +189,7 @@ def overhead(found: Found) -> dict[str, Any]:
 
 
 def _blocks(seconds: Sequence[float]) -> list[float]:
-    """Return the mean times of blocks of calls: a survey or more is in each."""
+    """Return the mean time of each block of calls. Each block contains at least one survey."""
     return [float(mean) for mean in np.reshape(seconds, (-1, OVERHEAD_CALLS)).mean(axis=1)]
 
 
@@ -197,7 +197,7 @@ def _blocks(seconds: Sequence[float]) -> list[float]:
 
 
 def claims(found: Sequence[Found]) -> list[Claim]:
-    """Return every claim that these cases can support or refute."""
+    """Return all claims that these cases can support or refute."""
     stated: list[Claim] = []
     for each in found:
         if each.case.part in ("sizes", "thresholds"):
@@ -252,7 +252,7 @@ def _sweep_claims(found: Found, of: Mapping[str, Any]) -> list[Claim]:
 
 
 def _growth(found: Sequence[Found]) -> list[Claim]:
-    """Return whether the threshold of ina+tcp grows with the number of hosts."""
+    """Return the claim that the threshold of ina+tcp grows with the number of hosts."""
     thresholds = {
         each.case.hosts: sweep(each)["threshold_bytes"] or float("inf")
         for each in found
@@ -271,7 +271,7 @@ def _growth(found: Sequence[Found]) -> list[Claim]:
 
 
 def lines(found: Found) -> list[str]:
-    """Return a case for people: its name, then its rows."""
+    """Return the lines of a case: its name, then its rows."""
     case = found.case
     if case.part == "convergence":
         rows = [

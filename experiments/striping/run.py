@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The striping experiments: scenarios in which all rails together run beside each of them alone."""
+"""The striping experiments: scenarios that compare all rails together with each rail alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PARTS = ("sizes", "thresholds", "convergence", "overhead", "regret")
 PAIRS = (("tcp", "tcp"), ("ina", "tcp"), ("ina", "rdma"), ("tcp", "rdma"))
 LEAST_RATE_BPS = 1_000_000
 MOST_ROUNDS = 2  # of the parts `sizes` and `thresholds`
-LONGEST_S = 0.1  # on a link at its rate, of a call of the part `thresholds`: longer ones are split anyway
+LONGEST_S = 0.1  # longest call of the part `thresholds`, on one link; longer calls are split in any case
 PHASE_CALLS, LEAST_PHASE_S = 40, 2.0  # from one change of a rate to the next
-MOST_CALLS = 100_000  # of a trace: its time ends it
+MOST_CALLS = 100_000  # of a trace, which ends at its time limit
 OVERHEAD_BYTES, OVERHEAD_WARMUP, OVERHEAD_ROUNDS = 1024, 300, 5
-OVERHEAD_CALLS = 128  # per block: a survey or more in each
+OVERHEAD_CALLS = 128  # per block, so that each block contains at least one survey
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What people call it: `tcp+tcp, 100/30 Mbit/s, 4 hosts`."""
+        """The name for readers, such as `tcp+tcp, 100/30 Mbit/s, 4 hosts`."""
         return self.scenario.name
 
     @property
@@ -61,26 +61,26 @@ class Case:
         return self.scenario.hosts
 
     def limit_shares(self) -> dict[str, float]:
-        """Return each rail's part of what all links allow together."""
+        """Return each rail's share of the rate that all links together allow."""
         limits = limits_bps(self.scenario, self.scenario.contenders[0])
         return {rail: limit / sum(limits.values()) for rail, limit in limits.items()}
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a case has brought: its records."""
+    """The records of a case."""
 
     case: Case
     records: Sequence[Record] = ()
 
     @property
     def together(self) -> str:
-        """The contender that has all rails."""
+        """The name of the contender that has all rails."""
         return self.case.scenario.contenders[0].name
 
     @cached_property
     def runs(self) -> Runs:
-        """The good ones of them."""
+        """The successful runs of the case."""
         return Runs(self.records)
 
     @property
@@ -94,7 +94,7 @@ class Found:
         return sum(record.wrong for record in self.records)
 
     def seconds(self, contender: str, size: int) -> list[float]:
-        """Return the times of all its calls."""
+        """Return the times of all calls of a contender."""
         return [time / 1e6 for time in self.runs.times_us(self.case.name, contender, size)]
 
     def shares(self, size: int) -> dict[str, float]:
@@ -111,7 +111,10 @@ def cases(
     sizes: Sequence[int],
     iters: int,
 ) -> list[Case]:
-    """Return the scenarios of the chosen parts, of which `regret` has none; OptionError for bad options."""
+    """Return the scenarios of the chosen parts. The part `regret` has none.
+
+    Raises OptionError for invalid options.
+    """
     for part in parts:
         if part not in PARTS:
             raise OptionError(f"part {part!r}", f"one of {', '.join(PARTS)}", "correct the name")
@@ -154,7 +157,7 @@ def _case(
 
 
 def _trace(kinds: tuple[str, ...], rate_bps: int, hosts: int, size: int) -> Case:
-    """Cold; then the last rail at half its rate; then as before."""
+    """Return a case of three phases: a cold start, the last rail at half its rate, then at its full rate."""
     case = _case("convergence", kinds, (rate_bps,), hosts, Workload((size,)), 1)
     call_s = size * 8 / sum_of_limits(case.scenario.network.planes, hosts)
     phase_s = max(LEAST_PHASE_S, PHASE_CALLS * call_s)
@@ -176,7 +179,7 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_found: Callable[[Found], None] = lambda _: None,
 ) -> list[Found]:
-    """Run one case after the other; raises LabError and OptionError."""
+    """Run one case after the other. Raises LabError and OptionError."""
     found = []
     for place, case in enumerate(chosen):
         prefix = f"{place + 1} of {len(chosen)}, {case.part}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that plan calls over virtual rails, in virtual time: with noise, and ranks may be late."""
+"""Ranks that plan calls over virtual rails in virtual time, with noise and late ranks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SUM: What = (Collective.ALL_REDUCE, DType.FLOAT32)
 
 @dataclass
 class VirtualRail:
-    """What a rail really costs now.
+    """The present real cost of a rail.
 
-    `crowded`: how much longer a part takes while other rails carry parts. `rested`: of a call's time, what it
-    takes after one in which the rail carried nothing. `early_s`: of a call's time, what goes by before the
-    last rank starts, another one each time.
+    `crowded` is the factor on the time of a part while other rails carry parts. `rested` is the factor on the
+    time of a call after a call in which the rail carried nothing. `early_s` is the time between the start of
+    the other ranks and the start of the last rank on the rail. The last rank is random in each call.
     """
 
     a_s: float
@@ -44,23 +44,23 @@ class VirtualRail:
     early_s: float = 0.0
 
     def time_s(self, size: int, company: bool, what: What = SUM) -> float:
-        """Return how long `size` bytes of a call's tensor take: a + s / b, whatever the call."""
+        """Return the time of `size` bytes of a call's tensor: a + s / b for every kind of call."""
         return (self.a_s + size / self.rate) * (self.crowded if company else 1.0)
 
 
 @dataclass
 class LinkRail(VirtualRail):
-    """A rail on a link, by what its algorithms send.
+    """A rail on a link, whose cost follows from the messages of its algorithms.
 
-    `a_s` is the time of one message from host to host without its bytes, `rate` that of the link; `used`: the
-    part of what the link allows.
+    `a_s` is the latency of one message from host to host. `rate` is the rate of the link. `used` is the share
+    of the link's limit that the rail reaches.
     """
 
     hosts: int = 4
     used: float = 0.9
 
     def time_s(self, size: int, company: bool, what: What = SUM) -> float:
-        """Return how long `size` bytes of a call's tensor take."""
+        """Return the time of `size` bytes of a call's tensor."""
         (collective, dtype), rate_bps = what, int(self.rate * 8)
         volume = 1.0
         if self.kind == "ina":
@@ -83,20 +83,20 @@ class Changed(NamedTuple):
 
 @dataclass
 class Taken:
-    """A user's call as it went."""
+    """A user's call that has ended."""
 
     op_index: int
     plan: Plan
     time_s: float
 
     def shares(self) -> dict[int, float]:
-        """Return the part of each rail that carries one."""
+        """Return the share of each rail that carries a part of the call."""
         total = sum(count for _, _, count in self.plan.parts)
         return {rail: count / total for rail, _, count in self.plan.parts}
 
 
 class RepeatingPlanner:
-    """Asks a planner what an agent asks that repeats calls by itself: no more than it must."""
+    """Uses a planner as an agent does: the agent repeats calls, and asks the planner only when it must."""
 
     def __init__(self, planner: Planner) -> None:
         """Begin before the first call."""
@@ -107,7 +107,7 @@ class RepeatingPlanner:
         self._left = self._made = 0
 
     def plan(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> Plan:
-        """Return the plan of a call, perhaps the one that was foreseen."""
+        """Return the plan of a call. A repeated call takes it from the plans that were made ahead."""
         if self._left > 0 and call == self._call and len(changes) == len(self._changes):
             return self._plans[self._made % len(self._plans)]
         self.settle(op_index)
@@ -125,7 +125,7 @@ class RepeatingPlanner:
             self._plans, self._left = self._planner.ahead(op_index + 1, self._call, self._changes)
 
     def settle(self, op_index: int) -> None:
-        """Count what was repeated, all before this index."""
+        """Report the repeated calls to the planner. These calls have indices below `op_index`."""
         if self._made > 0:
             self._planner.repeated(op_index, self._plans, self._made)
         self._left = self._made = 0
@@ -133,15 +133,18 @@ class RepeatingPlanner:
 
 @dataclass
 class StripedJob:
-    """All ranks of a job, which call the same; every plan is compared. The last one repeats calls."""
+    """All ranks of a job. They make the same calls, and their plans must be equal.
+
+    The planner of the last rank is a RepeatingPlanner.
+    """
 
     rails: Sequence[VirtualRail]
     ranks: int = 4
-    hosts: int = 0  # as the planners know it; 0: as many as there are ranks
-    survey_s: float = 0.0  # what a survey takes beside its time on the rail
-    rate_bps: int = 100_000_000  # of every link, as the planners know it
+    hosts: int = 0  # number of hosts that the planners assume; 0: the number of ranks
+    survey_s: float = 0.0  # time of a survey outside of the rail
+    rate_bps: int = 100_000_000  # rate of every link that the planners assume
     noise: float = 0.0  # greatest relative delay of a slice on a rank
-    lateness_s: float = 0.0  # greatest time that a rank comes late
+    lateness_s: float = 0.0  # greatest delay of a rank's start
     seed: int = 1
     planners: Sequence[Planner] = ()
     changes: list[Change] = field(default_factory=list)
@@ -154,8 +157,8 @@ class StripedJob:
         self.random = random.Random(self.seed)  # noqa: S311 - to be repeated, not secret
         self.now_s = 0.0
         self.carried: set[int] = set()  # rails of the last call
-        self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine began
-        self.slices: list[list[tuple[int, ...]]] = [[] for _ in range(self.ranks)]  # as agents note them
+        self.clocks_s = [self.random.uniform(0, 1e6) for _ in range(self.ranks)]  # since each machine's start
+        self.slices: list[list[tuple[int, ...]]] = [[] for _ in range(self.ranks)]  # in the form of agents
         self.inputs: dict[int, list[np.ndarray]] = {}
         if not self.planners:
             self.planners = [self.planner() for _ in range(self.ranks)]
@@ -165,7 +168,7 @@ class StripedJob:
             self._survey()
 
     def planner(self, **options: object) -> Planner:
-        """Return the planner of one more rank."""
+        """Return a planner for one more rank."""
         striped = [
             StripedRail(f"r{place}", place, rail.kind, self.rate_bps, 0.5)
             for place, rail in enumerate(self.rails)
@@ -179,7 +182,7 @@ class StripedJob:
         op: ReduceOp = ReduceOp.SUM,
         collective: Collective = Collective.ALL_REDUCE,
     ) -> Taken:
-        """Run one collective on all ranks to its end, with the survey that follows it."""
+        """Run one collective on all ranks to its end, and the survey that may follow."""
         self._await()
         call = (collective, dtype, op, 0, Called.AS_CARRIED, count)
         plans = [planner.plan(self.op_index, call, self.changes) for planner in self._asked]
@@ -194,9 +197,9 @@ class StripedJob:
         return taken
 
     def change(self, alive: Sequence[bool], leading: Sequence[int] = (), count: int = 1 << 20) -> None:
-        """Agree on the rails that are alive, from the next call on.
+        """Change the rails that are alive, from the next call on.
 
-        Ranks that lead have planned that call already, of `count` elements, and have to do so again.
+        The ranks `leading` have already planned the next call, of `count` elements. They must plan it again.
         """
         self._await()
         self._repeating.settle(self.op_index)
@@ -214,7 +217,7 @@ class StripedJob:
     def _survey(self) -> None:
         self._await()
         self._repeating.settle(self.op_index)
-        # The call right before a survey ends after it has been submitted: it cannot know how long that took.
+        # A survey is submitted before the previous call ends. It cannot include the time of this call.
         for planner, slices in zip(self.planners, self.slices, strict=True):
             ended = [each for each in slices if each[0] < self.op_index - 1]
             planner.observe(np.array(ended, np.int64).reshape(-1, 5))
@@ -239,7 +242,7 @@ class StripedJob:
             raise AssertionError(f"the ranks plan call #{self.op_index} differently: {seen}")
 
     def _run(self, plan: Plan, element_bytes: int, what: What = SUM) -> float:
-        """Let all ranks run a call, and record it; its time from the last start on, but for noise."""
+        """Run a call on all ranks. Return its time since the last rank's start, without noise."""
         late_s = [self.random.uniform(0, self.lateness_s) for _ in range(self.ranks)]
         longest = 0.0
         before, self.carried = self.carried, {rail for rail, _, _ in plan.parts}
@@ -275,7 +278,7 @@ def link_rails(
 
 
 def ideal_shares(rails: Sequence[VirtualRail], size: int) -> Mapping[int, float]:
-    """Return the split that ends soonest, found by halving: another way than the striper's."""
+    """Return the fastest split, found by bisection. The striper uses a different method."""
     low, high = 0.0, max(rail.time_s(size, len(rails) > 1) for rail in rails)
     carried: list[float] = []
     for _ in range(200):
