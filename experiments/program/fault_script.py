@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults at given times, as one writes them on a command line.
+"""Faults at given times, as users write them on a command line.
 
-`2s: host link down h1 ina; 4s: repair` has entries separated by semicolons, each with its time after the
-ranks have met. An entry is a fault with its place, or `repair` of all faults so far, or `repair` with the
-words of one of them.
+A script such as `2s: host link down h1 ina; 4s: repair` has entries, separated by semicolons. The time of an
+entry counts from the moment when all ranks have met. An entry is a fault with its place, or `repair`. The
+word `repair` alone repairs all faults so far. With the words of a fault it repairs only this fault.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from railweave.topologies.lab.lab import Lab
 from railweave.topologies.model import Plane, Switch, Topology
 
 REPAIR = "repair"
-PREPARE_S = 0.2  # before a fault, its tools are started
+PREPARE_S = 0.2  # the tools of a fault are started this long before the fault
 _ENTRY = re.compile(r"\s*(?P<at>[^:]+):\s*(?P<words>\S.*?)\s*")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One fault; times in seconds after the ranks have met."""
+    """One fault. Its times are in seconds after the ranks have met."""
 
-    text: str  # as it was written
+    text: str  # as the user wrote it
     fault: Fault
     begin_s: float
-    end_s: float | None = None  # None: it lasts
+    end_s: float | None = None  # None: until the end of the run
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How a kind of fault is written: its name, then words for its place."""
+    """The written form of a kind of fault: its name, followed by words for its place."""
 
-    place: str  # the words that follow, as in help
+    place: str  # the words for the place, as in the help text
     make: Callable[[Topology, list[str]], Fault]
 
 
@@ -78,7 +78,7 @@ HELP = "; ".join(f"{name} {form.place}".strip() for name, form in FORMS.items())
 
 
 def parse(text: str, topology: Topology) -> tuple[Entry, ...]:
-    """Read a script; OptionError names what is wrong in it, and what was expected."""
+    """Read a script. Raise OptionError for a mistake; the message says what was expected."""
     entries: list[Entry] = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _ENTRY.fullmatch(part)
@@ -95,7 +95,7 @@ def parse(text: str, topology: Topology) -> tuple[Entry, ...]:
 
 
 def _repaired(entries: list[Entry], which: str, at_s: float, part: str) -> list[Entry]:
-    """End the faults that a repair is for."""
+    """Set the end of the faults that a `repair` names."""
     lasting = [entry for entry in entries if entry.end_s is None and entry.begin_s < at_s]
     ended = [entry for entry in lasting if which in ("", entry.text)]
     if not ended:
@@ -110,7 +110,7 @@ def _repaired(entries: list[Entry], which: str, at_s: float, part: str) -> list[
 
 
 def fault_of(words: str, topology: Topology) -> Fault:
-    """Return the fault of a name and a place; OptionError says what was expected."""
+    """Return the fault with this name and place. Raise OptionError for a mistake in them."""
     name = next((name for name in FORMS if f"{words} ".startswith(f"{name} ")), "")
     if not name:
         raise OptionError(f"fault {words!r}", f"one of: {HELP.replace('; ', ' | ')}", "correct the script")
@@ -137,10 +137,10 @@ def _switch(topology: Topology, name: str) -> tuple[Plane, Switch]:
 
 
 async def play(lab: Lab, script: Sequence[Entry], on_event: Callable[[float, str], None]) -> None:
-    """Inject and repair faults at their times, from now on; cancelled, repair what is not repaired yet.
+    """Inject and repair faults at their times, counted from now. If cancelled, repair all remaining faults.
 
-    `on_event` gets the time and words of each fault and repair that has been carried out. LabError if one
-    cannot be.
+    `on_event` gets the time and words of each fault and each repair. Raises LabError if a fault or a repair
+    fails.
     """
     start = time.monotonic()
 

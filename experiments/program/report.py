@@ -30,7 +30,7 @@ def as_json(result: ProgramResult) -> dict[str, Any]:
 
 
 def print_report(result: ProgramResult, console: Console) -> None:
-    """Print what the rails carried, or that no rank has called railweave.init."""
+    """Print the rails' counts, or a note that no rank has called railweave.init."""
     if not result.collected.rails:
         console.print("no rank has called railweave.init, so there are no counts to compare")
         return
@@ -45,7 +45,7 @@ def print_report(result: ProgramResult, console: Console) -> None:
 
 
 def write_files(result: ProgramResult) -> dict[str, Path]:
-    """Write the Chrome trace and the picture, if a slice was carried; return what each file is."""
+    """Write the Chrome trace and the picture if there are slices. Return their paths by description."""
     if not result.collected.spans:
         return {}
     out = result.options.lab.out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command in every host of a lab, with faults at given times, and collects what the ranks report."""
+"""Run a command in every host of a lab, with faults at given times, and collect the ranks' reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ProgramOptions:
     join_s: float = 60.0  # until all ranks have called railweave.init; 0: they need not
     shell: bool = False  # open Mininet's prompt; leaving it ends the run
     live: int | None = None  # port of the live page, 0 for a free one; None: no page
-    title: str = ""  # what the job is called; none: its command
+    title: str = ""  # title of the job; empty: its command
 
     def report_of(self, rank: int) -> Path:
         """Return the file of a rank's report."""
@@ -44,7 +44,7 @@ class ProgramOptions:
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What the ranks and the network counted."""
+    """The counts of the ranks and of the network."""
 
     options: ProgramOptions
     collected: Collected
@@ -63,12 +63,14 @@ async def run(
     on_line: Callable[[int, str], None],
     on_news: Callable[[str], None] | None = None,
 ) -> ProgramResult:
-    """Run the command in every host to its end; `on_line` gets each line of output with its rank.
+    """Run the command in every host to its end. `on_line` gets each line of output with its rank.
 
-    `on_news` gets the address of the live page, and faults and repairs; without it, `on_phase` gets them.
-    Raises WorkerFailed when a rank has ended otherwise than with status 0, and LabError when a part of the
-    network has, or when not all ranks have called railweave.init in time. Raises OptionError, before the
-    network is made, if there is no such program.
+    `on_news` gets the address of the live page, and faults and repairs. Without `on_news`, `on_phase` gets
+    them.
+
+    Raises WorkerFailed if the exit status of a rank is not 0. Raises LabError if a part of the network has
+    failed, or if a rank has not called railweave.init in time. Raises OptionError before the network is made
+    if the program does not exist.
     """
     require_program(options.command)
     topology, say = options.topology, on_news or on_phase

@@ -40,11 +40,11 @@ from railweave.topologies.model import Topology
 
 T = TypeVar("T")
 Worker = Callable[..., Any] | Sequence[str]
-CONTROLLERS = ("RAILWEAVE_CONTROLLER", "RAILWEAVE_CLUSTER")  # every rank has one of them, and a number
+CONTROLLERS = ("RAILWEAVE_CONTROLLER", "RAILWEAVE_CLUSTER")  # every rank has one of these variables, and RANK
 
 
 def refuse_in_rank(environment: Mapping[str, str] = os.environ) -> None:
-    """Raise LabError in a rank of a job: its lab would have ranks that make labs, without end."""
+    """Raise LabError in a rank of a job. The ranks of its lab would also make labs, without end."""
     if environment.get("RANK") and any(environment.get(name) for name in CONTROLLERS):
         raise LabError(
             f"railweave.lab was called in rank {environment['RANK']} of a job",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that is a function: `python -m railweave.experiments.program.worker WHERE NAME ARGUMENTS [endless]`.
 
-Imports the file or module WHERE, calls the function of that name with the communicator and the arguments, a
-JSON array, and prints what it returns. With `endless` it calls again after every error, and
-gives the signal to stop behind the communicator.
+The rank imports the file or module WHERE. It calls the function NAME with the communicator and ARGUMENTS, a
+JSON array, and prints the returned value. With `endless`, it calls the function again after every error. The
+function's second argument is then the signal to stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENDLESS = "endless"
 
 
 def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = False) -> list[str]:
-    """Return the command of a rank; OptionError for a function that other processes cannot find."""
+    """Return the command of a rank. Raise OptionError for a function that other processes cannot find."""
     file = inspect.getsourcefile(function)
     name = function.__qualname__
     if file is None or not Path(file).exists() or "." in name:
@@ -44,7 +44,7 @@ def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = Fa
 
 
 def work() -> None:
-    """Call the function."""
+    """Call the function that the command line names."""
     where, name, text, *endless = sys.argv[1:]
     module = _of_file(Path(where)) if where.startswith("/") else importlib.import_module(where)
     function, arguments = getattr(module, name), json.loads(text)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A multilayer perceptron on scikit-learn's handwritten digits, in numpy, all gradients in one flat buffer.
 
-The activation is tanh: it is smooth, so that a small change of the gradients stays a small change of the
-parameters, and a run over a network can be held against a run in one process.
+The activation is tanh, which is smooth. A small change of the gradients therefore stays a small change of the
+parameters. This makes a run over a network comparable with a run in one process.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ LAYERS = (64, 960, 960, 10)  # 994,570 parameters
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What is trained and how; the same value on every rank gives the same training."""
+    """The options of a training. The same value on every rank gives the same training."""
 
     steps: int = 100
     seed: int = 0
     batch: int = 256  # images per step, over all ranks
-    learning_rate: float = 0.1  # at the start; falls to 0 along a cosine
+    learning_rate: float = 0.1  # at the start; it falls to 0 along a cosine
     momentum: float = 0.9
 
 
 @dataclass(frozen=True)
 class Digits:
-    """Images as rows of 64 numbers from 0 to 1, and what they show."""
+    """Images as rows of 64 numbers from 0 to 1, and the digits that they show."""
 
     images: Array
     labels: Labels
 
 
 def load_digits() -> tuple[Digits, Digits]:
-    """Return (training, held-out) digits; the division is the same for every seed."""
+    """Return (training, held-out) digits. The division is the same for every seed."""
     table = np.loadtxt(_digits_file(), delimiter=",", dtype=np.float32)
     images, labels = table[:, :-1] / 16, table[:, -1].astype(np.int64)
     held_out = np.arange(len(images)) % 5 == 4
@@ -55,7 +55,7 @@ def load_digits() -> tuple[Digits, Digits]:
 
 
 def _digits_file() -> Path:
-    """Return the data that sklearn.datasets.load_digits reads, without a second of importing scikit-learn."""
+    """Return the file that sklearn.datasets.load_digits reads. Importing scikit-learn would take a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ModuleNotFoundError(
@@ -65,7 +65,7 @@ def _digits_file() -> Path:
 
 
 class Perceptron:
-    """Weights and biases as views into one flat vector `parameters`; so is the gradient."""
+    """A perceptron whose weights and biases are views into a flat vector. The gradient has the same form."""
 
     def __init__(self, seed: int, layers: tuple[int, ...] = LAYERS) -> None:
         """Draw weights from N(0, 1/fan-in); biases start at 0."""
@@ -86,7 +86,7 @@ class Perceptron:
         return views
 
     def gradient(self, digits: Digits, out: Array) -> float:
-        """Write the gradient of the mean cross-entropy into `out`, return the loss."""
+        """Write the gradient of the mean cross-entropy into `out`, and return the loss."""
         layers, slopes = self._views(self.parameters), self._views(out)
         activations = [digits.images]
         for weights, bias in layers[:-1]:
@@ -124,7 +124,7 @@ class Training:
     """The state of one training: model, momentum, and the order of the images."""
 
     def __init__(self, options: TrainingOptions, digits: Digits) -> None:
-        """Every rank draws the same batches and takes its own part of each."""
+        """Begin a training. Every rank draws the same batches, and takes its part of each batch."""
         self.model = Perceptron(options.seed)
         self._options = options
         self._digits = digits
@@ -133,7 +133,7 @@ class Training:
         self._step = 0
 
     def next_batch(self, ranks: int) -> list[Digits]:
-        """Draw the next batch; return each rank's part. All parts have the same size."""
+        """Draw the next batch, and return each rank's part. All parts have the same size."""
         part = self._options.batch // ranks
         drawn = self._random.choice(len(self._digits.labels), part * ranks, replace=False)
         return [

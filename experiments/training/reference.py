@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same training in one process, and how far the network's rounding may take a run away from it.
+"""The same training in one process, and a bound on the effect of rounding in the network.
 
-What can be proven is a bound per operation: how much one averaged gradient may differ from the exact average.
-What that becomes after many steps of training is not proven but measured: the training is run again with
-every element of every averaged gradient moved by its whole bound, in a random direction. `SAFETY` times
-the greatest distance of these runs from the exact one is the bound that a run over the network is held to.
+A proven bound exists for one operation: the difference between an averaged gradient and the exact average.
+For many steps of training, the effect is measured. Further runs of the training move every element of every
+averaged gradient by its whole bound, in a random direction. The bound for a run over the network is `SAFETY`
+times the greatest distance of these runs from the exact run.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOVED_RUNS = 2
 
 @dataclass(frozen=True)
 class Reference:
-    """What one process gets, and how far away a run over the network may end."""
+    """The result of one process, and the allowed distance of a run over the network."""
 
     parameters: Array
     accuracy: float  # on held-out digits
     loss: float  # of the last step
-    largest_operation_bound: float  # the greatest error that one averaged gradient element may have had
-    moved: float  # the greatest distance of the moved runs' parameters
-    bound: float  # SAFETY times that
+    largest_operation_bound: float  # greatest bound on the error of one averaged gradient element
+    moved: float  # greatest distance of a parameter of the moved runs from the exact run
+    bound: float  # SAFETY times `moved`
 
 
 class Stopped(Exception):
@@ -40,13 +40,13 @@ class Stopped(Exception):
 
 
 def reference(options: TrainingOptions, ranks: int, lanes: int, stop: threading.Event) -> Reference:
-    """Train in one process: exactly, and moved by the bound of `ranks` and packets of `lanes` integers.
+    """Train in one process, exactly and moved by the bound.
 
-    Raises Stopped soon after `stop` is set.
+    The bound is for `ranks` ranks and packets of `lanes` integers. Raises Stopped soon after `stop` is set.
     """
     training, held_out = load_digits()
     runs = [None, *range(1, MOVED_RUNS + 1)]
-    with threadpool_limits(1), ThreadPoolExecutor(2) as pool:  # one thread per product, as the workers do
+    with threadpool_limits(1), ThreadPoolExecutor(2) as pool:  # one thread per product, as in the workers
         done = list(pool.map(lambda seed: _run(options, training, ranks, lanes, seed, stop), runs))
     (exact, loss, _), *moved = done
     distance = max(float(np.abs(run.model.parameters - exact.model.parameters).max()) for run, _, _ in moved)
@@ -63,7 +63,7 @@ def reference(options: TrainingOptions, ranks: int, lanes: int, stop: threading.
 def _run(
     options: TrainingOptions, digits: Digits, ranks: int, lanes: int, seed: int | None, stop: threading.Event
 ) -> tuple[Training, float, float]:
-    """Train; return the training, its last loss, and the largest bound met (0 without `seed`)."""
+    """Train. Return the training, its last loss, and the largest bound (0 without `seed`)."""
     training = Training(options, digits)
     random = np.random.default_rng([options.seed, 2, seed]) if seed is not None else None
     gradient = np.zeros_like(training.model.parameters)

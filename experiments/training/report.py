@@ -34,7 +34,10 @@ def step_line(step: Step, steps: int, rails: Sequence[str]) -> str:
 
 
 def opening_lines(step: Step, began: float, since: float) -> list[str]:
-    """Return lines on the time until the first step: of this command since `began`, in all since `since`."""
+    """Return lines on the time until the first step has ended.
+
+    `began` is the start of this command. `since` is the start of the total time.
+    """
     now, step_s = time.time(), step.compute_s + step.communicate_s
     return [
         f"==> lab: {now - step_s - began:.1f} s",
@@ -77,7 +80,7 @@ def as_json(result: DemoResult) -> dict[str, Any]:
 
 
 def write_files(result: DemoResult) -> dict[str, Path]:
-    """Write the Chrome trace and the picture; return what each file is."""
+    """Write the Chrome trace and the picture. Return their paths by description."""
     out = result.options.lab.out
     files = {"timeline": out / "timeline.png", "Chrome trace (open in Perfetto)": out / "trace.json"}
     *_, trace = files.values()

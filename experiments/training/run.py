@@ -44,7 +44,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of training, once every rank has taken it."""
+    """One step of training that every rank has taken."""
 
     number: int
     loss: float  # mean over the ranks
@@ -67,7 +67,7 @@ class DemoResult:
     ranks_identical: bool  # all ranks end with the same parameters, bit for bit
     max_abs_diff: float
     reference: Reference
-    seconds: float  # from the first step to the last
+    seconds: float  # from the begin of the first step to the end of the last
     events: Sequence[tuple[float, str]] = ()  # cuts and repairs by the live page, on the spans' clock
 
     @property
@@ -105,7 +105,7 @@ class Recorder:
     ) -> None:
         """Call `on_step` whenever all ranks have taken a step.
 
-        `lanes` is those of a packet, by rail; `netreduce` names the rails of that kind.
+        `lanes` is the number of lanes of a packet, by rail. `netreduce` has the names of netreduce rails.
         """
         self._ranks = ranks
         self._lanes = lanes
@@ -116,7 +116,7 @@ class Recorder:
         self.steps: list[Step] = []
         self.spans: list[Span] = []
         self.done: dict[int, dict[str, Any]] = {}
-        self.chunks: dict[str, int] = {}  # by rail: what a switch would have summed for rank 0
+        self.chunks: dict[str, int] = {}  # chunks that a switch should have summed for rank 0, by rail
 
     def take(self, message: dict[str, Any]) -> None:
         """Take one message of one rank."""
@@ -143,7 +143,7 @@ class Recorder:
 
     def _chunks_of(self, piece: dict[str, Any]) -> int:
         elements, lanes = piece["bytes"] // 4, self._lanes[piece["rail"]]
-        survey = piece["survey"]  # integers, so without exponents; their maximum, which netreduce has not
+        survey = piece["survey"]  # a maximum of integers: no exponents, and not supported by netreduce
         if piece["rail"] in self._netreduce:
             return 0 if survey else sums_of(elements, lanes)
         return (maxima_of if survey else chunks_of)(elements, lanes, self._ranks)
@@ -197,7 +197,7 @@ def _step(messages: list[dict[str, Any]]) -> Step:
 
 
 def check(options: DemoOptions) -> None:
-    """Raise OptionError where options do not go together."""
+    """Raise OptionError if options do not fit together."""
     if options.training.steps < 1:
         raise OptionError(f"--steps {options.training.steps}", "at least 1", "correct --steps")
     require_peers(options.topology)
@@ -215,7 +215,7 @@ async def run(
     on_step: Callable[[Step], None] = lambda _: None,
     on_news: Callable[[str], None] = lambda _: None,
 ) -> DemoResult:
-    """Run the demo; `on_news` is told where its live page is, and what its buttons do.
+    """Run the demo. `on_news` gets the address of its live page, and the effects of the page's buttons.
 
     Raises LabError and OptionError.
     """
@@ -244,7 +244,7 @@ async def run(
 
 
 def _lanes(options: DemoOptions) -> dict[str, int]:
-    """Return the lanes of a packet by rail, as if all rails were in-network ones."""
+    """Return the lanes of a packet by rail, as if all rails were in-network rails."""
     of_target = TARGETS[options.lab.switch_target].lanes
 
     def lanes(plane: Plane) -> int:
@@ -258,12 +258,12 @@ async def _train_alone(options: DemoOptions) -> Reference:
     try:
         return await asyncio.to_thread(reference, options.training, len(options.topology.hosts), most, stop)
     finally:
-        stop.set()  # when we are cancelled, the thread must not keep the program from ending
+        stop.set()  # after a cancellation, the thread must not keep the program alive
 
 
 def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
-    # A switch of a netreduce plane that has counted nothing forwards only: the hosts make the sums.
+    # If a switch of a netreduce plane has counted nothing, it only forwards packets, and the hosts add.
     results = {
         plane: packets.get(RESULT_DECISION, 0)
         for plane, packets in ran.switch_counters.items()

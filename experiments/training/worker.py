@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of the training, in a host of the lab: it uses railweave as any program would.
 
-Reports to the lab, one JSON object per line on stdout; times are CLOCK_MONOTONIC, which all hosts share.
+The rank reports to the lab with one JSON object per line on stdout. Times are of CLOCK_MONOTONIC, which all
+hosts share.
 """
 
 from __future__ import annotations
