@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments: what is run, measured and drawn."""
+"""Experiments on the testbed: programs, measurements and figures."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three counts of the same bytes, compared with each other: the agents', the kernel's, the switch's."""
+"""Compare three counts of the same bytes: by the agents, by the kernel and by the switches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railweave.topologies.lab.counters import InterfaceCounters
 from railweave.topologies.model import Plane
 
 BYTES_TOLERANCE = 0.01
-MOST_HEADERS = 0.15  # of super-packets' frames, which are counted with the headers of one, at an MTU of 576
+MOST_HEADERS = 0.15  # largest share of frame headers that counts of super-packets lack, at an MTU of 576
 MOST_OTHERS = 16  # rows of other traffic
 BYTE_CLASSES = tuple(each.name for each in fields(SentBytes))
 RULE = (
@@ -32,20 +32,20 @@ class RailAccount:
 
     name: str
     kind: str
-    payload_bytes: int  # of the tensors, that this rail has reduced, on each host
-    agent_bytes: int  # sent, as the agents count
-    sent: Mapping[str, int]  # of these, by class, as `railweave.hosts.reports.SentBytes` names them
-    interface_bytes: int  # sent, as the kernel counts
+    payload_bytes: int  # tensor bytes that this rail has reduced on each host
+    agent_bytes: int  # sent, by the agents' counters
+    sent: Mapping[str, int]  # agent_bytes by class, with the names of `railweave.hosts.reports.SentBytes`
+    interface_bytes: int  # sent, by the kernel's counters
     goodput_bps: float  # tensor bits reduced per second while the rail was busy
     share: float  # of all tensor bytes
     retransmissions: int
-    switch_results: int | None = None  # formed by the switch, by its P4 counters
-    expected_results: int | None = None  # chunks that the rail has had reduced
-    failures: int = 0  # how often the ranks have excluded it
-    multicast_bytes: int = 0  # of tensors, sent once to all
-    fetched_bytes: int = 0  # of these, taken that a peer had to send again
+    switch_results: int | None = None  # results that the switch has formed, by its P4 counters
+    expected_results: int | None = None  # results that the switch should have formed: one per chunk
+    failures: int = 0  # how often the ranks have excluded the rail
+    multicast_bytes: int = 0  # tensor bytes that were sent once to all ranks
+    fetched_bytes: int = 0  # multicast tensor bytes that were received again from a peer
     others: Mapping[str, int] = field(default_factory=dict)  # bytes of other traffic, by protocol and port
-    handshake_bytes: int = 0  # TCP's, of all; agents count those of connections that came about
+    handshake_bytes: int = 0  # of all TCP handshakes; agents count only those of established connections
     disturbed: bool = False  # faults were injected
 
     @property
@@ -55,7 +55,7 @@ class RailAccount:
 
     @property
     def never_left_bytes(self) -> int:
-        """Bytes that agents and other programs have handed over, and the interfaces have not sent."""
+        """Bytes that agents and other programs account for, but the interfaces have not sent."""
         return max(-self._left, 0)
 
     @property
@@ -64,7 +64,7 @@ class RailAccount:
 
     @property
     def bytes_agree(self) -> bool:
-        """Whether the classes add up to what the interfaces have sent, by the rule."""
+        """Whether the classes add up to the bytes that the interfaces have sent, by the rule."""
         if min(self.sent.values()) < 0 or sum(self.sent.values()) != self.agent_bytes:
             return False
         if self.never_left_bytes and (self.failures > 0 or self.disturbed):
@@ -76,7 +76,8 @@ class RailAccount:
     def results_agree(self) -> bool:
         """Whether the switch has formed one result per chunk; true for rails without a P4 switch.
 
-        A rail that was excluded has incomplete chunks, and was probed before it was readmitted.
+        It is always true for a rail that was excluded. Some of its chunks are incomplete, and the ranks have
+        probed the rail before they readmitted it.
         """
         return self.failures > 0 or self.switch_results == self.expected_results
 
@@ -91,7 +92,7 @@ def account(
 ) -> list[RailAccount]:
     """Sum up the ranks' `counts` and the `interfaces` of each plane, both since the network was made.
 
-    `ports` are the agents' own, by rail: what comes from and goes to other ports is other traffic.
+    `ports` are the ports of the agents, by rail. Packets from and to all other ports are other traffic.
     """
     total_payload = sum(rail.payload_bytes for rails in counts.values() for rail in rails.values())
     accounts = []
@@ -127,8 +128,8 @@ def _others(
 ) -> dict[str, int]:
     """Return the bytes of flows that are not from or to these ports, largest first.
 
-    The frames that super-packets become have headers that their counters lack: these are what makes up
-    `sent_bytes`, as far as there can be so many.
+    The kernel splits super-packets into frames. The flows' counters lack the headers of these frames. The
+    counts are therefore scaled up to `sent_bytes`, but by `MOST_HEADERS` at most.
     """
     counted: Counter[str] = Counter()
     for interface in interfaces:
@@ -142,9 +143,9 @@ def _others(
 
 
 def sums_of(elements: int, lanes: int) -> int:
-    """Return the packets of float32 that the switch of a netreduce rail adds: the data.
+    """Return the number of float32 packets that the switch of a netreduce rail adds.
 
-    The hosts themselves agree on the exponents, and sum short slices.
+    The packets carry data only. The hosts agree on the exponents without the switch, and sum short slices.
 
     >>> [sums_of(elements, 256) for elements in (1024, 1025, 256 * 257)]
     [0, 5, 257]
@@ -153,10 +154,12 @@ def sums_of(elements: int, lanes: int) -> int:
 
 
 def chunks_of(elements: int, lanes: int, hosts: int) -> int:
-    """Return the chunks in which an ina rail sums float32: the data, and an exponent for each of these.
+    """Return the number of chunks in which an ina rail sums float32.
 
-    Up to `lanes` elements have no exponents, but two lanes each or, where one chunk holds them exactly, more;
-    unless they are very small or large. The seal takes some of the `lanes` of a packet.
+    Some chunks carry the data. Other chunks carry one exponent for each chunk of data. A slice of up to
+    `lanes` elements has no exponents. Each of its elements takes two lanes, or more lanes if one chunk holds
+    all elements exactly. The count ignores an exception: very small and very large numbers need exponents.
+    The seal takes some of a packet's `lanes`.
 
     >>> [chunks_of(elements, 256, hosts=4) for elements in (22, 127, 256, 257, 252 * 253)]
     [1, 2, 3, 3, 255]
@@ -171,7 +174,9 @@ def chunks_of(elements: int, lanes: int, hosts: int) -> int:
 
 
 def maxima_of(elements: int, lanes: int, hosts: int) -> int:
-    """Return the chunks of a maximum of int32 on an ina rail: the data, and the sums that witness them.
+    """Return the number of chunks of an int32 maximum on an ina rail.
+
+    Some chunks carry the data. Other chunks carry sums that prove the maxima.
 
     >>> [maxima_of(elements, 256, hosts=4) for elements in (1, 252, 253, 252 * 11)]
     [2, 2, 3, 13]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine's processors do, by the kernel's counts."""
+"""The load of the machine's processors, from the kernel's counters."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STAT = Path("/proc/stat")
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Counts in seconds, of all cores together; differences and sums of counts are counts."""
+    """Processor times in seconds, over all cores. They can be added and subtracted."""
 
     total_s: float = 0.0
     idle_s: float = 0.0
     stolen_s: float = 0.0  # by other virtual machines
-    services_s: float = 0.0  # of the processes asked for
+    services_s: float = 0.0  # of the given processes
 
     def __sub__(self, other: CpuTimes) -> CpuTimes:
-        """Return what has happened since `other`."""
+        """Return the times since `other`."""
         return CpuTimes(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def __add__(self, other: CpuTimes) -> CpuTimes:
-        """Return both together."""
+        """Return the sum of both."""
         return CpuTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
@@ -37,7 +37,10 @@ def resident_bytes(pid: int) -> int:
 
 
 def cpu_times(services: Mapping[str, int]) -> CpuTimes:
-    """Return the counts so far, with those of some processes, by name; one that has ended counts nothing."""
+    """Return the times so far, including those of `services`, process IDs by name.
+
+    A process that has ended counts as 0.
+    """
     user, nice, system, idle, wait, interrupt, soft, stolen, *_ = map(
         int, STAT.read_text().partition("\n")[0].split()[1:]
     )
@@ -63,7 +66,7 @@ def runnable() -> int:
 
 
 def _ticks(pid: int) -> int:
-    """Return a process's user and system time: fields 14 and 15 of its stat, after the name in brackets."""
+    """Return the user and system time of a process: fields 14 and 15 of its stat file."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

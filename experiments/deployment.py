@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches of a fabric to replace first by ones that aggregate, by what a mix of jobs gains.
+"""The order in which to replace the switches of a fabric by switches that aggregate.
 
-A job's time is what hosts take its rail to cost before they have measured it (`prior_lines`): a ring of racks
-and single ranks takes 2(L-1) steps, and moves 2(L-1)/L of the tensor over the slowest link; links in racks
-may carry more. Jobs are taken to run one at a time.
+The order depends on the time that a mix of jobs saves. The time of a job is the cost that hosts assume for
+its rail before they have measured it (`prior_lines`). A ring of L racks and single ranks takes 2(L-1) steps.
+It moves 2(L-1)/L of the tensor over the slowest link. Links inside racks may carry more. The model assumes
+that jobs run one at a time.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Job:
 class Stage:
     """The fabric after an upgrade; the first stage is the fabric as it is."""
 
-    switch: str  # that was upgraded; empty at first
-    members: tuple[int, ...]  # of each job's ring; 1: one tree
-    times_s: tuple[float, ...]  # of a call of each job
+    switch: str  # the upgraded switch; empty in the first stage
+    members: tuple[int, ...]  # number of members of each job's ring; 1: one tree
+    times_s: tuple[float, ...]  # time of a call, by job
 
     @property
     def total_s(self) -> float:
@@ -72,7 +73,7 @@ def parse_jobs(text: str, plane: Plane) -> list[Job]:
 
 
 def upgraded(plane: Plane, names: Collection[str]) -> Plane:
-    """Return the plane with P4 switches in the place of the bridges of these names."""
+    """Return the plane with P4 switches in place of the bridges with these names."""
     network = plane.network.split(".")[1]
     return replace(
         plane,
@@ -86,7 +87,7 @@ def upgraded(plane: Plane, names: Collection[str]) -> Plane:
 
 
 def racks(plane: Plane, job: Job) -> list[int]:
-    """Return how many ranks of a job each rack has of which the controller makes a member of its ring."""
+    """Return the sizes of the racks that the controller makes members of a job's ring, in ranks."""
     sizes: list[int] = []
     for rack in composition.racks(plane, job.ranks):
         if composition.fits(len(rack), sizes):
@@ -95,7 +96,7 @@ def racks(plane: Plane, job: Job) -> list[int]:
 
 
 def members(plane: Plane, job: Job) -> int:
-    """Return of how many racks and single ranks the controller makes a job's ring; 1: one tree."""
+    """Return the number of racks and single ranks in a job's ring; 1: one tree."""
     sizes = racks(plane, job)
     return len(sizes) + len(job.ranks) - sum(sizes)
 
@@ -103,8 +104,8 @@ def members(plane: Plane, job: Job) -> int:
 def time_s(plane: Plane, job: Job) -> float:
     """Return the predicted time of a call of a job.
 
-    In a rack of k ranks a host's link carries a tensor to its switch and back besides a k-th of the ring:
-    where k is 2 that is more than the ring.
+    In a rack of k ranks, a host's link carries the tensor to the switch and back, and 1/k of the ring's
+    traffic. If k is 2, this is more than the traffic of the whole ring.
     """
     rates = [plane.rate_bps]
     if len({nic.switch for nic in job.ranks.values()}) > 1:
@@ -123,8 +124,10 @@ def time_s(plane: Plane, job: Job) -> float:
 def plan(plane: Plane, jobs: Sequence[Job]) -> list[Stage]:
     """Return the fabric as it is, and then after each upgrade, the most useful one first.
 
-    The next upgrade is a switch, or all switches with hosts of one job, whichever saves most time per switch:
-    a job's last rack may bring more than its first ones together. What saves nothing comes last, by name.
+    A candidate for the next upgrade is one switch, or the set of all switches with hosts of one job. The
+    candidate that saves most time per switch wins. The most useful switch of a set is upgraded first. Sets
+    are needed because the last rack of a job may save more time than its other racks together. Switches that
+    save nothing come last, in the order of the plane.
     """
     if not plane.rate_bps:
         raise OptionError(

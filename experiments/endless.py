@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that reduces until it is stopped, through any fault: shared by the workers of fault experiments.
+"""A rank that makes calls until it is stopped, in spite of faults. The workers of fault experiments use it.
 
-An error ends the communicator, not the process: it joins the job again, under the same name. SIGUSR1 to rank
-0 stops all: an element of the tensor carries the request, so that all ranks see it in the same result.
+An error ends the communicator, but not the process. The process joins the job again, under the same name.
+SIGUSR1 to rank 0 stops all ranks. An element of the tensor carries the request, so that all ranks see it in
+the same result.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Signal:
 
 
 def join_and(series: Callable[[Communicator, Signal], None]) -> None:
-    """Join and run a series of calls, again after every error, until it returns.
+    """Join and run a series of calls. Do so again after every error, until the series returns.
 
-    The series gets the signal to stop, which rank 0 shares with the others. Emits `joined`, `error`, `done`.
+    The series gets the signal to stop, and shares rank 0's signal with the other ranks. The function emits
+    the messages `joined`, `error` and `done`.
     """
     stop = Signal.listen(signal.SIGUSR1)
     while True:

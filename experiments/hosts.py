@@ -32,10 +32,10 @@ class JobOptions:
     shares: Mapping[str, float] | None = None  # by rail; None: by measured cost
     planes: Sequence[str] | None = None  # the planes to use as rails; None: all
     name: str = ""  # shown beside the host's name, where several jobs run
-    timeout_s: float | None = None  # of joining and of every call; None: as without a bench
-    environment: Mapping[str, str] = field(default_factory=dict)  # beside what follows from the topology
+    timeout_s: float | None = None  # of joining and of every call; None: railweave's default
+    environment: Mapping[str, str] = field(default_factory=dict)  # additional variables
     report_of: Callable[[int], Path] | None = None  # the file of a rank's report
-    merged: bool = False  # stderr goes where stdout goes
+    merged: bool = False  # stderr is merged into stdout
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -44,12 +44,12 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def search_path() -> str:
-    """Return the PATH of ranks: their `python` is that of the environment in which railweave runs."""
+    """Return the PATH of ranks. Its first `python` is the one of the environment in which railweave runs."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def require_program(command: Sequence[str]) -> None:
-    """Raise OptionError if a command's program is not there, or cannot be executed."""
+    """Raise OptionError if a command's program does not exist, or cannot be executed."""
     if command and shutil.which(command[0], path=search_path()) is None:
         raise OptionError(
             f"program {command[0]!r} is no executable file on PATH",
@@ -59,7 +59,7 @@ def require_program(command: Sequence[str]) -> None:
 
 
 def explained(error: WorkerFailed, command: Sequence[str]) -> WorkerFailed:
-    """Return the error; where a rank's Python has no railweave, name that Python and what to do."""
+    """Return the error. If a rank's Python has no railweave, add the name of this Python and the remedy."""
     if NO_RAILWEAVE not in str(error):
         return error
     return WorkerFailed(
@@ -97,7 +97,7 @@ def planes_of(topology: Topology, names: str | Sequence[str] | None) -> list[Pla
 
 
 async def start_job(lab: Lab, options: JobOptions) -> dict[Child, int]:
-    """Start the job's ranks in the order of the hosts; return the rank of each process."""
+    """Start the job's ranks in the order of the hosts. Return the rank of each process."""
     return {await start_rank(lab, options, rank): rank for rank in range(len(lab.topology.hosts))}
 
 
@@ -112,7 +112,7 @@ async def start_rank(lab: Lab, options: JobOptions, rank: int) -> Child:
 def environment_of(
     topology: Topology, host: str, rank: int, controller: str, options: JobOptions
 ) -> dict[str, str]:
-    """Return the environment from which `railweave.init()` in a host knows its job and its rails."""
+    """Return the environment variables from which `railweave.init()` learns its job and its rails."""
     used = planes_of(topology, options.planes)
     rails = []
     for plane in used:
@@ -128,11 +128,11 @@ def environment_of(
         "RAILWEAVE_JOB": options.job,
         "RAILWEAVE_CONTROLLER": controller,
         "RAILWEAVE_RAILS": ",".join(rails),
-        # For torch.distributed, as torchrun sets it; ranks meet there, off the planes.
+        # torchrun sets these for torch.distributed. Ranks meet at this address, outside of the planes.
         "MASTER_ADDR": management_address(1),
         "MASTER_PORT": str(TORCH_PORT),
         "GLOO_SOCKET_IFNAME": nic_of(used[0], host).interface,
-        # Hosts share this machine's processors; and one thread per product makes products repeat bit for bit.
+        # Hosts share this machine's processors. One thread per product also makes results repeatable.
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

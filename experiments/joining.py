@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins what the ranks of a run have written into its record, and judges what was its bottleneck."""
+"""Join the results of a run's ranks into its record, and find the bottleneck of the run."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import CPU, LINKS, UNKNOWN, Cpu, RankResult, Record, Sample
 
-NO_IDLE = 0.05  # of all cores' time: less than this is none
-TWICE = 1.6  # how much longer at half the rate still counts as twice as long
+NO_IDLE = 0.05  # share of all cores' time; below this share, cores count as never idle
+TWICE = 1.6  # a call that takes this factor longer at half the rate counts as twice as long
 CONTROLLED_BYTES = 64 << 10  # smaller calls take about as long at any rate
 
 
 @dataclass
 class Outcome:
-    """What is known of a run that has ended."""
+    """The data of a run that has ended."""
 
     job: Job
     results: Sequence[RankResult] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-    events: Sequence[tuple[float, str]] = ()  # faults and repairs, in seconds from the first timed call on
-    wires: Mapping[str, Counter[str]] = field(default_factory=dict)  # kernel's counts by plane
+    events: Sequence[tuple[float, str]] = ()  # faults and repairs, in seconds after the first timed call
+    wires: Mapping[str, Counter[str]] = field(default_factory=dict)  # the kernel's counts, by plane
     cpu: CpuTimes = field(default_factory=CpuTimes)  # of the machine, from the ranks' start to their end
     wall_s: float = 0.0
     run_queue: float = 0.0
 
 
 def joined(record: Record, outcome: Outcome) -> Record:
-    """Return the record with the ranks' results; OptionError if they do not fit together."""
+    """Return the record with the ranks' results. Raise OptionError if they do not fit together."""
     results = outcome.results
     sizes = {tuple((s.size_bytes, len(s.times_us)) for s in result.samples) for result in results}
     if len(sizes) != 1:
@@ -67,7 +67,10 @@ def joined(record: Record, outcome: Outcome) -> Record:
 
 
 def bottleneck(record: Record, control: Record | None) -> str:
-    """Return what limited a run: `cpu` where cores were never idle, or half the rate hardly took longer."""
+    """Return the bottleneck of a run.
+
+    It is `cpu` if cores were never idle, or if calls hardly took longer at half the rate.
+    """
     if record.cpu is not None and record.cpu.idle < NO_IDLE:
         return CPU
     largest = max(record.samples, key=lambda sample: sample.size_bytes)
@@ -78,10 +81,10 @@ def bottleneck(record: Record, control: Record | None) -> str:
 
 
 def _sample(of_ranks: Sequence[Sample], began_s: float) -> Sample:
-    """Return the calls as all ranks made them, which run on one machine and so have one clock.
+    """Return the calls of all ranks. The ranks run on one machine, and share a clock.
 
-    What a rank waits for one that comes later is none of a call's time: it would count twice where calls
-    follow each other, as that of the call before, too.
+    A call's time begins when the last rank starts. The wait of an earlier rank for a later one does not
+    count. It is already part of the call before, if calls follow each other.
     """
     starts_s = np.array([sample.starts_s for sample in of_ranks])
     ends_s = starts_s + np.array([sample.times_us for sample in of_ranks]) / 1e6
@@ -101,7 +104,7 @@ def _sample(of_ranks: Sequence[Sample], began_s: float) -> Sample:
 
 
 def _shares(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """Return each rail's part of the bytes, by size; 0 of a rail that carried none."""
+    """Return each rail's share of the bytes, by size; 0 for a rail that carried nothing."""
     carried: dict[str, Counter[str]] = {}
     for result in outcome.results:
         for size, of_rails in result.carried.items():
@@ -129,7 +132,7 @@ def _extra(outcome: Outcome) -> dict[str, Any]:
 
 
 def _added(series: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
-    """Return the sums of series over the ranks; one that ends earlier has nothing more."""
+    """Return the sums of series over the ranks. A series that ends earlier continues with zeros."""
     longest = {rail: max(len(s.get(rail, ())) for s in series) for one in series for rail in one}
     return {
         rail: [sum(s[rail][place] for s in series if place < len(s.get(rail, ()))) for place in range(length)]
@@ -138,7 +141,10 @@ def _added(series: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]
 
 
 def _cpu(outcome: Outcome, samples: Sequence[Sample]) -> Cpu:
-    """Rank 0 counts during the timed calls; a contender that does not has the whole run's counts."""
+    """Return the CPU times of a run.
+
+    They are those of the timed calls if rank 0 has counted them, and those of the whole run otherwise.
+    """
     counts = outcome.results[0].cpu if outcome.results[0].cpu.total_s else outcome.cpu
     gigabytes = sum(sample.size_bytes * len(sample.times_us) for sample in samples) / 1e9
     return Cpu(

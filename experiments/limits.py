@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the links of a plane allow a collective: bits of the tensor per second; 0 where they are unshaped."""
+"""The rate that the links of a plane allow a collective: bits of the tensor per second, 0 if unshaped."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from railweave.topologies.model import Plane
 
 
 def over_hosts(plane: Plane, collective: str, kind: str = "tcp") -> float:
-    """Return the limit where the plane's hosts are alike: those of a ring, or of one tree where it is ina."""
+    """Return the limit of a ring of all hosts, or of one tree with all hosts if `kind` is ina."""
     hosts, rate_bps = len(plane.nics), plane.rate_bps
     limits = [on_plane(plane, kind, hosts, each) for each in collective.split("+")]
-    if collective == BOTH and kind == "ina":  # uplinks are the fuller ones: they have one shard to gather
+    if collective == BOTH and kind == "ina":  # uplinks limit the rate; of the gather, they carry one shard
         limits[0] = rate_bps * payload_fraction(kind, multicast=True, mtu=plane.least_mtu) * hosts
     return math.prod(limits) / sum(limits) if len(limits) == 2 and all(limits) else limits[0]
 
@@ -29,7 +29,7 @@ def on_plane(plane: Plane, kind: str, hosts: int, collective: str) -> float:
 
 
 def ring_members(plane: Plane) -> int:
-    """Return the members of the in-network rail's ring, racks and single ranks; 1 is a tree."""
+    """Return the number of racks and single ranks in the in-network rail's ring; 1: one tree."""
     hosts = len(plane.nics)
     if not mixed(plane):
         return 1
@@ -38,7 +38,7 @@ def ring_members(plane: Plane) -> int:
 
 
 def of_railweave(plane: Plane, collective: str) -> float:
-    """Return the limit of a rail on this plane: where not all switches aggregate, that of the ring."""
+    """Return the limit of a rail on this plane: the limit of the ring if not all switches aggregate."""
     members = ring_members(plane)
     if plane.kind == "ina" and members > 1:
         if collective != "all_reduce":

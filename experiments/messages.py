@@ -16,20 +16,20 @@ from railweave.hosts.errors import RailweaveError
 
 @dataclass(frozen=True)
 class RailCounts:
-    """A rail's counts on one rank since it joined; differences of two counts are counts."""
+    """The counts of a rail on one rank since the rank joined. They can be added and subtracted."""
 
-    payload_bytes: int = 0  # of the slices that it has reduced
+    payload_bytes: int = 0  # tensor bytes of the slices that the rail has reduced
     bytes_sent: int = 0  # on the wire, Ethernet headers included
     bytes_received: int = 0
     retransmissions: int = 0
     slices: int = 0
     busy_s: float = 0.0
-    failures: int = 0  # how often the ranks have excluded it
-    multicast_bytes: int = 0  # of tensors, sent once to all
-    fetched_bytes: int = 0  # of these, taken that a peer had to send again
-    rings: int = 0  # of racks and single ranks: how often a part of a tensor has gone round
-    ring_messages: int = 0  # sent in these
-    # Of bytes_sent, as `railweave.hosts.reports.SentBytes` has them.
+    failures: int = 0  # how often the ranks have excluded the rail
+    multicast_bytes: int = 0  # tensor bytes that were sent once to all ranks
+    fetched_bytes: int = 0  # multicast tensor bytes that were received again from a peer
+    rings: int = 0  # how often a part of a tensor has gone round a ring of racks and single ranks
+    ring_messages: int = 0  # messages sent in these rings
+    # The classes of bytes_sent, as in `railweave.hosts.reports.SentBytes`.
     sent_payload: int = 0
     sent_headers: int = 0
     sent_resends: int = 0
@@ -38,11 +38,11 @@ class RailCounts:
     sent_control: int = 0
 
     def __sub__(self, other: RailCounts) -> RailCounts:
-        """Return what has happened since `other`."""
+        """Return the counts since `other`."""
         return RailCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def __add__(self, other: RailCounts) -> RailCounts:
-        """Return the counts of both."""
+        """Return the sum of both."""
         return RailCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
@@ -70,8 +70,8 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
 def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
     """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
 
-    `survey` marks slices of the calls by which the ranks agree on the rails' costs, and `repair` those that a
-    TCP connection carried in place of a rail that had failed.
+    `survey` marks the slices of surveys, in which ranks agree on the rails' costs. `repair` marks the slices
+    that a TCP connection carried in place of a failed rail.
     """
     return [
         {
@@ -103,9 +103,9 @@ def read(line: str) -> dict[str, Any] | None:
 
 
 def run_worker(work: Callable[[], None]) -> int:
-    """Run a worker to completion; errors meant for users become one line. Returns the exit status.
+    """Run a worker to completion, and return the exit status. An error for users becomes one line.
 
-    Warnings of libraries go to stderr, too: gRPC logs nothing otherwise.
+    Warnings of libraries also go to stderr. Without this setting, gRPC logs nothing.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING)
     try:

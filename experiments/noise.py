@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a share of one core's time away: `python -m railweave.experiments.noise CORE SHARE`, until ended."""
+"""Keep one core busy for a share of its time: `python -m railweave.experiments.noise CORE SHARE`.
+
+The program runs until it is killed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ REDUCING = ("all_reduce", "reduce_scatter")
 SHARDED = ("reduce_scatter", "all_gather", BOTH)
 SCALES = 3  # factors 1, 2, 4: consecutive calls that are compared have different inputs
 LANES = 256
-BLOCK = 1 << 16  # elements that are compared at once: they stay in the cache
+BLOCK = 1 << 16  # elements that are compared at once, so that they stay in the cache
 
 # Floats are multiples of 1/64. Sums over 1,023 ranks are exact in float32, in the fixed point
 # of ina rails, and in ATP's, whose unit is a millionth.
@@ -36,7 +36,7 @@ class Problem:
     """
 
     base: Array  # the input of call 0
-    result: Array  # of call 0, of an average before its division
+    result: Array  # the result of call 0; for an average, the sum before the division
     averaged: int = 1  # the number of ranks, if the operation is avg
 
     def fill(self, call: int, given: Array) -> None:
@@ -44,7 +44,7 @@ class Problem:
         np.multiply(self.base, self.base.dtype.type(_scale(call)), out=given)
 
     def wrong(self, call: int, result: Array, error_bound: float = 0.0) -> int:
-        """Return the number of wrong elements in the result of a call; floats may differ by `error_bound`."""
+        """Return the number of wrong elements in a call's result. Floats may differ by `error_bound`."""
         wrong = 0
         for first in range(0, result.size, BLOCK):
             part, good = (array[first : first + BLOCK] for array in (result, self.result))
@@ -67,9 +67,9 @@ def _scale(call: int) -> int:
 
 
 def shard_elements(collective: str, size: int, ranks: int) -> int:
-    """Return what nccl-tests call the count of a tensor of `size` bytes: its elements, or those of one shard.
+    """Return the count of a tensor of `size` bytes as nccl-tests define it.
 
-    A size that the ranks do not divide is rounded down, as theirs is.
+    The count is the number of elements of the tensor, or of one shard. It is rounded down, as in nccl-tests.
     """
     return size // ITEM // ranks if collective in SHARDED else size // ITEM
 
@@ -84,9 +84,9 @@ def problem(
     collective: str = "all_reduce",
     root: int = 0,
 ) -> Problem:
-    """Return the problem of `count` elements as `rank` sees it; every rank can compute all inputs.
+    """Return the problem of `count` elements for `rank`. Every rank can compute all inputs.
 
-    `count` is that of `shard_elements`.
+    `count` is the value of `shard_elements`.
     """
     given = count * ranks if collective == "reduce_scatter" else count
     inputs = (_base(given, dtype, [seed, count, other]) for other in range(ranks))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement was made with: command, commit, kernel, versions."""
+"""The origin of a measurement: command, commit, kernel and versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def of_run() -> dict[str, Any]:
-    """Return the fields of a record that say what a run was made with, and when."""
+    """Return the fields of a record that describe the software and the time of a run."""
     found = versions()
     return {
         "kernel": found.pop("linux"),
@@ -28,24 +28,27 @@ def of_run() -> dict[str, Any]:
 
 
 def command() -> str:
-    """Return the command line that runs."""
+    """Return the command line of this process."""
     return shlex.join(["railweave", *sys.argv[1:]])
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what every measurement depends on."""
+    """Return the versions of the software that every measurement depends on."""
     installed = {name: metadata.version(name) for name in ("railweave", "numpy")}
     return {**installed, "python": platform.python_version(), "linux": platform.release()}
 
 
 def source(commit_: str, versions_: Mapping[str, str]) -> str:
-    """Return what a measurement was made with: the commit, or the version of a package without one."""
+    """Return the railweave of a measurement: its commit, or the package's version if there is no commit."""
     return f"commit {commit_}" if commit_ else f"railweave {versions_.get('railweave', 'of unknown version')}"
 
 
 @functools.cache
 def commit() -> str:
-    """Return the commit of the source tree, with -dirty where files differ from it; empty outside of one."""
+    """Return the commit of the source tree; empty outside of a source tree.
+
+    The suffix -dirty says that files differ from the commit.
+    """
     git = [
         "git",
         "-C",

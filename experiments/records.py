@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs have measured: `records.jsonl`, one line per run, written once and only added to."""
+"""The results of runs: the file `records.jsonl` with one line per run. Lines are added, but never changed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from railweave.topologies.values import build, plain
 
 T = TypeVar("T")
 
-VERSION = 2  # 1: each call had memory of its own
-HEAD = b'{"version": '  # of every line
+VERSION = 2  # in version 1, each call used new memory
+HEAD = b'{"version": '  # every line begins with it
 BLOCK_BYTES = 1 << 16
 OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
 LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
@@ -28,17 +28,20 @@ LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
 
 @dataclass(frozen=True)
 class Sample:
-    """All timed calls of one size in one run; a call's time is from the last rank's start to the last end."""
+    """All timed calls of one size in one run.
+
+    A call's time is from the last rank's start to the last rank's end.
+    """
 
     size_bytes: int
     times_us: tuple[float, ...]
     rank_times_us: tuple[tuple[float, ...], ...]  # by rank
     verified: int  # results compared element by element, over all ranks, in or after the timed calls
-    wrong: int  # elements
+    wrong: int  # number of wrong elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
-    memory_bytes: int = 0  # resident after them, of the rank with most
-    hot: bool = True  # nothing was left to learn when the first was timed
-    starts_s: tuple[float, ...] = ()  # when the last rank began each call, from the first timed one on
+    memory_bytes: int = 0  # resident memory after the timed calls, of the rank that uses most
+    hot: bool = True  # nothing was left to learn before the first timed call
+    starts_s: tuple[float, ...] = ()  # start of the last rank, by call, in seconds after the first timed call
 
     @property
     def median_us(self) -> float:
@@ -48,9 +51,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class RankResult:
-    """What one rank measured; the worker writes it as JSON, and so do contenders that are no worker."""
+    """The results of one rank. The worker writes them as JSON; contenders with other programs do the same."""
 
-    samples: tuple[Sample, ...]  # this rank's: rank_times_us is empty, starts_s are of CLOCK_MONOTONIC
+    samples: tuple[Sample, ...]  # of this rank: rank_times_us is empty, starts_s are of CLOCK_MONOTONIC
     carried: Mapping[str, Mapping[str, int]] = field(
         default_factory=dict
     )  # by size, by rail: bytes of tensors
@@ -58,39 +61,39 @@ class RankResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     cpu: CpuTimes = field(default_factory=CpuTimes)  # of the machine during the timed calls; rank 0's counts
-    began_s: float = 0.0  # when the first timed call was prepared, CLOCK_MONOTONIC
+    began_s: float = 0.0  # start of the preparation of the first timed call, CLOCK_MONOTONIC
 
     def write(self, path: Path) -> None:
-        """Write it at once: the file is either absent or whole."""
+        """Write the results atomically: the file is either absent or complete."""
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(plain(self)))
         temporary.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> RankResult:
-        """Read a rank's file; OptionError if it is none."""
+        """Read a rank's file. Raise OptionError if it is not such a file."""
         return _build(cls, path.read_text(), str(path))
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """What the machine's processors did during a run; shares are of all cores' time."""
+    """The load of the machine's processors in a run. `idle` and `stolen` are shares of all cores' time."""
 
     wall_s: float
     idle: float
     stolen: float  # by other virtual machines
     run_queue: float  # mean number of runnable threads
     cores: int
-    # Processor time per 10^9 bytes that a host has reduced: of one host's process, and of all switches.
+    # Processor time per 10^9 bytes that a host has reduced, of one host's process and of all switches.
     cpu_s_per_gb: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run of one contender: all sizes, or why not."""
+    """One run of one contender: the results for all sizes, or the reason for missing results."""
 
-    scenario: str  # its key
-    name: str  # of the scenario
+    scenario: str  # key of the scenario
+    name: str  # name of the scenario
     contender: str
     kind: str
     round: int
@@ -100,7 +103,7 @@ class Record:
     shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by size in bytes, by rail
     counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by rail, over all ranks
     extra: Mapping[str, Any] = field(default_factory=dict)
-    hot: bool = True  # every size was, when it was timed
+    hot: bool = True  # all samples are hot
     rate_factor: float = 1.0  # 0.5: the control run
     cpu: Cpu | None = None
     bottleneck: str = UNKNOWN  # links, cpu, unknown
@@ -115,7 +118,7 @@ class Record:
 
     @property
     def control(self) -> bool:
-        """Whether this is the control run at half the rate, which is no measurement."""
+        """Whether this is the control run at half the rate, which does not count as a measurement."""
         return self.rate_factor != 1.0
 
     @property
@@ -128,21 +131,21 @@ class Record:
         return next((sample for sample in self.samples if sample.size_bytes == size_bytes), None)
 
     def line(self) -> str:
-        """Return it as one line of JSON."""
+        """Return the record as one line of JSON."""
         return json.dumps({"version": self.version, **plain(self)}) + "\n"
 
 
 class Records:
-    """The file of records; another process may read it at any time."""
+    """The file of records. Other processes may read it at any time."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read or written yet."""
+        """Take the path. Nothing is read or written yet."""
         self.path = path
 
     def read(self, key: str = "") -> list[Record]:
-        """Return all records, or those of a scenario; a last line that was not finished is none.
+        """Return all records, or the records of one scenario. An unfinished last line is ignored.
 
-        OptionError for records of other versions.
+        Raises OptionError for records of other versions.
         """
         try:
             with self.path.open() as lines:
@@ -163,11 +166,11 @@ class Records:
             return False
 
     def of(self, key: str) -> list[Record]:
-        """Return the records of a scenario that count, without its control runs."""
+        """Return the counted records of a scenario, without its control runs."""
         return [record for record in counted(self.read(key)) if record.scenario == key and not record.control]
 
     def append(self, record: Record) -> None:
-        """Add a record, whole or not at all; Unavailable if the disk has no room."""
+        """Add a record completely, or not at all. Raise Unavailable if the disk has no room."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as file:
             whole = _whole(file)
@@ -185,7 +188,7 @@ class Records:
 
 
 def counted(records: Sequence[Record]) -> list[Record]:
-    """Return the records without those of failed runs that were run again."""
+    """Return the records without failed runs that were run again."""
     last = {_run_of(record): record for record in records}
     return [record for record in records if record.status == OK or last[_run_of(record)] is record]
 
@@ -205,7 +208,7 @@ def _run_of(record: Record) -> tuple[str, str, int, float]:
 
 
 def _whole(file: BinaryIO) -> int:
-    """Return where the last finished line ends."""
+    """Return the end of the last finished line, in bytes from the start of the file."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - BLOCK_BYTES)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a scenario: rounds in which every contender runs once, in one lab; one record per run.
+"""Run a scenario: in each round, every contender runs once, in the same lab. Each run gives one record.
 
-Runs that have succeeded are not run again, so that an interrupted measurement goes on where it was. Failed
-runs get another try.
+Runs that have succeeded are not repeated. An interrupted measurement therefore continues where it stopped.
+Failed runs are repeated.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.values import plain
 
 SILENCE_S = 90.0
-TIMEOUT_S = 60.0  # a rank that gives up says more than one that is ended
+TIMEOUT_S = 60.0  # below SILENCE_S: a rank that times out reports more than a killed rank
 CONTROL_FACTOR = 0.5
 SAMPLE_S = 0.2
-PROCESS_BYTES = 100 << 20  # of one rank, beside its tensors; measured: 70, and of PyTorch 217, partly shared
+PROCESS_BYTES = 100 << 20  # of one rank, without tensors; measured: 70 MiB, PyTorch 217 MiB, partly shared
 
 
-TENSORS = 8  # of one rank: input, output, both as they must be, and those of the contender
+TENSORS = 8  # of one rank: input, output, their expected values, and copies in the contender
 
 
 class _HungError(Exception):
-    """A run of which nothing is heard any more."""
+    """The ranks of a run have sent no message for too long."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One contender's turn in one round."""
+    """One run of one contender in one round."""
 
     contender: Contender
     round: int
@@ -60,13 +60,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What its folder and its job are called."""
+        """The name of the run's folder and of its job."""
         control = "control-" if self.rate_factor != 1.0 else ""
         return f"{control}{self.round}-{_slug(self.contender.name)}"
 
 
 class Runner:
-    """Measures one scenario into `out`/records.jsonl; logs of each run are in folders beside it."""
+    """Measures one scenario into `out`/records.jsonl. Folders beside this file have the logs of each run."""
 
     def __init__(
         self,
@@ -77,7 +77,11 @@ class Runner:
         on_record: Callable[[Record], None] = lambda _: None,
         silence_s: float = SILENCE_S,
     ) -> None:
-        """A run of which nothing is heard for `silence_s`, and 20 of its largest calls, is ended."""
+        """Take the scenario.
+
+        A run ends as hung if its ranks send no message for `silence_s` plus the time of its largest call
+        times 20.
+        """
         self.records = Records(out / "records.jsonl")
         self._scenario = scenario
         self._out = out
@@ -86,13 +90,13 @@ class Runner:
         self._silence_s = silence_s + 20 * _largest_call_s(scenario)
         self._timeout_s = TIMEOUT_S + 20 * _largest_call_s(scenario)
         self._left: list[Run] = []
-        self._controls: dict[str, Record] = {}  # those that succeeded, by contender
-        self._durations: dict[str, float] = {}  # of the last run, by contender
+        self._controls: dict[str, Record] = {}  # successful control runs, by contender
+        self._durations: dict[str, float] = {}  # duration of the last run, by contender
 
     async def run(self) -> list[Record]:
-        """Run what has not succeeded yet; return the scenario's records, without its control runs.
+        """Make all runs that have not succeeded yet. Return the scenario's records, without its control runs.
 
-        Raises OptionError, TopologyError, LabError and Unavailable. Runs that fail or hang are records, too.
+        Raises OptionError, TopologyError, LabError and Unavailable. Runs that fail or hang also have records.
         """
         self._scenario.check()
         require_room(self._scenario)
@@ -102,7 +106,7 @@ class Runner:
         return self.records.of(self._scenario.key)
 
     def _todo(self) -> list[Run]:
-        """Return the runs that are left, in rounds; contenders that cannot run here are recorded at once."""
+        """Return the remaining runs, in rounds. Contenders that cannot run here get a record at once."""
         key = self._scenario.key
         known = [record for record in self.records.read(key) if record.scenario == key]
         self._controls = {r.contender: r for r in known if r.control and r.status == OK}
@@ -125,7 +129,7 @@ class Runner:
         return todo
 
     async def _run_lab(self, factor: float) -> None:
-        """Run what is left at this part of the rates, unless a part of the lab fails."""
+        """Make the remaining runs at this fraction of the rates. Stop early if a part of the lab fails."""
         scenario = self._scenario_at(factor)
         options = LabOptions(
             self._out / "lab",
@@ -152,7 +156,7 @@ class Runner:
         return replace(self._scenario, rates=rates)
 
     async def _run_one(self, lab: Lab, run: Run, scenario: Scenario) -> tuple[Record, bool]:
-        """Return the run's record, and whether the lab can go on."""
+        """Return the run's record, and whether the lab still works."""
         outcome, whole = Outcome(self._job(lab, run, scenario)), True
         status, error = OK, ""
         record = self._record(run, OK, "")
@@ -163,7 +167,7 @@ class Runner:
             status, error = HUNG, str(silence)
         except (WorkerFailed, OptionError, OSError) as failure:
             status, error = FAILED, str(failure)
-        except LabError as failure:  # a switch or the controller has ended
+        except LabError as failure:  # a switch or the controller has failed
             status, error, whole = FAILED, str(failure), False
         if status != OK:
             return replace(record, status=status, error=error, extra=outcome.extra), whole
@@ -171,7 +175,7 @@ class Runner:
         return replace(record, bottleneck=bottleneck(record, control)), whole
 
     async def _measure(self, lab: Lab, run: Run, outcome: Outcome) -> None:
-        """Run all ranks to their end and read their results."""
+        """Run all ranks to their end, and read their results."""
         job, implementation = outcome.job, run.contender.implementation()
         for rank in range(job.size):
             job.result_of(rank).unlink(missing_ok=True)
@@ -213,7 +217,7 @@ class Runner:
     async def _follow(
         self, lab: Lab, run: Run, job: Job, implementation: Implementation
     ) -> list[tuple[float, str]]:
-        """Run the ranks to their end; play the faults from the first timed call on, return them."""
+        """Run the ranks to their end, and play the faults from the first timed call on. Return the faults."""
         path = Path(job.out) / "job.json"
         path.write_text(json.dumps(plain(job)))
         options = JobOptions(
@@ -276,7 +280,7 @@ class Runner:
 
 
 def require_room(scenario: Scenario) -> None:
-    """Raise Unavailable if the ranks would not fit into the machine's free memory."""
+    """Raise Unavailable if the ranks do not fit into the machine's free memory."""
     hosts = len(scenario.network.hosts)
     work = scenario.workload
     tensors = sum(set(work.messages)) if work.messages else max(work.sizes)
@@ -296,7 +300,7 @@ def _slug(name: str) -> str:
 
 
 def _largest_call_s(scenario: Scenario) -> float:
-    """Return how long the slowest link takes for the largest tensor; 0 if all are unshaped."""
+    """Return the time that the slowest link needs for the largest tensor; 0 if all links are unshaped."""
     work = scenario.workload
     slowest = min((plane.rate_bps for plane in scenario.network.planes if plane.rate_bps), default=0)
     return max((sum(work.messages), *work.sizes)) * 8 / slowest if slowest else 0.0
@@ -308,7 +312,7 @@ def _heard(run: Run, message: dict[str, Any]) -> str:
 
 
 def _wires(lab: Lab, job: Job) -> dict[str, Counter[str]]:
-    """Return what the hosts' interfaces have sent and dropped, by plane."""
+    """Return the bytes that the hosts' interfaces have sent, and the packets that they dropped, by plane."""
     counts: dict[str, Counter[str]] = {plane: Counter() for plane in job.planes}
     for plane, total in counts.items():
         for interface in lab.interface_counters(plane).values():
@@ -325,7 +329,7 @@ async def _sample(queue: list[int]) -> None:
 
 @contextlib.asynccontextmanager
 async def _noise(share: float) -> AsyncIterator[None]:
-    """Take a share of every core's time away."""
+    """Keep every core busy for a share of its time."""
     cores = sorted(os.sched_getaffinity(0)) if share else []
     module = [sys.executable, "-m", "railweave.experiments.noise"]
     noises = [await asyncio.create_subprocess_exec(*module, str(core), f"{share}") for core in cores]

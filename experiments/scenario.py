@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An experiment as a value: a network, what disturbs it, who is compared, and what they do."""
+"""An experiment as a value: a network, its disturbances, the contenders, and their workload."""
 
 from __future__ import annotations
 
@@ -30,61 +30,61 @@ MIN_SLOTS = CONFIG["GROUP_STEP"] // 2
 
 @dataclass(frozen=True)
 class Workload:
-    """What every contender does in a run: for each size warm-up calls, then timed ones."""
+    """The calls of every contender in a run: for each size warm-up calls, then timed calls."""
 
     sizes: tuple[int, ...] = ()  # bytes of the whole tensor
-    collective: str = "all_reduce"  # of two at once, each has a tensor of that size
+    collective: str = "all_reduce"  # if it names two collectives at once, each has a tensor of that size
     dtype: str = "float32"
     op: str = "sum"
     root: int = 0  # of a broadcast
-    warmup: int = 5  # calls at least; more until times are steady
-    iterations: int = 20  # timed calls, of each size
-    seconds: float = 0.0  # for the timed calls of a size; they are fewer then; 0: no bound
+    warmup: int = 5  # least number of warm-up calls; there are more until times are steady
+    iterations: int = 20  # timed calls per size
+    seconds: float = 0.0  # time limit for the timed calls of a size; 0: no limit
     messages: tuple[
         int, ...
     ] = ()  # in place of sizes: bytes of the tensors of one step of training, in order
-    model: str = ""  # whose messages these are
-    compute_s: float = 0.0  # of a step: time before its messages in which nothing is sent
-    in_place: bool = False  # the output is the input, or a part of it, or contains it
-    verify: str = ""  # calls whose results are compared: LAST or EACH; by default EACH under faults and loss
+    model: str = ""  # the model that has these messages
+    compute_s: float = 0.0  # computation time of a step, before its messages
+    in_place: bool = False  # input and output share memory
+    verify: str = ""  # calls whose results are checked: LAST or EACH; by default EACH under faults and loss
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """All that a measurement depends on, but the machine."""
+    """All parameters of a measurement, except the machine."""
 
     name: str
     contenders: tuple[Contender, ...]
     workload: Workload
     topology: str = "planes"  # as on the command line
     hosts: int = 4  # of the topology `planes`
-    rails: tuple[str, ...] = ("ina", "tcp")  # kinds, a plane each
-    rates: tuple[int, ...] = (DEFAULT_RATE_BPS,)  # bit/s of every link: one, or one per plane; 0 is unshaped
+    rails: tuple[str, ...] = ("ina", "tcp")  # kinds of rails; each rail has a plane
+    rates: tuple[int, ...] = (DEFAULT_RATE_BPS,)  # bit/s of links: one rate, or one per plane; 0: unshaped
     mtu: int = DEFAULT_MTU  # of every link
     slots: int = 0  # of a job on a P4 plane; 0: the controller's default
     impair: str = ""  # of P4 planes' links, as for railweave switch --impair
     loss: Mapping[str, float] = field(default_factory=dict)  # by plane: probability that a frame is lost
     noise: float = 0.0  # share of each core's time taken away
-    faults: str = ""  # as for railweave run --fault; times from when a run's ranks have met
+    faults: str = ""  # as for railweave run --fault; times count from the first timed call of a run
     seed: int = 1
-    repetitions: int = 3  # rounds; in each, every contender runs once
+    repetitions: int = 3  # number of rounds, in each of which every contender runs once
     switch: str = "embedded"
-    control: bool = False  # also one round at half the rate, which shows whether links were the bottleneck
+    control: bool = False  # add a round at half the rate, which shows whether links were the bottleneck
 
     @cached_property
     def network(self) -> Topology:
-        """The topology; TopologyError if there is none such."""
+        """The topology. Raises TopologyError if no such topology exists."""
         return named(self.topology, hosts=self.hosts, rails=self.rails, rates=self.rates, mtu=self.mtu)
 
     @cached_property
     def key(self) -> str:
-        """Identify what is measured; the number of repetitions has no part in it."""
+        """Identify the measurement. The key does not depend on the number of repetitions."""
         values = {name: value for name, value in self.as_json().items() if name != "repetitions"}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def verify(self) -> str:
-        """Return which calls' results are compared, LAST or EACH."""
+        """The calls whose results are checked, LAST or EACH."""
         return self.workload.verify or (EACH if self.faults or self.impair or self.loss else LAST)
 
     def planes_of(self, contender: Contender) -> tuple[str, ...]:
@@ -92,16 +92,16 @@ class Scenario:
         return contender.rails or tuple(plane.name for plane in self.network.planes)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values; fields at their default are left out."""
+        """Return the scenario as JSON values, without fields that have their default value."""
         values: dict[str, Any] = plain(self)
         return values
 
     def save(self, path: Path) -> None:
-        """Write it to a JSON file."""
+        """Write the scenario to a JSON file."""
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
 
     def as_toml(self) -> str:
-        """Return it as TOML with the keys of `as_json`."""
+        """Return the scenario as TOML, with the keys of `as_json`."""
         values = self.as_json()
         tables = {name: values.pop(name) for name in ("workload", "loss") if name in values}
         contenders = values.pop("contenders")
@@ -114,7 +114,7 @@ class Scenario:
 
     @classmethod
     def from_json(cls, values: Any) -> Scenario:
-        """Read JSON values; OptionError names the place and what was expected there."""
+        """Read JSON values. Raise OptionError for a mistake; the message names its place."""
         try:
             scenario = build(cls, values, "scenario")
         except TopologyError as error:
@@ -133,7 +133,7 @@ class Scenario:
             raise of_file(OptionError, path, error, f"a scenario in {'TOML' if toml else 'JSON'}") from None
 
     def check(self) -> None:
-        """Raise OptionError where values make no sense or do not go together."""
+        """Raise OptionError if values are invalid, or do not fit together."""
         from railweave.experiments.program.fault_script import parse  # noqa: PLC0415 - needs a lab's modules
 
         try:
@@ -199,7 +199,7 @@ def _toml_lines(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """Return a value of JSON in TOML: only the inside of mappings differs."""
+    """Return a JSON value in TOML. Only mappings are written differently."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(_toml_lines(value))}}}"
     if isinstance(value, list):

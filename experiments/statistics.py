@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How runs are summed up: one rule for all experiments."""
+"""The statistics of all experiments: median, percentile, interval and ratio."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 RESAMPLES = 2000
-SEED = 20_240_527  # the same samples have the same interval
+SEED = 20_240_527  # fixed, so that the same samples give the same interval
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median; of an even number of values, the mean of the middle two."""
+    """Return the median. For an even number of values, it is the mean of the middle two."""
     return float(np.median(values))
 
 
@@ -23,7 +23,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def p99(values: Sequence[float]) -> float:
-    """Return the 99th percentile by nearest rank: a value that was seen, of fewer than 100 the greatest."""
+    """Return the 99th percentile by nearest rank. For fewer than 100 values, it is the greatest value."""
     return float(sorted(values)[math.ceil(0.99 * len(values)) - 1])
 
 
@@ -45,5 +45,5 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
 
 
 def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    """Return the ratio of each value to the one that was measured beside it."""
+    """Return the ratio of each value to the value at the same place in `others`."""
     return [value / other for value, other in zip(values, others, strict=True)]

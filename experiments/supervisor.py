@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supervises the ranks of a lab: starts them, reads what they print, waits for conditions, ends them."""
+"""Supervise the ranks of a lab: start them, read their output, wait for conditions, and end them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from railweave.topologies.lab.processes import Child
 T = TypeVar("T")
 OnLine = Callable[[int, str], None]  # (rank, line)
 
-START_S = 60.0  # until all ranks of a job have done something
+START_S = 60.0  # time limit until all ranks of a job have begun
 
 
 class Supervisor:
-    """The ranks of a lab, of one job or of several."""
+    """The ranks of one or several jobs in a lab."""
 
     def __init__(self, lab: Lab) -> None:
-        """Nothing is started yet."""
+        """Take the lab. Nothing is started yet."""
         self._lab = lab
         self._readers: dict[Child, Callable[[str], None]] = {}
         self._changed = asyncio.Condition()
-        self._ended: LabError | None = None  # why no more lines will come
+        self._ended: LabError | None = None  # the reason, once no more lines can arrive
 
     async def start(self, job: JobOptions, on_line: OnLine) -> list[Child]:
-        """Start a rank in every host, in their order; `on_line` gets each line that one prints."""
+        """Start a rank in every host, in the order of the hosts. `on_line` gets each line of output."""
         return [await self.start_rank(job, rank, on_line) for rank in range(len(self._lab.topology.hosts))]
 
     async def start_rank(self, job: JobOptions, rank: int, on_line: OnLine) -> Child:
@@ -42,9 +42,9 @@ class Supervisor:
         return child
 
     async def read(self, silence_s: float | None = None) -> None:
-        """Read until all ranks have ended with status 0; LabError if one ends otherwise.
+        """Read until all ranks have ended with status 0. Raise LabError if a rank ends with another status.
 
-        TimeoutError if nothing comes for `silence_s`.
+        Raises TimeoutError if no rank prints a line for `silence_s`.
         """
         loop = asyncio.get_running_loop()
         ended = LabError("all ranks have ended", "ranks that run", "start a job first")
@@ -65,9 +65,9 @@ class Supervisor:
                 self._changed.notify_all()
 
     async def until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
-        """Wait until a condition on what was read holds; False if it does not within the deadline.
+        """Wait until a condition on the output holds. Return False if it does not hold by the deadline.
 
-        LabError, as from `read`, if no more lines will come.
+        Raises LabError, as `read` does, if no more lines can arrive.
         """
         try:
             async with asyncio.timeout(deadline_s), self._changed:
@@ -79,7 +79,7 @@ class Supervisor:
         return True
 
     async def begun(self, holds: Callable[[], bool]) -> None:
-        """Wait until all ranks have begun, by this condition; LabError if they do not within START_S."""
+        """Wait until all ranks have begun, which `holds` tells. Raise LabError after START_S seconds."""
         if not await self.until(holds, START_S):
             raise LabError(
                 f"no progress of all ranks within {START_S:g} s",
@@ -88,9 +88,10 @@ class Supervisor:
             )
 
     async def stop(self, *leaders: Child, deadline_s: float) -> None:
-        """Have endless jobs end after a common last call; `leaders` are their ranks 0, and `read` is running.
+        """Let endless jobs end after a common last call.
 
-        LabError if they do not end in time.
+        `leaders` are the jobs' ranks 0. `read` must be running. Raises LabError if a job is still running at
+        the deadline.
         """
         for leader in leaders:
             leader.signal(signal.SIGUSR1)
@@ -103,7 +104,7 @@ class Supervisor:
 
 
 def messages(take: Callable[[int, dict[str, Any]], None]) -> OnLine:
-    """Return what gives the messages among a rank's lines to `take`, with the rank."""
+    """Return a function that passes the messages in a rank's lines to `take`, with the rank."""
 
     def on_line(rank: int, text: str) -> None:
         if (message := read(text)) is not None:
@@ -113,9 +114,9 @@ def messages(take: Callable[[int, dict[str, Any]], None]) -> OnLine:
 
 
 async def alongside(main: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, Any]) -> T:
-    """Run `main` to its end and return its result; others run beside it, and an error of any ends all.
+    """Run `main` to its end and return its result. `others` run beside it. An error in one of them ends all.
 
-    All have ended when this returns: what they have begun, such as a fault, is undone.
+    All coroutines have ended when the function returns. Their effects, such as a fault, are undone.
     """
     first = asyncio.create_task(main)
     beside = [asyncio.create_task(each) for each in others]
@@ -131,7 +132,7 @@ async def alongside(main: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, A
 
 
 async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended; their exceptions are ignored."""
+    """Cancel tasks and wait until they have ended. Their exceptions are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

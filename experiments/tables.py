@@ -28,7 +28,7 @@ SPEED = (  # columns that tables of collectives share
 
 
 class Lines:
-    """A table of which each row is a line that can be printed at once: numbers, then words."""
+    """A table that can be printed row by row. A row has numbers, then words."""
 
     def __init__(self, columns: Sequence[tuple[str, str, int]], words: str) -> None:
         """Take the title, unit and width of each column of numbers, and the title of the words."""

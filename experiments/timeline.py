@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened when, as a Chrome trace (open it in Perfetto) and as a picture."""
+"""The timeline of a run, as a Chrome trace (open it in Perfetto) and as a picture."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PAUSE_S = 0.1
 
 @dataclass(frozen=True)
 class Span:
-    """One piece of work; times are in seconds since the start of the run."""
+    """One piece of work. Times are in seconds since the start of the run."""
 
     rank: int
     row: str  # a rail's name, or "compute"
-    step: int  # of a training, or index of a call
+    step: int  # number of a training step, or index of a call
     start_s: float
     end_s: float
     payload_bytes: int = 0
 
 
 def colour(row: str) -> tuple[float, float, float]:
-    """Return the colour of a row: of a rail by its kind, each further rail of one kind paler."""
+    """Return the colour of a row. A rail has the colour of its kind; further rails of a kind are paler."""
     kind = row.rstrip("0123456789")
     base = COLOURS.get(kind, COMPUTE_COLOUR)
     paleness = 0.25 * (int(row[len(kind) :] or 0) % 4)
@@ -39,7 +39,7 @@ def colour(row: str) -> tuple[float, float, float]:
 
 
 def write_trace(spans: Sequence[Span], rows: Sequence[str], path: Path) -> None:
-    """Write a Chrome trace: a process per rank, with its `rows` in this order."""
+    """Write a Chrome trace with a process per rank. `rows` is the order of its rows."""
     events: list[dict[str, Any]] = []
     for rank in sorted({span.rank for span in spans}):
         events.append({"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}})
@@ -73,7 +73,7 @@ def draw(
 ) -> None:
     """Draw the first steps of every rank, and each rail's throughput over the run (mean of ranks).
 
-    `unit` is the word for a step; `events` are things that happened, with their times on the spans' clock.
+    `unit` is the word for a step. `events` are texts with their times on the spans' clock.
     """
     import matplotlib  # noqa: PLC0415 - a second to import
 
@@ -85,7 +85,7 @@ def draw(
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(11, height + 3), height_ratios=[height, 3], layout="constrained"
     )
-    figure.suptitle(title, parse_math=False)  # $ is part of a command, and no formula
+    figure.suptitle(title, parse_math=False)  # a $ in a command is not a formula
     first = sorted({span.step for span in spans})[:FIRST_STEPS]
     _draw_rows(above, [span for span in spans if span.step in first], ranks, rows)
     above.set_title(f"the first {len(first)} {unit}s, and each rail's part in them", fontsize=10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the links of a fat tree are crossed by an allgather: exact counts, in shards.
+"""The number of shards that an allgather sends over the links of a fat tree, as exact counts.
 
 A network is the number of hosts under a switch, by level from the hosts up: (18, 36) has racks of 18 hosts,
 pods of two racks, and a core above. Hosts fill it from the left. One switch for all hosts has no level.
@@ -31,5 +31,5 @@ def multicast(hosts: int, levels: Sequence[int] = ()) -> int:
 
 
 def _climb(one: int, other: int, levels: Sequence[int]) -> int:
-    """Return how many levels above their own switches two hosts meet."""
+    """Return the number of levels between the switches of two hosts and the lowest switch above both."""
     return sum(one // size != other // size for size in levels)

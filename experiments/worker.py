@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of one run of any contender: `python -m railweave.experiments.worker JOB.json RANK`.
 
-For each size: warm-up calls until times are steady and nothing is left to learn, then timed calls. All calls
-of a size use the same memory, as training reuses its buckets. Results are compared outside the timed part:
-either those of all calls, or those of calls with other inputs that follow the timed ones, as in nccl-tests.
-Writes a `RankResult`.
+For each size, the rank makes warm-up calls until times are steady and nothing is left to learn. Then it makes
+timed calls. All calls of a size use the same memory, as training reuses its buckets. The rank checks results
+outside the timed part. It checks the results of all calls, or, as in nccl-tests, those of further calls with
+other inputs. It writes a `RankResult`.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from railweave.experiments.records import RankResult, Sample
 from railweave.experiments.scenario import EACH, Workload
 from railweave.topologies.values import build
 
-BATCH_CALLS, BATCH_S = 10, 0.05  # at least, and about, where `seconds` bounds the calls: then it is looked at
+BATCH_CALLS, BATCH_S = 10, 0.05  # least calls, and about the time, between checks of the limit `seconds`
 LEAST_CALLS = 3
-STEADY_CALLS = 5  # two medians of so many calls differ by less than
-STEADY = 0.25
-MOST_WARMUP, MOST_WARMUP_S = 40, 2.0  # calls beyond those asked for, and seconds: whichever ends later
-LEARNING_CALLS, LEARNING_S = 640, 0.5  # calls between looks whether all is learnt: at most, and about
-BIN_S = 0.01  # of series
-NEWS_S = 5.0  # between signs of life
+STEADY_CALLS = 5  # times are steady if the medians of two successive groups of this size
+STEADY = 0.25  # differ by less than this share
+MOST_WARMUP, MOST_WARMUP_S = 40, 2.0  # extra calls, and seconds, after which the warm-up may end in any case
+LEARNING_CALLS, LEARNING_S = 640, 0.5  # most calls, and about the time, between checks whether all is learnt
+BIN_S = 0.01  # width of a bin of a series
+NEWS_S = 5.0  # time between messages that show progress
 
 
 class Worker:
     """One rank's run."""
 
     def __init__(self, job: Job, rank: int, endpoint: Endpoint) -> None:
-        """Nothing is called yet."""
+        """Take the job and the rank's endpoint. No call is made yet."""
         self._job = job
         self._rank = rank
         self._endpoint = endpoint
@@ -56,7 +56,7 @@ class Worker:
         self._series: dict[str, Counter[int]] = defaultdict(Counter)  # bytes by rail and bin
         self._by_call: dict[str, list[Counter[str]]] = {}  # bytes by size, call and rail
         self._cpu = CpuTimes()
-        self._start_s = 0.0  # of the first timed call, CLOCK_MONOTONIC
+        self._start_s = 0.0  # start of the first timed call, CLOCK_MONOTONIC
         self._news_s = time.monotonic()
 
     def run(self) -> RankResult:
@@ -78,7 +78,7 @@ class Worker:
         )
 
     def _measure(self, step: Sequence[int]) -> Sample:
-        """Measure calls of these sizes, one after the other, as one."""
+        """Measure calls of these sizes, one after the other, as one call."""
         calls = _Step(self._job, self._work, self._rank, self._endpoint, step)
         warm = self._warm_up(calls)
         self._endpoint.slices()
@@ -96,7 +96,7 @@ class Worker:
         return sample if self._each else self._verified(calls, sample)
 
     def _warm_up(self, calls: _Step) -> int:
-        """Return how many calls it took; none are made if none are asked for."""
+        """Make the warm-up calls, and return their number. It is 0 if the workload has no warm-up."""
         seconds: list[float] = []
         while several := self._sum(self._next_warm_up(calls, seconds) if self._rank == 0 else 0):
             for number in range(len(seconds), len(seconds) + several):
@@ -108,7 +108,7 @@ class Worker:
         return len(seconds)
 
     def _batch(self, calls: _Step, sample: Sample, numbers: Sequence[int]) -> Sample:
-        """Time calls; their inputs are written, and their results compared, between the timed parts."""
+        """Time calls. Inputs are written and results are checked between the timed parts."""
         begins: list[float] = []
         ends: list[float] = []
         wrong, aside_s = 0, 0.0
@@ -119,7 +119,7 @@ class Worker:
             aside = time.thread_time()
             calls.prepare(number, fresh=self._each)
             aside_s += time.thread_time() - aside
-            if together:  # a root does not wait for the other ranks: its calls would overlap
+            if together:  # the root's calls would overlap, because a root does not wait for other ranks
                 self._endpoint.barrier()
             begins.append(time.monotonic())
             calls.make()
@@ -143,7 +143,7 @@ class Worker:
         )
 
     def _verified(self, calls: _Step, sample: Sample) -> Sample:
-        """Compare the results of the last timed call, and of calls with other inputs."""
+        """Check the results of the last timed call, and of further calls with other inputs."""
         wrong = calls.wrong(0)
         for number in range(1, SCALES):
             calls.prepare(number, fresh=True)
@@ -152,10 +152,10 @@ class Worker:
         return replace(sample, verified=SCALES * calls.parts, wrong=wrong)
 
     def _next_warm_up(self, calls: _Step, seconds: Sequence[float]) -> int:
-        """Return how many calls to make until it is looked again whether all is warm; 0: it is.
+        """Return the number of calls until the next check whether the warm-up is complete; 0: it is complete.
 
-        Where something is left to learn these are many: other calls in between, as those that agree on this
-        number, hide which way of short calls is the quickest.
+        The number is large while something is left to learn. The ranks agree on this number by a call. Such
+        calls disturb the others, and hide the fastest choice for short calls.
         """
         asked, done = self._work.warmup, len(seconds)
         if done < asked or not asked:
@@ -173,9 +173,9 @@ class Worker:
         )
 
     def _next_batch(self, sample: Sample, deadline: float) -> int:
-        """Return how many calls to make until ranks agree again whether to go on; 0: none.
+        """Return the number of calls until the ranks agree again whether to continue; 0: they stop.
 
-        The first and the last of a batch are slower: ranks come to them, and leave, one by one.
+        The first and the last call of a batch are slower, because ranks begin and end a batch one by one.
         """
         done, work = len(sample.times_us), self._work
         if done >= LEAST_CALLS and time.monotonic() >= deadline:
@@ -206,14 +206,14 @@ class Worker:
         return {rail: [bins[place] for place in range(last + 1)] for rail, bins in self._series.items()}
 
     def _tell(self, **values: object) -> None:
-        """Give a sign of life now and then."""
+        """Send a message that shows progress, at most every NEWS_S seconds."""
         if self._rank == 0 and time.monotonic() - self._news_s > NEWS_S:
             self._news_s = time.monotonic()
             emit("progress", rank=self._rank, **values)
 
 
 class _Step:
-    """The calls that are timed as one: one call, or those of a training step. They reuse their memory."""
+    """Calls that are timed as one: a single call, or those of a training step. They reuse their memory."""
 
     def __init__(self, job: Job, work: Workload, rank: int, endpoint: Endpoint, sizes: Sequence[int]) -> None:
         self.sizes = sizes
@@ -242,12 +242,12 @@ class _Step:
         self.prepare(0, fresh=True)
 
     def prepare(self, number: int, *, fresh: bool) -> None:
-        """Write the inputs of call `number`, or of call 0 again unless `fresh`."""
+        """Write the inputs of call `number` if `fresh`, else those of call 0 again."""
         for buffers in self._buffers:
             buffers.prepare(number if fresh else 0, fresh=fresh)
 
     def make(self) -> None:
-        """Make the calls, after the time of a step's computation."""
+        """Wait for the computation time of a step, then make the calls."""
         if self._compute_s:
             time.sleep(self._compute_s)
         for call in self._calls:
@@ -263,11 +263,11 @@ class _Buffers:
 
     def __init__(self, task: Problem, collective: str, rank: int, work: Workload) -> None:
         self.task = task
-        self._never = np.nan if work.dtype == "float32" else np.iinfo(np.int32).min  # no right result
-        self.out = np.full_like(task.result, self._never)  # touched: the first call causes no page fault
+        self._never = np.nan if work.dtype == "float32" else np.iinfo(np.int32).min  # never a correct result
+        self.out = np.full_like(task.result, self._never)  # written now, so that no call causes a page fault
         self.given = np.full_like(task.base, self._never)
         self._in_place = work.in_place or collective == "broadcast"
-        # Some contenders reduce in place, so that `out` holds the input of an all_reduce before each call.
+        # Some contenders reduce in place. Therefore `out` holds the input of an all_reduce before each call.
         self._copied = collective == "all_reduce"
         if self._in_place and collective == "reduce_scatter":
             self.out = self.given[rank * self.out.size :][: self.out.size]
@@ -278,7 +278,7 @@ class _Buffers:
         self._receives = collective == "broadcast" and rank != work.root
 
     def prepare(self, number: int, *, fresh: bool) -> None:
-        """Write the input where the last call has replaced it; if `fresh`, also remove the last result."""
+        """Write the input if the last call has overwritten it. If `fresh`, also erase the last result."""
         if fresh:
             self.out.fill(self._never)
         if self._receives:
@@ -297,7 +297,7 @@ def _steady(seconds: Sequence[float]) -> bool:
 
 
 def work() -> None:
-    """Read the job, join, measure, write."""
+    """Read the job, join it, measure, and write the result."""
     path, rank = Path(sys.argv[1]), int(sys.argv[2])
     job = build(Job, json.loads(path.read_text()), "job")
     endpoint = job.contender.implementation().connect(job, rank)

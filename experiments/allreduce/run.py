@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep over sizes: the scenario that its options describe, and the rows that it brings."""
+"""A sweep over sizes: the scenario that the options describe, and the rows of results."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Row:
     bytes: int
     dtype: str
     op: str
-    seconds: Sequence[float]  # of each call: from the last rank's start to the last end
-    wrong: int  # elements, over all calls and ranks
+    seconds: Sequence[float]  # duration of each call, from the last rank's start to the last rank's end
+    wrong: int  # number of wrong elements, over all calls and ranks
     ranks: int
-    limit_bps: float  # what the links allow in all, 0 if unshaped
-    shares: Mapping[str, float]  # by rail; of railweave alone
+    limit_bps: float  # rate that all links together allow, 0 if unshaped
+    shares: Mapping[str, float]  # by rail; only railweave reports them
     collective: str = "all_reduce"
     root: int = -1  # of a broadcast
-    cpu_s: float = 0.0  # a rank's processor time for a call
-    memory_bytes: int = 0  # resident, of the rank with most
+    cpu_s: float = 0.0  # processor time of a rank per call
+    memory_bytes: int = 0  # resident memory of the rank that uses most
 
     @property
     def count(self) -> int:
@@ -70,19 +70,19 @@ class Row:
 
     @property
     def busbw_bps(self) -> float:
-        """Return nccl-tests' bus bandwidth: what hosts among themselves would need of every link."""
+        """Return the bus bandwidth of nccl-tests: the rate that a ring of hosts would need on every link."""
         parts = self.collective.split("+")
         return self.algbw_bps * sum(ring_volume(Collective[each.upper()], self.ranks) for each in parts)
 
     @property
     def limit_fraction(self) -> float | None:
-        """Return algbw by the links' limit; none if unshaped."""
+        """Return algbw divided by the links' limit; None if unshaped."""
         return self.algbw_bps / self.limit_bps if self.limit_bps else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep has brought."""
+    """The results of a sweep."""
 
     scenario: Scenario
     records: Sequence[Record] = ()
@@ -101,7 +101,7 @@ class Sweep:
         return {name: version for record in self.records for name, version in record.versions.items()}
 
     def version(self, kind: str) -> str:
-        """Return the version of the software of this kind; empty if it has none of its own."""
+        """Return the version of the library behind this kind; empty if the kind uses no such library."""
         return self.versions.get(SOFTWARE.get(kind, ""), "")
 
     @property
@@ -118,9 +118,10 @@ def with_contenders(
     baselines: Sequence[str] = (),
     control: bool = False,
 ) -> Scenario:
-    """Return the scenario with railweave on all its rails, each of them alone if asked, and baselines.
+    """Return the scenario with its contenders.
 
-    Baselines run on tcp planes; the topology `planes` gets one where it has none.
+    The first contender is railweave on all rails. With `each_alone`, railweave also runs on each rail alone.
+    Baselines run on tcp planes. The topology `planes` gets a tcp plane if it has none.
     """
     rails = tuple(plane.name for plane in scenario.network.planes)
     contenders = [Contender("+".join(rails), RAILWEAVE, rails, {"shares": dict(shares)} if shares else {})]
@@ -151,7 +152,9 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_row: Callable[[Row], None] = lambda _: None,
 ) -> Sweep:
-    """Measure all contenders into `out`, a folder without records; their rows come with the last round.
+    """Measure all contenders into `out`, a folder without records.
+
+    `on_row` gets a contender's rows after its last round.
 
     Raises OptionError, LabError and TopologyError.
     """
@@ -175,7 +178,7 @@ async def run(
 
 
 def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:
-    """Return what a contender's runs have measured, a row for each size."""
+    """Return the results of a contender's runs, one row per size."""
     (contender,) = (each for each in scenario.contenders if each.name == records[0].contender)
     planes = [scenario.network.plane(name) for name in scenario.planes_of(contender)]
     by_size = zip(*(record.samples for record in records), strict=True)
@@ -206,7 +209,10 @@ def _row(
 
 
 def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
-    """Return what the links of all planes allow together; 0 if one is unshaped, or there is one rank."""
+    """Return the rate that the links of all planes together allow.
+
+    It is 0 if a plane is unshaped, or if there is only one rank.
+    """
     if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
         return 0.0
     if collective == BOTH:

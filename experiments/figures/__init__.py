@@ -45,7 +45,7 @@ class Experiment:
     """A measurement by a separate program. Its records stand beside those of scenarios."""
 
     name: str
-    key: str  # differs where the options differ
+    key: str  # different for different options
     seconds: float  # estimated duration
     run: Callable[[Path, OnPhase], Awaitable[list[Record]]] = field(compare=False)  # (folder for logs, …)
 

@@ -92,7 +92,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Level:
-    """A reference that is the same everywhere: a dotted line with its name."""
+    """A constant reference: a dotted line with its name."""
 
     name: str
     value: float = 0.0
