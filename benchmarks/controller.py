@@ -51,7 +51,7 @@ NOTES = (
 def benchmark(ports: Sequence[int], jobs: int, ranks: int) -> Benchmark:
     """Return the benchmark of fat trees whose switches have these numbers of ports.
 
-    OptionError for a job with more ranks than hosts, or if there is no such fat tree.
+    Raises OptionError for a job with more ranks than hosts, and if no such fat tree exists.
     """
     parts = {}
     for k in ports:

@@ -41,7 +41,7 @@ SWITCH: Mapping[str, Any] = {"lanes": 256, "hosts": 2, "seconds": 1.0}
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the baseline; more is better."""
+    """One line of the baseline. A greater value is better."""
 
     text: str
     measure: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Ratio:
     tolerance: float  # relative
 
     def verdict(self, now: float) -> str:
-        """Return whether it has moved."""
+        """Return whether the ratio is the same, better or worse now."""
         if abs(now - self.value) <= self.tolerance * self.value:
             return SAME
         return BETTER if now > self.value else WORSE
@@ -57,15 +57,15 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Found:
-    """A ratio now."""
+    """A ratio of the baseline, and its present value."""
 
     ratio: Ratio
     measured: Measured | None
-    missing: str = ""  # why it could not be measured
+    missing: str = ""  # the reason, if it could not be measured
 
     @property
     def verdict(self) -> str:
-        """Return whether it has moved."""
+        """Return whether the ratio is the same, better, worse or not measured."""
         return self.ratio.verdict(self.measured.value) if self.measured else "not measured"
 
 
@@ -75,7 +75,7 @@ class _Baseline:
 
 
 def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
-    """Read the baseline; OptionError names what is wrong in it."""
+    """Read the baseline. Raise OptionError for a mistake in the file."""
     try:
         return build(_Baseline, tomllib.loads(path.read_text()), "baseline").ratios
     except (OSError, ValueError, TopologyError) as error:
@@ -83,7 +83,7 @@ def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
 
 
 async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Found], list[str]]:
-    """Measure all; return the ratios, and a line for each run that failed.
+    """Measure all ratios. Return them, and a line for each run that failed.
 
     Raises OptionError and LabError.
     """
@@ -106,7 +106,7 @@ async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
 
 
 def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Found]:
-    """Hold runs against a baseline."""
+    """Return the present values of a baseline's ratios, measured in runs."""
     runs, found = Runs(records), []
     for ratio in ratios:
         try:
@@ -117,7 +117,7 @@ def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Found]:
 
 
 def updated(text: str, found: Sequence[Found]) -> str:
-    """Return the baseline's text with the values of now; those not measured stay."""
+    """Return the baseline's text with the present values. Values that were not measured stay."""
     values = iter(found)
 
     def value(match: re.Match[str]) -> str:

@@ -153,12 +153,12 @@ async def endpoint(_: Path, __: OnPhase) -> AsyncIterator[Reading]:
 
 
 def link_gbps(kind: str, payload: int, ns: float) -> float:
-    """Return the rate of a link that brings such a packet every `ns`, with all headers and gaps."""
+    """Return the rate of a link that delivers such a packet every `ns`, with all headers and gaps."""
     return 8 * (payload + beside(kind) + IP_UDP + ON_THE_WIRE) / ns
 
 
 def payload_of(kind: str, mtu: int) -> int:
-    """Return the most bytes that a packet of this kind brings in a frame of this MTU."""
+    """Return the largest payload of a packet of this kind in a frame of this MTU, in bytes."""
     room = mtu - IP_UDP - beside(kind)
     return room if kind == "spread" else min(room // 4, MOST_LANES) * 4
 

@@ -47,7 +47,7 @@ class NoRails:
 
 
 def streams_that_note(notes: list[dict[str, Any]]) -> Any:
-    """Return a class of side streams that note when copies begin and end, in seconds of time.monotonic."""
+    """Return a class of side streams that append a note with CUDA events for each copy."""
     import torch  # noqa: PLC0415
 
     from railweave.torch.staging import SideStreams  # noqa: PLC0415
@@ -76,14 +76,14 @@ def streams_that_note(notes: list[dict[str, Any]]) -> Any:
 
 
 def timed(note: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a note with times in place of events."""
+    """Return a note with times in place of events, in seconds of time.monotonic."""
     streams, (begin, end) = note["streams"], note["events"]
     begin_s, end_s = (streams.origin_s + streams.origin.elapsed_time(event) / 1e3 for event in (begin, end))
     return {"what": note["what"], "bytes": note["bytes"], "begin_s": begin_s, "end_s": end_s}
 
 
 async def measure(sizes: Sequence[int], _: Path, on_phase: OnPhase) -> AsyncIterator[Reading]:
-    """Measure every way of a tensor, one after the other, for tensors of these sizes in MiB."""
+    """Measure every kind of transfer, one after the other, for tensors of these sizes in MiB."""
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ ENGINE_NOTE = (
 def benchmark(lanes: int, hosts: int, seconds: float, compare: Sequence[str] = ()) -> Benchmark:
     """Return the benchmark: `seconds` of load on the embedded switch and on the targets to compare with.
 
-    OptionError for a number of lanes without a program, and for an unknown target.
+    Raises OptionError for a number of lanes without a program, and for an unknown target.
     """
     for name in compare:
         if name not in OTHERS:
