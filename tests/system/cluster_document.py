@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/howto/cluster.md, and the machines that they are for."""
+"""The commands of docs/howto/cluster.md, and the machines on which they run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MANAGEMENT = {"box": "10.0.0.9", "node0": "10.0.0.10", "node1": "10.0.0.11"}
 
 @dataclass(frozen=True)
 class Block:
-    """Commands, or the text of a file, and the machines that they are for."""
+    """Commands or the text of a file, and the machines on which they belong."""
 
-    title: str  # of the section
+    title: str  # title of the section
     file: str
     machines: tuple[str, ...]
-    together: bool  # at the same time on all of them
+    together: bool  # run at the same time on all machines
     text: str
 
 
@@ -46,7 +46,7 @@ def blocks() -> list[Block]:
 
 
 def carry_out(block: Block, on: Mapping[str, Machine]) -> dict[str, str]:
-    """Run the commands of a block, or write its file; return the output of each machine."""
+    """Run the commands of a block or write its file, and return the output of each machine."""
     text = block.text
     if block.file:
         folder = block.file.rpartition("/")[0]
@@ -61,9 +61,9 @@ def carry_out(block: Block, on: Mapping[str, Machine]) -> dict[str, str]:
 
 @contextmanager
 def cabled(folder: Path) -> Iterator[Mapping[str, Machine]]:
-    """Machines as the document draws them, with addresses on the management network only.
+    """Start the machines in the document's figure, with addresses on the management network only.
 
-    A stranger is there, too: on the management network, and at a port of the box that is not in the file.
+    A stranger is on the management network too. It is also at a port of the box that the file does not list.
     """
     with machines(folder, *MANAGEMENT, "stranger") as made:
         box, node0, node1, stranger = made.values()
@@ -83,7 +83,7 @@ def cabled(folder: Path) -> Iterator[Mapping[str, Machine]]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Mapping[str, Machine]]:
-    """Machines on which everything before the training has been done."""
+    """Start machines and carry out all steps of the document before the training."""
     with cabled(folder) as made:
         for block in blocks():
             if block.title != TRAIN:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `railweave` command under test, as a process of its own."""
+"""A `railweave` command under test, in its own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railweave.topologies.lab.record import RUN_FOLDER, Identity
 
 
 class Command:
-    """A `railweave` command that runs; with a `folder`, it sees the records of labs there, and no others."""
+    """A `railweave` command that runs. With a `folder`, it sees only the records of labs in that folder."""
 
     def __init__(self, arguments: tuple[str, ...], folder: Path | None = None) -> None:
         self._folder = folder or RUN_FOLDER
@@ -30,11 +30,11 @@ class Command:
 
     @property
     def records(self) -> list[Path]:
-        """The records of the labs that it has made."""
+        """The records of the labs that this command has made."""
         return list(self._folder.glob(f"{self.process.pid}-*.json"))
 
     def processes(self) -> dict[str, Identity]:
-        """What its lab consists of, by name."""
+        """Return the processes of the command's lab, by name."""
         (record,) = self.records
         return {entry["name"]: Identity(**entry) for entry in json.loads(record.read_text())["processes"]}
 
@@ -54,7 +54,7 @@ class Command:
         raise AssertionError(f"ended without a line with {word!r}: {self.process.communicate()[1]}")
 
     def end(self) -> tuple[int, str]:
-        """Wait for the end; return the exit status and what was said on stderr."""
+        """Wait for the end of the command, and return its exit status and its text on stderr."""
         _, complaint = self.process.communicate()
         return self.process.returncode, complaint
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System tests run the real command in real namespaces; where that cannot be, they are skipped."""
+"""System tests run the real command in real namespaces. They are skipped where this is impossible."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ def _able() -> None:
 
 @pytest.fixture(scope="session")
 def cluster_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Machine]]:
-    """The machines of docs/howto/cluster.md, ready to train. Whoever breaks something repairs it."""
+    """The machines of docs/howto/cluster.md, ready to train. A test that breaks something repairs it."""
     with cluster(tmp_path_factory.mktemp("cluster")) as made:
         yield made
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
-    """Start `railweave` with arguments, options before `--`; what runs at the end of the test is killed.
+    """Return a function that starts `railweave` with arguments, and kill these commands after the test.
 
-    With `alone`, labs of other tests do not clean up after it, only others that are started like this.
+    The fixture inserts its own options before `--`. With `alone`, the command keeps its records apart, so the
+    labs of other tests do not clean up after it. Only commands with `alone` in the same test do.
     """
     running: list[Command] = []
 

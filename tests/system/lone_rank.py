@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank in a process of its own, which can be stopped and killed: `python -m system.lone_rank OPTIONS`.
+"""A rank in its own process, which a test can stop and kill: `python -m system.lone_rank OPTIONS`.
 
-It sums until a rank says that it is enough, as `sum_until` does with the ranks that are threads of the test.
+It calls `sum_until`, like the other ranks, which are threads of the test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ ELEMENTS = 100_000
 
 
 def sum_until(comm: Communicator, enough: Callable[[], bool]) -> int:
-    """Sum and check until a rank has had enough, which all learn with the same call; the number of rounds."""
+    """Sum and check until `enough` is true on a rank, and return the number of rounds.
+
+    All ranks learn this from the same call, so they stop after the same round.
+    """
     for round_ in range(sys.maxsize):
         if comm.all_reduce(np.array([enough()], np.int32), "max")[0]:
             return round_
@@ -40,7 +43,7 @@ def sum_until(comm: Communicator, enough: Callable[[], bool]) -> int:
 
 
 class LoneRank:
-    """The process, on its host of a network; `join` it to a job whose other ranks are threads."""
+    """The process of one rank, on its host of a network. It joins a job whose other ranks are threads."""
 
     def __init__(self, network: PlaneNetwork, job: StaticJob, rank: int, **options: Any) -> None:
         given = {"rank": rank, "world_size": job.size, "rails": network.rails(rank), **options}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that share nothing but cables: each has network, mounts, host name and processes of its own.
+"""Machines that share only cables: each has a separate network, mounts, host name and processes.
 
-/etc is a copy, /opt/railweave is this repository. What starts services and copies files from machine to
-machine (systemctl, scp) is a stand-in, because there is neither an init system nor an SSH server.
+/etc is a copy, and /opt/railweave is this repository. `systemctl` and `scp` are stand-ins, because the
+machines have neither an init system nor an SSH server.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ ip link set lo up
 echo up
 exec "$4" -c "$5"
 """
-# Processes without a parent are to vanish when they end.
+# The kernel reaps orphaned processes, because this process ignores SIGCHLD.
 INIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); signal.pause()"
 
 
 class Machine:
-    """A machine that runs; `machine` makes it."""
+    """A running machine, which `machine` has started."""
 
     def __init__(self, name: str, folder: Path, init: int) -> None:
         self.name = name
-        self.folder = folder  # etc and logs
-        self.init = init  # its first process, as others see it
+        self.folder = folder  # holds etc and the logs
+        self.init = init  # process id of its first process, outside the machine
 
     def command(self, script: str) -> list[str]:
         """Return the command line that runs a script on the machine."""
@@ -61,7 +61,7 @@ class Machine:
         return kept | own
 
     def start(self, script: str, **more: str) -> subprocess.Popen[str]:
-        """Start a script, whose input stays open until the process object closes it."""
+        """Start a script. Its standard input stays open until the process object closes it."""
         return subprocess.Popen(
             self.command(script),
             stdin=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Machine:
         )
 
     def run(self, script: str, *, code: int | None = 0, **more: str) -> str:
-        """Run a script to its end, with this exit status (None: any); return what it says."""
+        """Run a script, check its exit status (None: any), and return its output."""
         with self.start(script, **more) as process:
             said, _ = process.communicate()
         assert code in (process.returncode, None), (
@@ -81,13 +81,13 @@ class Machine:
         return said
 
     def log(self, service: str) -> str:
-        """Return what a service has said."""
+        """Return the log of a service."""
         return (self.folder / f"{service}.log").read_text()
 
 
 @contextmanager
 def machine(name: str, folder: Path) -> Iterator[Machine]:
-    """Start a machine; all its processes end with the block."""
+    """Start a machine. All its processes end when the block ends."""
     own = folder / name
     own.mkdir()
     given = (name, str(own), str(REPOSITORY), sys.executable, INIT)
@@ -104,13 +104,13 @@ def machine(name: str, folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def machines(folder: Path, *names: str) -> Iterator[Mapping[str, Machine]]:
-    """Start several, without cables."""
+    """Start several machines, without cables."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(machine(name, folder)) for name in names}
 
 
 def cable(one: Machine, interface: str, other: Machine, port: str, mac: str | None = None) -> None:
-    """Join two machines; `mac` is that of the first one's interface. Both ends are down."""
+    """Connect two machines. `mac` is the address of the first machine's interface. Both ends are down."""
     address = ("address", mac) if mac else ()
     ends = (interface, *address, "netns", str(one.init)), ("name", port, "netns", str(other.init))
     subprocess.run(["ip", "link", "add", "name", *ends[0], "type", "veth", "peer", *ends[1]], check=True)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces without names: descriptors, which go with their last user however the test ends."""
+"""Network namespaces without names: file descriptors.
+
+The kernel deletes such a namespace with its last user, however the test ends.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def namespace() -> Iterator[int]:
-    """Make a network namespace without IPv6, whose discovery is noise, for as long as the block runs."""
+    """Make a network namespace for the block. It has no IPv6, because neighbour discovery adds packets."""
     with _back_home():
         if _libc.unshare(CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "cannot make a network namespace")
@@ -38,7 +41,7 @@ def namespace() -> Iterator[int]:
 
 @contextmanager
 def inside(descriptor: int) -> Iterator[None]:
-    """Have this thread make its sockets and start its processes in the namespace."""
+    """Move this thread into the namespace: its new sockets and processes belong there."""
     with _back_home():
         _enter(descriptor)
         yield
@@ -46,7 +49,7 @@ def inside(descriptor: int) -> Iterator[None]:
 
 @contextmanager
 def inside_process(pid: int) -> Iterator[None]:
-    """Do the same in the namespace of a process."""
+    """Move this thread into the network namespace of a process."""
     descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         with inside(descriptor):
@@ -82,7 +85,7 @@ def ip(*command: str) -> None:
 
 @contextmanager
 def filtered(descriptor: int, table: str, rules: str) -> Iterator[None]:
-    """Have a table of nftables, such as "ip wall", in a namespace. Skip the test where nft cannot."""
+    """Add an nftables table, such as "ip wall", to a namespace. Skip the test if nft cannot do this."""
     with inside(descriptor):
         made = subprocess.run(["nft", "-f", "-"], input=f"add table {table}\n{rules}", text=True, check=False)
     if made.returncode != 0:
@@ -95,7 +98,7 @@ def filtered(descriptor: int, table: str, rules: str) -> Iterator[None]:
 
 
 def dropping(descriptor: int, which: Mapping[str, str]) -> AbstractContextManager[None]:
-    """Drop RoCEv2 packets that come in: `which`, an expression of nftables, by device."""
+    """Drop incoming RoCEv2 packets. `which` gives each device an nftables expression that matches them."""
     rules = "".join(
         f"add chain netdev drops {device} {{ type filter hook ingress device {device} priority 0; }}\n"
         f"add rule netdev drops {device} udp dport {roce.UDP_PORT} {match} counter drop\n"

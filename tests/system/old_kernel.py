@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test runs under a kernel that takes no UDP super-packets from packet sockets: one JSON line."""
+"""A program for a kernel that takes no UDP super-packets from packet sockets. It prints one JSON line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNT = 1 << 18
 
 
 def sums() -> dict[str, object]:
-    """Add up over RDMA rails; the agents' counts beside the interface's own."""
+    """Sum over RDMA rails, and return the agent's counts and the interface's counts."""
     with bridged(2) as hosts:
         before = hosts.bytes_sent(0)
         with job(hosts) as made:
@@ -33,7 +33,7 @@ def sums() -> dict[str, object]:
 
 
 def doctor() -> dict[str, object]:
-    """Return what the doctor says of it."""
+    """Return the doctor's finding about UDP super-packets."""
     (found,) = (finding for finding in run_checks() if finding.name == "UDP super-packets (RDMA rails)")
     return vars(found)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies of bridges in namespaces of this process, for communicators whose ranks are threads of it.
+"""Topologies of bridges in namespaces of this process, for ranks that are threads of this process.
 
-The same values as in a lab, so the lab's faults can be done to them, but up in a fraction of a second.
+A network starts in a fraction of a second. It has the same topology values as a lab, so the lab's faults can
+be injected.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PlaneNetwork:
     """A running network of hosts h1, h2, … and one bridge per plane."""
 
     def __init__(self, topology: Topology, nodes: dict[str, int]) -> None:
-        """`plane_network` makes these. `nodes` are namespaces by name, of hosts and switches."""
+        """Take the namespaces of hosts and switches by name (`nodes`). `plane_network` calls this."""
         self.topology = topology
         self._nodes = nodes
 
@@ -38,14 +39,14 @@ class PlaneNetwork:
         return self.topology.plane(name)
 
     def do(self, steps: Iterable[Step]) -> None:
-        """Carry out orders, each inside its node."""
+        """Carry out steps, each inside its node."""
         for step in steps:
             with inside(self._nodes[step.node]):
                 subprocess.run(step.tool.value, input=step.orders, text=True, check=True)
 
     @contextmanager
     def ready_for(self, fault: Fault) -> Iterator[None]:
-        """Prepare a fault that is then injected and repaired by `do`; in the end it is repaired."""
+        """Prepare a fault for injection and repair by `do`. Repair it when the block ends."""
         assert fault.process is None
         self.do(fault.before)
         try:
@@ -54,15 +55,15 @@ class PlaneNetwork:
             self.do((*fault.repair, *fault.after))
 
     def at(self, rank: int) -> int:
-        """The namespace of a rank's host."""
+        """Return the namespace of a rank's host."""
         return self.of(self.topology.hosts[rank])
 
     def of(self, node: str) -> int:
-        """The namespace of a host or switch."""
+        """Return the namespace of a host or switch."""
         return self._nodes[node]
 
     def rails(self, rank: int) -> str:
-        """A rank's rails, as it gives them to `init`."""
+        """Return a rank's rails, in the form that `init` takes."""
         host = self.topology.hosts[rank]
         nics = [(plane, nic) for plane in self.topology.planes for nic in plane.nics if nic.host == host]
         return ",".join(f"{plane.name}={plane.kind}@{nic.interface}" for plane, nic in nics)
@@ -75,9 +76,9 @@ class PlaneNetwork:
         but: int | None = None,
         **options: object,
     ) -> Iterator[list[Future[Result]]]:
-        """Run `work` on every rank, each in a thread in its host's namespace, beside the block.
+        """Run `work` on every rank while the block runs, each in a thread in its host's namespace.
 
-        Rank `but` is somewhere else.
+        Rank `but` gets no thread: it runs somewhere else.
         """
         size = len(self.topology.hosts)
         meeting = meeting or StaticJob(size)
@@ -90,16 +91,16 @@ class PlaneNetwork:
             yield [pool.submit(body, rank) for rank in range(size) if rank != but]
 
     def run(self, work: Callable[[Communicator], Result], **options: object) -> list[Result]:
-        """Run `work` on every rank and return what they return, by rank."""
+        """Run `work` on every rank, and return the results by rank."""
         with self.ranks(work, **options) as futures:
             return [future.result(2 * DEADLINE_S) for future in futures]
 
 
 @contextmanager
 def plane_network(ranks: int, rails: Sequence[str], *, guarded: bool = False) -> Iterator[PlaneNetwork]:
-    """Lay the links of `ranks` hosts on one plane per kind of rail, unshaped.
+    """Make unshaped links of `ranks` hosts on one plane per kind of rail.
 
-    Bridges that are `guarded` let hosts send only as themselves, as those of a lab do.
+    If the bridges are `guarded`, hosts can send only with their own addresses, as in a lab.
     """
     made = planes(ranks, rails, 0)
     bridges = tuple(
@@ -122,7 +123,7 @@ def plane_network(ranks: int, rails: Sequence[str], *, guarded: bool = False) ->
 
 
 def _lines(topology: Topology, nodes: dict[str, int]) -> Iterable[tuple[str, list[str]]]:
-    """What `ip -batch` has to do, by node: switches first, who make the links."""
+    """Return the commands for `ip -batch`, by node. Switches come first, because they make the links."""
     of_switches: dict[str, list[str]] = defaultdict(list)
     of_hosts = {host: ["link set lo up"] for host in topology.hosts}
     for plane in topology.planes:

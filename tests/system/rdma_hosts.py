@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts on a bridge, and agents with an RDMA rail on them, all in this process: each rank in a namespace."""
+"""Hosts on a bridge and agents with an RDMA rail, all in this process. Each rank has a namespace."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Hosts:
         return f"02:00:00:03:00:{rank + 1:02x}"
 
     def bytes_sent(self, rank: int) -> int:
-        """By the interface's queue, which counts the frames that a super-packet becomes."""
+        """Return the bytes that the interface's queue counts: it counts the frames of a super-packet."""
         with inside(self.namespaces[rank]):
             done = subprocess.run(counters.COMMAND, check=True, capture_output=True, text=True)
         return counters.parse(done.stdout)[NIC].bytes_sent
@@ -49,7 +49,7 @@ class Hosts:
 
 @contextmanager
 def bridged(count: int) -> Iterator[Hosts]:
-    """Lay links of `count` hosts to a bridge."""
+    """Connect `count` hosts to a bridge."""
     with ExitStack() as stack:
         switch = stack.enter_context(namespace())
         hosts = Hosts(tuple(stack.enter_context(namespace()) for _ in range(count)), switch)
@@ -86,12 +86,12 @@ class Job:
             agent.connect_rdma(RAIL, members)
 
     def on_every_rank(self, work: Callable[[int], Result]) -> list[Result]:
-        """Run `work` with each rank in a thread of its own."""
+        """Run `work` for each rank, each in its own thread."""
         with ThreadPoolExecutor(self.size) as pool:
             return list(pool.map(work, range(self.size)))
 
     def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> int:
-        """Start a sum; its op index. The arrays live as long as the job."""
+        """Start a sum, and return its op index. The arrays live as long as the job."""
         out = np.empty_like(x) if out is None else out
         self._arrays += [x, out]
         call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
@@ -115,7 +115,7 @@ class Job:
 
 @contextmanager
 def job(hosts: Hosts, rate_bps: int = 0) -> Iterator[Job]:
-    """A job that is closed in the end."""
+    """Make a job, and close it when the block ends."""
     made = Job(hosts, rate_bps)
     try:
         yield made

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that splits its job, reduces in its half and in the whole, and prints `done RAILS` of its half."""
+"""A rank that splits its job in halves, and reduces in its half and in the whole job at the same time.
+
+It prints `done` and the rails that its half has used.
+"""
 
 from __future__ import annotations
 

@@ -19,30 +19,30 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.reports import RailReport
 
 DEADLINE_S = 30.0
-SMALL, LARGE, FLOATS = 257, 300_001, 200_003  # elements: on one rail, and cut
+SMALL, LARGE, FLOATS = 257, 300_001, 200_003  # elements: the first uses one rail, the others are split
 SHARD = 40_009
 
 Array = NDArray[Any]
 
 
 def integers(rank: int, round_: int, count: int) -> Array:
-    """What a rank contributes: every element, rank and round differ."""
+    """Return a rank's contribution. It differs by element, rank and round."""
     return np.arange(count, dtype=np.int32) * np.int32(rank + 1) + np.int32(7919 * round_)
 
 
 def integer_sum(ranks: int, round_: int, count: int) -> Array:
-    """Their sum, which wraps as theirs does."""
+    """Return the sum of `integers` over all ranks. It wraps as int32 does."""
     factor = np.int32(ranks * (ranks + 1) // 2)
     return np.arange(count, dtype=np.int32) * factor + np.int32(7919 * round_) * np.int32(ranks)
 
 
 def floats(rank: int, round_: int, count: int) -> Array:
-    """Numbers whose sum depends on the order of the additions."""
+    """Return numbers whose sum depends on the order of the additions."""
     return np.sin(np.arange(count, dtype=np.float32) * np.float32(rank + 1.5)) + np.float32(0.1 * round_)
 
 
 class Others:
-    """A reduce_scatter, an all_gather and a broadcast under way, the latter two in place."""
+    """A pending reduce_scatter, all_gather and broadcast. The last two work in place."""
 
     def __init__(self, comm: Communicator, round_: int) -> None:
         rank, ranks = comm.rank, comm.world_size
@@ -66,9 +66,9 @@ class Others:
 
 
 def one_round(comm: Communicator, round_: int) -> list[bytes]:
-    """All collectives, sync and async, small and cut, in place and not; digests of sums of floats.
+    """Run all collectives, sync and async, small and split, in place and not. Check the results.
 
-    All ranks must share those.
+    Return the digests of the sums of floats. They must be the same on all ranks.
     """
     rank, ranks = comm.rank, comm.world_size
     in_place = integers(rank, round_, LARGE)
@@ -95,7 +95,7 @@ def one_round(comm: Communicator, round_: int) -> list[bytes]:
 
 
 class Calls:
-    """What the ranks have done so far, for a test that waits for it. Every wait has a deadline."""
+    """The progress of the ranks, for a test that waits for it. Every wait has a deadline."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
@@ -122,7 +122,7 @@ class Calls:
                 self._changed.notify_all()
 
     def follow(self, futures: list[Future[None]]) -> None:
-        """Wake whoever waits when a rank ends."""
+        """Wake the waiting test when a rank ends."""
         self._futures = futures
         for future in futures:
             future.add_done_callback(self._wake)
@@ -132,7 +132,7 @@ class Calls:
             self._changed.notify_all()
 
     def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until this is so; an error of a rank is raised here."""
+        """Wait until `reached` is true. Raise the error of a rank that fails."""
         end = time.monotonic() + DEADLINE_S
         with self._changed:
             while not reached():
@@ -142,7 +142,7 @@ class Calls:
                 assert self._changed.wait(end - time.monotonic()), f"{self._rounds}: {self.rails}"
 
     def rounds(self, more: int) -> None:
-        """Wait until every rank has done so many more rounds than the first one has now."""
+        """Wait until every rank has done `more` rounds beyond the fastest rank's present round."""
         target = max(self._rounds) + more
         self.until(lambda: min(self._rounds) >= target)
 
@@ -160,13 +160,13 @@ class Calls:
         self.until(lambda: all(self.rails[rank][rail].payload_bytes > before[rank] for rank in before))
 
     def stop(self) -> None:
-        """Let the ranks come to an end."""
+        """Let the ranks end after their present round."""
         self._stopping = True
 
 
 @contextmanager
 def steady_calls(network: PlaneNetwork, **options: object) -> Iterator[Calls]:
-    """Ranks on all hosts of a network that call and check, beside the block; then they end well."""
+    """Run ranks on all hosts of a network. They call and check while the block runs, and must end cleanly."""
     calls = Calls(len(network.topology.hosts))
     with network.ranks(calls.work, **options) as futures:
         calls.follow(futures)

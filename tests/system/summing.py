@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that sums int32 numbers again and again and checks every one: `python -m summing ROUNDS ELEMENTS`.
+"""A rank that sums int32 numbers repeatedly and checks every sum: `python -m summing ROUNDS ELEMENTS`.
 
-Prints `round N SECONDS` after every call.
+It prints `round N SECONDS` after every call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import railweave
 
 
 def numbers(rank: int, round_: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """What a rank contributes; any rank can tell."""
+    """Return the contribution of a rank. Every rank can compute it."""
     rng = np.random.default_rng((rank, round_))
     return rng.integers(-(2**31), 2**31, count, np.int32)
 

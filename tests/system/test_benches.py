@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benches, short, in labs: their JSON, pictures and refusals."""
+"""Short runs of the benches in labs: their JSON, pictures and refusals."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_split_is_learnt_and_no_number_is_wrong(start: Start, tmp_path: Path) 
         assert len(trace["phases"]) == 3
         assert len(trace["shares"]) == sum(phase["calls"] for phase in trace["phases"])
         assert all(phase["calls"] > 0 for phase in trace["phases"])
-        assert all(0 <= phase["final_share"] <= 1 for phase in trace["phases"])  # which, the machine decides
+        assert all(0 <= phase["final_share"] <= 1 for phase in trace["phases"])  # any valid share
     assert (tmp_path / "s-convergence.png").read_bytes().startswith(PNG)
 
 
@@ -135,7 +135,7 @@ def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_p
     assert result["rows"][-1]["formed_max_ms"] > 0
 
 
-SEED = "144"  # its first faults come in the third second, on either rail
+SEED = "144"  # with this seed both rails have their first fault in the third second
 SOAK = ("bench", "soak", "--hosts", "2", "--rails", "tcp,tcp", "--largest", "20000")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves the interfaces is explained by the agents' counts, also when a rail fails in the middle."""
+"""The agents' counts explain all bytes that leave the interfaces, also if a rail fails during a job."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from railweave.topologies.values import plain
 RANKS = 3
 DEADLINE_S = 120.0
 SIZE = 2 << 20
-# Of equal sizes one after the other: before the fault, while it lasts, after its repair.
+# Three equal sizes: one before the fault, one while it lasts, one after its repair.
 WORKLOAD = Workload((SIZE, SIZE, SIZE), dtype="int32", warmup=0, iterations=4)
 
 
 class Run:
-    """One job in a lab of three planes, one of which fails in the middle."""
+    """One job in a lab of three planes. One plane fails during the job."""
 
     def __init__(self, lab: Lab, out: Path) -> None:
         self._lab = lab
@@ -43,7 +43,7 @@ class Run:
         self._results: list[RankResult] = []
 
     async def with_fault(self, fault: Fault) -> list[RailAccount]:
-        """Run the job, and inject the fault as soon as all ranks have completed the first size."""
+        """Run the job, and inject the fault when all ranks have completed the first size."""
         contender = Contender("all", "railweave")
         job = Job(contender, RANKS, (), {}, str(self._out), DEADLINE_S, plain(WORKLOAD))
         path = self._out / "job.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source guard of a lab's plain bridges: hosts send as themselves, or not at all."""
+"""The source guard of a lab's plain bridges: a host can send only with its own addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNT = 100  # frames of each kind
 
 @dataclass(frozen=True)
 class Place:
-    """A stranger on a bridge, and what a member's NIC sees."""
+    """A stranger on a bridge, and a socket on a member's NIC."""
 
     network: PlaneNetwork
     stranger: Stranger
@@ -39,7 +39,7 @@ class Place:
     other: Station
 
     def seen(self) -> list[bytes]:
-        """Return what has arrived at the member, up to a frame that the stranger sends in its own name."""
+        """Send a last frame with the stranger's own address, and return the member's frames before it."""
         self.stranger.send([ethernet(self.stranger.own, self.to, END, b"end")])
         frames: list[bytes] = []
         while select.select([self.member], [], [], DEADLINE_S)[0]:
@@ -112,7 +112,7 @@ def test_arp_and_tags_are_guarded_as_well(place: Place) -> None:
 
 
 def test_a_bridge_learns_nothing_from_a_forged_frame(place: Place) -> None:
-    """Else one frame with a member's MAC would bring its packets to the stranger."""
+    """Otherwise one frame with a member's MAC would redirect the member's packets to the stranger."""
     place.stranger.spray("syn", place.other, Target(place.to), COUNT)
     assert place.seen() == []
     with inside(place.network.at(0)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave doctor --cluster` on machines on which one thing is broken: it says which, and what to do."""
+"""`railweave doctor --cluster` on machines with one broken part: it names the part and the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHER_CONTROLLER_ENDS = (
     "kill $(cat /etc/other.pid) || true; while kill -0 $(cat /etc/other.pid) 2>&-; do sleep 0.02; done\n"
     "systemctl start railweave-controller"
 )
-LATE = (  # gRPC computes deadlines from time.time(), which must stay
+LATE = (  # replaces `time` in one module only: gRPC computes deadlines from time.time()
     "import time, types; from railweave.controller import report; "
     "report.time = types.SimpleNamespace(time=lambda: time.time() - 37); "
     "from railweave.cli import main; main()"
@@ -36,10 +36,10 @@ sys.stdin.read()
 
 
 def other_controller(command: str, options: str = "") -> str:
-    """Run another controller in the place of the service, until it is ready."""
+    """Return a script that starts another controller in place of the service, and waits until it is ready."""
     return (
         "systemctl stop railweave-controller\n"
-        "> /etc/other.log\n"  # else the words of an earlier one can be found in it
+        "> /etc/other.log\n"  # else grep below could find the output of an earlier controller
         f"setsid {command} controller --cluster {FILE} {options} >> /etc/other.log 2>&1 &\n"
         "echo $! > /etc/other.pid\n"
         "until grep -q ready /etc/other.log; do kill -0 $!; sleep 0.02; done"
@@ -47,13 +47,13 @@ def other_controller(command: str, options: str = "") -> str:
 
 
 def findings(machine: Machine) -> dict[str, dict[str, object]]:
-    """What the doctor finds on a machine, by name."""
+    """Return the doctor's findings on a machine, by name."""
     said = machine.run(f"railweave doctor --cluster {FILE} --json - 2> /dev/null", code=None)
     return {finding["name"]: finding for finding in json.loads(said)["checks"]}
 
 
 def wait_until_well(machine: Machine) -> None:
-    """Wait until nothing is wrong any more: the controller takes a moment to find a switch again."""
+    """Wait until the doctor finds no fault: the controller needs a moment to find a switch again."""
     end = time.monotonic() + DEADLINE_S
     while wrong := [one for one in findings(machine).values() if not one["present"]]:
         assert time.monotonic() < end, wrong
@@ -187,7 +187,7 @@ def test_what_is_broken_is_named_with_a_remedy(
     assert detail in f"{found[name]['detail']}: expected {found[name]['expected']}"
     assert remedy in found[name]["remedy"]
     assert all(finding["expected"] and finding["remedy"] for finding in wrong)
-    later = {"ina: to node1"} if "P4Runtime" in name else set()  # nobody forwards
+    later = {"ina: to node1"} if "P4Runtime" in name else set()  # the switch is down
     assert {finding["name"] for finding in wrong} <= {name, *later}
 
 
@@ -199,7 +199,7 @@ def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]
             assert "holds" in holder.stdout.readline()
             found = findings(machines["node0"])
             assert holder.poll() is None
-            holder.communicate()  # the end of its input ends it
+            holder.communicate()  # it ends when its standard input ends
     finally:
         machines["box"].run(OTHER_CONTROLLER_ENDS)
     slots = found["switch box, slots"]

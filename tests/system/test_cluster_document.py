@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/howto/cluster.md, carried out: from machines with cables to a training."""
+"""The steps of docs/howto/cluster.md, from machines with cables to a training."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stranger in a cluster of docs/howto/cluster.md: on the management network, and at a switch port."""
+"""A stranger in the cluster of docs/howto/cluster.md, on the management network and at a switch port."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ with railweave.init(rails="ina") as comm:
             print(comm.stats().rails[0].groups[0].group, flush=True)
 print("wrong", wrong, flush=True)
 """
-# Contributions in the names of both nodes to a group, and results of it in the switch's name, for every slot
-# and the rounds to come.
+# It sends contributions to a group with the addresses of both nodes, and then results of the group, for every
+# slot and for the next rounds.
 FORGER = """
 import socket, sys
 from dataplane.packets import Chunk, Member, RESULT, frame, Station
@@ -63,7 +63,7 @@ print(json.dumps(dict(switch.packets)))
 
 
 def forged(machine: Machine) -> int:
-    """How many frames the switch has dropped for their source."""
+    """Return the number of frames that the switch has dropped because of a forged source."""
     return int(json.loads(machine.run(f"python -c '{COUNTERS}'"))["forged_sources"])
 
 
@@ -90,7 +90,7 @@ def test_a_stranger_on_the_management_network_gets_no_answer(
 
 
 def test_a_host_cannot_open_the_switches(cluster_machines: Mapping[str, Machine]) -> None:
-    """Its certificate is of the hosts' CA."""
+    """The hosts' CA has issued the host's certificate, and the switches do not trust this CA."""
     own = "--tls-ca hosts.pem --tls-cert own.pem --tls-key own.key"
     said = cluster_machines["node0"].run(
         f"cd /etc/railweave; railweave switch tables --grpc 10.0.0.9:9559 {own}", code=1

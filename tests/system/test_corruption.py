@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links that damage packets: every number is right, and what was damaged is counted where a user sees it."""
+"""Links that damage packets: every number is right, and a user sees the count of damaged packets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However a run ends, nothing of it stays: by Ctrl-C, SIGTERM, SIGKILL, or the death of a host or service."""
+"""A run leaves nothing behind after Ctrl-C, SIGTERM, SIGKILL, or the death of a host or service."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from system.command import Command
 
 LONG = ("demo", "--hosts", "3", "--rails", "tcp", "--rate", "20M", "--steps", "100000")
-NODES = 3 + 2 + 1  # namespaces: hosts, bridges (plane, management), the controller's
+NODES = 3 + 2 + 1  # namespaces of the hosts, of two bridges (plane, management) and of the controller
 
 
 def namespaces() -> set[str]:
-    """The network namespaces that some process lives in."""
+    """Return the network namespaces of all processes."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/ns/net"):
         try:
@@ -81,7 +81,7 @@ def test_a_signal_ends_the_wait_for_a_shell(
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     command = start(*LONG)
-    waits.read_text()  # returns when the shell is waited for
+    waits.read_text()  # returns when the command waits for the shell
     try:
         command.process.send_signal(signal.SIGINT)
         code, complaint = command.end()

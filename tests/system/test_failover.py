@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails that fail and come back in the middle of calls: no number is wrong, and nobody hangs."""
+"""Rails that fail and come back during calls: no number is wrong, and no rank hangs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_several_communicators_of_a_process_lose_the_same_rail(network: PlaneNet
 
 
 def test_one_rail_after_the_other_fails(network: PlaneNetwork) -> None:
-    """The second one as soon as the first is back: what the ranks know of it is fresh."""
+    """The second rail fails as soon as the first is back, when the ranks know little about the first."""
     with steady_calls(network, shares=EQUAL) as calls:
         calls.rounds(2)
         for rail in RAILS:
@@ -99,7 +99,7 @@ def test_one_rail_after_the_other_fails(network: PlaneNetwork) -> None:
 
 @contextmanager
 def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[StaticJob, LoneRank]]:
-    """A job whose rank 1 is a process."""
+    """Start a job in which rank 1 is a separate process."""
     job = StaticJob(RANKS)
     lone = LoneRank(network, job, LONE, shares=EQUAL, **options)
     try:
@@ -109,7 +109,7 @@ def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[Static
 
 
 def test_a_rank_that_is_late_changes_no_rails(network: PlaneNetwork) -> None:
-    """First its process stands still, for longer than silence on one rail is borne; then another computes."""
+    """First the process of rank 1 is stopped, for longer than a rail may be silent. Then rank 2 computes."""
     with lone_rank(network) as (job, lone):
         rounds = 0
 
@@ -134,14 +134,14 @@ def test_a_rank_that_is_late_changes_no_rails(network: PlaneNetwork) -> None:
 
 
 def compute() -> None:
-    """Hold Python's lock."""
+    """Keep Python's global interpreter lock busy."""
     end = time.monotonic() + LATE_S
     while time.monotonic() < end:
         sum(range(1000))
 
 
 def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> None:
-    """Nobody waits for silence, and nobody asks a controller."""
+    """The ranks neither wait for a silence to end nor ask a controller."""
     with lone_rank(network, peer_timeout_s=0) as (job, lone):
 
         def work(comm: Communicator) -> None:
@@ -169,7 +169,7 @@ def call_for_ever(comm: Communicator) -> None:
 
 
 def test_without_a_rail_that_joins_all_the_error_says_what_is_wrong(network: PlaneNetwork) -> None:
-    """Every rail is without one rank. Each says what it knows, or what another has told it."""
+    """Each rail has lost another rank. Each rank reports its own fault, or the fault that a peer reported."""
     harms = [
         faults.port_down(network.plane(rail), host) for rail, host in zip(RAILS, ("h2", "h3"), strict=True)
     ]
@@ -192,7 +192,7 @@ def test_without_a_rail_that_joins_all_the_error_says_what_is_wrong(network: Pla
 
 
 def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
-    """Rank 0 is this thread, as signals want it."""
+    """Rank 0 runs in the main thread, because Python handles signals there."""
     harms = [faults.port_down(network.plane(rail), HARMED) for rail in RAILS]
     job = StaticJob(RANKS)
     injected, interrupted, met = threading.Event(), threading.Event(), threading.Barrier(RANKS)

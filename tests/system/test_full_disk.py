@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that is full in the middle of a measurement: a line says so, and the same command goes on later."""
+"""A disk that fills up during a measurement: one line says so, and the same command can continue later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# A file system that nobody else sees and that ends with the command; it grows before the second run.
+# A private file system that ends with the command. It grows before the second run.
 TWICE = """
 mount -t tmpfs -o size={room} tmpfs {out} || exit 9
 "$@"; first=$?
@@ -33,5 +33,5 @@ def test_a_measurement_on_a_full_disk_says_so_and_goes_on(tmp_path: Path, room: 
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert "No space left on device" in done.stderr
-    # 1: a rank found no room, and its run failed.
+    # Status 1: a rank found no room on the disk, and its run failed.
     assert done.stdout.splitlines()[-1] in {"ended with 3 and then 0", "ended with 1 and then 0"}

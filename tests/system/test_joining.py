@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails that are down or refused while ranks join them: tried again, then left out or named on all ranks."""
+"""Rails that are down or refused while ranks join them.
+
+The ranks try again. Then all ranks leave the rail out, or all of them name it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from system.plane_network import PlaneNetwork, plane_network
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import JoinTimeout
 
-SHORT_S = 1.0  # longer than a rank takes to try again
+SHORT_S = 1.0  # longer than the time after which a rank tries again
 
 
 @pytest.fixture(scope="module", params=["tcp", "rdma"])
@@ -36,7 +39,7 @@ def nic(network: PlaneNetwork, plane: str, rank: int) -> str:
 
 @contextmanager
 def down(network: PlaneNetwork, plane: str, rank: int) -> Iterator[None]:
-    """Have a rank's interface down, with its address."""
+    """Set a rank's interface down for the block. The interface keeps its address."""
     with inside(network.at(rank)):
         ip("link", "set", nic(network, plane, rank), "down")
     try:
@@ -47,7 +50,7 @@ def down(network: PlaneNetwork, plane: str, rank: int) -> Iterator[None]:
 
 
 def refused(network: PlaneNetwork, plane: str, rank: int) -> AbstractContextManager[None]:
-    """Have a firewall on a rank's host answer TCP dials on a plane with RST."""
+    """Let a firewall on a rank's host answer TCP connection attempts on a plane with RST."""
     rules = (
         "add chain ip wall input { type filter hook input priority 0; }\n"
         f"add rule ip wall input iifname {nic(network, plane, rank)} "
@@ -62,7 +65,7 @@ def add_up(comm: Communicator) -> Communicator:
     return comm
 
 
-@pytest.mark.parametrize("rank", [0, 1])  # 1 dials
+@pytest.mark.parametrize("rank", [0, 1])  # rank 1 opens the connection
 def test_a_rank_whose_only_rail_comes_up_late_joins(lone_plane: PlaneNetwork, rank: int) -> None:
     (plane,) = lone_plane.topology.planes
     with ExitStack() as until_up:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault of a lab stops what it says it stops, on planes of either kind; its repair brings it back."""
+"""Every fault of a lab stops the traffic that it names, on both kinds of planes. Its repair restores it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from railweave.topologies.planes import planes
 DEADLINE_S = 60.0
 UDP_SEGMENT = 103  # linux/udp.h
 SO_RCVBUFFORCE = 33
-SILENCE_S = 0.02  # what has not come by then was lost: the way takes microseconds
+SILENCE_S = 0.02  # a datagram that is later was lost: the delay of the link is microseconds
 ALL_LOST, ALL_THROUGH = (False, False), (True, True)
 
-# What passes from h1 to h2, and from h2 to h1, while the fault lasts.
+# Whether datagrams pass from h1 to h2, and from h2 to h1, during the fault.
 FAULTS: list[tuple[Callable[[Plane], Fault], tuple[bool, bool]]] = [
     (lambda plane: faults.host_down(plane, "h1"), ALL_LOST),
     (lambda plane: faults.port_down(plane, "h1"), ALL_LOST),
@@ -42,7 +42,7 @@ NO_CARRIER = {"host link down", "switch port down"}
 
 
 class Link:
-    """A socket on either host's interface on a plane."""
+    """One socket on each host's interface on a plane."""
 
     def __init__(self, lab: Lab, plane: Plane) -> None:
         self._lab = lab
@@ -55,7 +55,7 @@ class Link:
         return made
 
     def passes(self, deadline_s: float) -> tuple[bool, bool]:
-        """Whether a datagram comes through, each way; it is sent again as long as it has not."""
+        """Return whether a datagram arrives, in each direction. It is repeated until the deadline."""
         near, far = self.sockets
         return _arrives(near, far, deadline_s), _arrives(far, near, deadline_s)
 
@@ -79,7 +79,7 @@ def _arrives(sender: socket.socket, receiver: socket.socket, deadline_s: float) 
 
 
 def _carrier(lab: Lab, interface: str) -> bool:
-    """Whether the host h1 sees one; an interface that is down has none."""
+    """Return whether the host h1 sees a carrier. An interface that is down has no carrier."""
     shown = lab.read("h1", ["ip", "-j", "link", "show", interface])
     return "LOWER_UP" in json.loads(shown)[0]["flags"]
 
@@ -159,7 +159,7 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
 
     async def work(lab: Lab, plane: Plane, link: Link) -> None:
         near, far = link.sockets
-        lab.do(faults.rate_steps(plane, plane.rate_bps, 50_000))  # what is sent now would take four seconds
+        lab.do(faults.rate_steps(plane, plane.rate_bps, 50_000))  # the frames would take four seconds
         for number in range(frames):
             near.sendto(bytes([number]) * size, far.getsockname())
         lab.do(faults.rate_steps(plane, 50_000, plane.rate_bps))
@@ -179,14 +179,14 @@ def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Pat
 
 
 def test_super_packets_that_wait_pass_when_the_rate_falls(tmp_path: Path) -> None:
-    """They are as long as the burst of the usual rate: one above the burst would stop its link for good."""
-    frames, size = 8, 1400  # of a super-packet
-    most = 100  # super-packets: the link's usual rate takes 90 ms for them
+    """They are as long as the burst at the usual rate. One packet above the burst would block the link."""
+    frames, size = 8, 1400  # per super-packet
+    most = 100  # super-packets: they take 90 ms at the link's usual rate
 
     async def work(lab: Lab, plane: Plane, link: Link) -> None:
         near, far = link.sockets
         near.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
-        far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 * most * frames * size)  # nothing is lost there
+        far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 * most * frames * size)  # prevents an overflow
         for number in range(most):
             near.sendto(bytes([number]) * size * frames, far.getsockname())
         lab.do(faults.rate_steps(plane, plane.rate_bps, plane.rate_bps // 4))
@@ -198,14 +198,14 @@ def test_super_packets_that_wait_pass_when_the_rate_falls(tmp_path: Path) -> Non
 
 
 def _rate(lab: Lab, host: str, interface: str) -> int | None:
-    """Bit/s of the interface's token bucket, if it has one."""
+    """Return the rate of the interface's token bucket in bit/s, or None without a bucket."""
     queue = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface, "root"]))[0]
     return int(queue["options"]["rate"]) * 8 if queue["kind"] == "tbf" else None
 
 
 @pytest.mark.parametrize("kind", ["ina", "tcp"])
 def test_network_control_passes_what_waits_in_queues(kind: str, tmp_path: Path) -> None:
-    """Of the host and of the switch, whose port to h2 is the slower one here."""
+    """The queues are those of the host and of the switch. The switch's port to h2 is slower than the host."""
     frames, size = 60, 1400
 
     async def work(lab: Lab, plane: Plane, link: Link) -> None:

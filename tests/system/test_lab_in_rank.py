@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs made by a file, which every rank imports to find its worker, and by a notebook."""
+"""Labs made by a notebook, and by a file that every rank imports to find its worker function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEADLINE_S = 120.0
 
 
 def example() -> str:
-    """Return the lab's example of the documentation."""
+    """Return the documentation's example of a lab."""
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (found,) = (block for block in blocks if GUARD in block)
     return str(found)

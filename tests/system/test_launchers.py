@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training on docs/howto/cluster.md's machines, started by Slurm."""
+"""A training on the machines of docs/howto/cluster.md, started by Slurm."""
 
 from __future__ import annotations
 

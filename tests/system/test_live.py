@@ -13,7 +13,7 @@ from typing import Any
 from system.command import Start
 from system.test_run import RUN, program
 
-# Runs until ina has failed and is back, and then tcp has failed.
+# It runs until the rail ina has failed and come back and the rail tcp has failed.
 PROGRAM = """
 import numpy as np
 import railweave
@@ -29,7 +29,7 @@ with railweave.init() as comm:
 
 
 def states(stream: HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the stream's events with their data; the test's own timeout is the deadline."""
+    """Yield the stream's events with their data. The test's own timeout is the deadline."""
     name = ""
     for line in stream:
         key, _, value = line.decode().rstrip("\n").partition(": ")

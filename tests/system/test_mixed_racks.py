@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics of which only some racks aggregate, as the lab makes them."""
+"""Fabrics in a lab in which only some racks aggregate."""
 
 from __future__ import annotations
 

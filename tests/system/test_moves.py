@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches, links and the controller die in the middle of collectives on several levels: sums stay exact."""
+"""Switches, links and the controller die during collectives on trees of several levels: sums stay exact."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Fault = Callable[[Lab], Awaitable[None]]
 
 
 async def sums(topology: Topology, out: Path, rounds: int, faults: Sequence[Fault]) -> dict[str, int]:
-    """Sum so many times, with one fault after the other; the switches' counters at the end.
+    """Run `rounds` sums with one fault after the other, and return the switches' counters at the end.
 
-    Every fault but the first begins in the round after the one before has come to its end, and all before the
-    last round. Every rank checks every sum; LabError says which found a wrong one, or none in time.
+    A fault begins in the round after the end of the previous fault. All faults begin before the last round.
+    Every rank checks every sum. LabError names a rank that found a wrong sum or got no sum in time.
     """
     async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(out)) as lab:
         command = module_command("system.summing", str(rounds), str(ELEMENTS))
@@ -49,7 +49,7 @@ async def kill_spine(lab: Lab) -> None:
 
 
 async def cut_trunk(lab: Lab) -> None:
-    """The only spine that is left loses a rack, while the other one is coming back."""
+    """Cut the last spine off from a rack while the other spine comes back."""
     lab.do(link_steps(lab.topology, "leaf2", "spine2", "down"))
     await lab.revive("spine1")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a netreduce switch gets and sends during a call, frame by frame: ICRCs by scapy, sums, strangers."""
+"""The frames that a netreduce switch gets and sends during a call: ICRCs by scapy, sums, other traffic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ with railweave.init() as comm:
 
 @contextlib.contextmanager
 def taps(lab: Lab) -> Iterator[list[socket.socket]]:
-    """Open sockets that see all frames of the switch's ports, which then send plain frames, as hosts do."""
+    """Open sockets that see all frames of the switch's ports. Turn offloads off at ports and hosts."""
     (plane,) = lab.topology.planes
     plain = [sys.executable, "-m", "railweave.topologies.lab.offloads"]
     with ExitStack() as stack:
@@ -71,7 +71,7 @@ def taps(lab: Lab) -> Iterator[list[socket.socket]]:
 
 
 def read(tap: socket.socket, frames: Frames) -> None:
-    """Take what a tap has seen of RoCE."""
+    """Add the RoCE frames that a tap has seen to `frames`."""
     with contextlib.suppress(BlockingIOError):
         while True:
             frame, (_, _, direction, *_) = tap.recvfrom(65536)
@@ -80,7 +80,7 @@ def read(tap: socket.socket, frames: Frames) -> None:
 
 
 def read_all(opened: list[socket.socket]) -> Frames:
-    """Return all frames, once what strangers have sent has left the switch as well."""
+    """Return all frames, after the frames that the switch only forwards have left it."""
     frames: Frames = ([], [])
     latest = time.monotonic() + SETTLE_S
     while True:
@@ -93,7 +93,7 @@ def read_all(opened: list[socket.socket]) -> Frames:
 
 
 def run(folder: Path) -> Frames:
-    """Run the program in a lab; all frames."""
+    """Run the program in a lab, and return all frames."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
 
@@ -114,15 +114,18 @@ def number(frame: bytes) -> int:
 
 
 def numbers_of(frames: list[bytes], others: list[bytes]) -> set[int]:
-    """Return the queue pair numbers that only these frames have: those of connections that are added up.
+    """Return the queue pair numbers of the connections that the switch adds up: `others` lack these numbers.
 
-    Their senders and receivers know them by different numbers; all others by the same.
+    Sender and receiver use different numbers for such a connection. They share the other numbers.
     """
     return set(map(number, frames)) - set(map(number, others))
 
 
 def of_strangers(frames: list[bytes], others: list[bytes]) -> list[bytes]:
-    """Return the other frames, less UDP checksums: packets that leave together get one (output_queue.hpp)."""
+    """Return the frames that the switch only forwards, without their UDP checksums.
+
+    Packets that leave together get a UDP checksum (output_queue.hpp).
+    """
     summed = numbers_of(frames, others)
     return [frame[:40] + frame[42:] for frame in frames if number(frame) not in summed]
 

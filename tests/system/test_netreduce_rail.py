@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netreduce rail in a lab: what the switch adds and what hosts do; switch and controller restart."""
+"""The netreduce rail in a lab: sums in the switch, sums on the hosts, restarts of switch and controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from railweave.topologies.planes import planes
 
 DEADLINE_S = 90.0
 SWITCH = "s-nr"
-SURVIVED = "survived"  # a file: the fault is there, and the rail may live through it
+SURVIVED = "survived"  # a file that exists after a fault that the rail may survive
 
 PROGRAM = """
 import json
@@ -114,7 +114,7 @@ RACKS = ("--topology", "leaf-spine:racks=2,hosts=2")
 def test_the_switch_adds_what_it_can_and_hosts_do_the_rest(
     start: Start, tmp_path: Path, kind: str, where: Sequence[str], leaves: int
 ) -> None:
-    """Where there are racks, the root adds what leaves have added, and each leaf sends the sum on once."""
+    """With racks, the root adds the sums of the leaves, and each leaf forwards the result once."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = start(
@@ -144,7 +144,7 @@ async def restart_root(lab: Lab) -> None:
 
 
 async def end_root(lab: Lab) -> None:
-    """The one that adds, of two, for good."""
+    """End the spine that adds. The other spine stays."""
     await lab.kill("spine1")
     (lab.out.parent / SURVIVED).touch()
 
@@ -178,7 +178,7 @@ TWO_SPINES = leaf_spine(2, 2, 2, rails=RAILS)
 def test_the_rail_is_used_again_after_a_failure(
     tmp_path: Path, topology: Topology, fault: Callable[[Lab], Awaitable[None]]
 ) -> None:
-    """All sums are exact meanwhile; a restarted controller takes the ring out and puts it in again."""
+    """All sums are exact during the failure. A restarted controller removes the ring and adds it again."""
     program = tmp_path / "program.py"
     program.write_text(REPEATED)
 
@@ -189,7 +189,7 @@ def test_the_rail_is_used_again_after_a_failure(
             done: asyncio.Task[None] | None = None
             async for line in lab.events():
                 assert line.text.startswith("round")
-                if done is None and int(line.text.split()[3]) > 0:  # the rail carries
+                if done is None and int(line.text.split()[3]) > 0:  # the rail carries data
                     done = asyncio.create_task(fault(lab))
             assert done is not None
             await done
@@ -199,7 +199,7 @@ def test_the_rail_is_used_again_after_a_failure(
 
 
 def test_ranks_that_call_different_things_find_out_before_anything_is_added() -> None:
-    """There is no switch that adds here: nothing depends on it."""
+    """The network has no switch that adds, because the check does not need one."""
 
     def call(comm: Communicator) -> str:
         with pytest.raises(CollectiveMismatch) as raised:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels before Linux 6.2: RDMA rails send packet by packet, and the doctor says so."""
+"""On kernels before Linux 6.2, RDMA rails send packet by packet, and the doctor says so."""
 
 from __future__ import annotations
 

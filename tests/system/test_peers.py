@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What railweave is compared with uses both planes, sums right, and leaves nothing behind."""
+"""The other systems in comparisons use both planes, compute right sums, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 PLANES = ("tcp0", "tcp1")
-LEAST = 0.1  # of the bytes, on each plane
+LEAST = 0.1  # least share of the bytes on each plane
 SIZES = (4096, 4 << 20)
 LEAVE_S = 30.0
 
@@ -106,7 +106,7 @@ def test_open_mpi_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
 
 
 def children() -> list[str]:
-    """Return the command lines of all processes that this test has started, and theirs."""
+    """Return the command lines of all processes of this test, with the processes that those have started."""
     mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

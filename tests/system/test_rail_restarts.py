@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails on real interfaces, halted in the middle of slices and joined anew; links that die meanwhile."""
+"""Rails on real interfaces that are halted during slices and joined again, also while links are down."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def hosts() -> Iterator[Hosts]:
 
 
 class Apart:
-    """Stands for Rails, with each rank's on a loop of its own that runs in its namespace: there it dials."""
+    """A replacement for Rails with a separate loop per rank. A rank opens connections in its namespace."""
 
     def __init__(self, hosts: Hosts) -> None:
-        """`hosts` are anything with namespaces by rank."""
+        """Take `hosts`, any object with `namespaces` by rank."""
         self.hosts = hosts
         self.each = [Rails(len(hosts.namespaces)) for _ in hosts.namespaces]
 
@@ -95,7 +95,7 @@ def test_rdma_rails_may_be_halted_from_inside_their_reports(hosts: Hosts) -> Non
     for rank in range(RANKS):
         world.rails.halt_at_next(rank)
         world.start(rank, slices)
-    # Whoever is first may leave others without an acknowledgement, for which they wait.
+    # The first rank to halt may leave other ranks waiting for an acknowledgement.
     world.run(lambda: not all(map(world.rails.ready, range(RANKS))))
     world.in_any_order(world.halt)
     assert all(len(world.rails.done(rank)) <= 1 for rank in range(RANKS))
@@ -105,7 +105,7 @@ def test_rdma_rails_may_be_halted_from_inside_their_reports(hosts: Hosts) -> Non
 
 
 def test_late_packets_of_an_incarnation_meet_no_queue_pair(hosts: Hosts) -> None:
-    """A rank that is still in the old one goes on sending; the others' new slices do not notice."""
+    """A rank in the old incarnation goes on sending. Its packets do not affect the others' new slices."""
     world = rdma_world(hosts)
     slices = world.new_slices()
     world.start_all(slices)
@@ -138,7 +138,7 @@ def test_rdma_restarts_that_cannot_be_say_so(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize("open_world", [tcp_world, rdma_world])
 def test_a_link_that_dies_and_comes_back(hosts: Hosts, open_world: Callable[[Hosts], World]) -> None:
-    """Ranks restart while the link is still down; they join once it is up, and nothing fails for good."""
+    """Ranks restart while the link is down. They join when the link is up, and no failure is permanent."""
     world = open_world(hosts)
     slices = world.new_slices()
     world.start_all(slices)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sockets of rails do when the kernel refuses, where the refusal takes an interface."""
+"""The sockets of rails when the kernel refuses a request. These tests need a network interface."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from railweave._native.roce import Endpoint, Operation, QueuePair, QueuePairOpti
 from railweave.topologies.lab.shaping import class_rules, queue_commands
 
 FILES = Path("/proc/self/fd")
-HEADERS = 42  # of Ethernet, IPv4 and UDP
-SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
+HEADERS = 42  # bytes of Ethernet, IPv4 and UDP headers
+SIZE, MANY = 500, 62  # bytes of a datagram; datagrams that fit into one super-packet
 
 
 def packets_on_loopback() -> int:
-    """As the kernel counts them: a super-packet is one."""
+    """Return the kernel's packet count. The kernel counts a super-packet as one packet."""
     counts = Path("/proc/thread-self/net/dev").read_text().splitlines()
     (line,) = (line for line in counts if line.strip().startswith("lo:"))
     return int(line.split()[10])
@@ -35,7 +35,7 @@ def set_mtu(size: int) -> None:
 
 
 def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
-    """Before, all later datagrams left one by one, or were dropped, as the kernel named the refusal."""
+    """In the past, one refusal changed all later calls: datagrams left one by one, or were dropped."""
     with namespace() as alone, inside(alone):
         set_mtu(65536)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
@@ -43,7 +43,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
             sender = Datagrams("127.0.0.1")
             sender.set_remotes([sink.getsockname()])
             sender.set_super_packets(MANY * (SIZE + HEADERS))
-            set_mtu(SIZE)  # with headers a datagram is larger than that: the kernel does not cut it so
+            set_mtu(SIZE)  # with headers a datagram exceeds this MTU, so the kernel refuses to segment
             assert sender.send([bytes(SIZE)] * MANY) == MANY
             assert sender.counts.segmentation_refused == 1
             set_mtu(65536)
@@ -56,7 +56,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
 def test_what_cannot_be_opened_leaves_no_descriptor() -> None:
     with namespace() as alone, inside(alone):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        gc.collect()  # what earlier tests have left is not to go now
+        gc.collect()  # else descriptors of earlier tests could be closed while this test counts
         before = len(list(FILES.iterdir()))
         for interface, address in (("nic9", 0x7F000001), ("lo", 0x0A090909)):
             with pytest.raises(OSError, match=interface):
@@ -65,7 +65,7 @@ def test_what_cannot_be_opened_leaves_no_descriptor() -> None:
 
 
 def test_short_rdma_packets_pass_data_of_other_queue_pairs() -> None:
-    """Data of half a second wait in the interface's queue; what is sent after them is there before them."""
+    """The interface's queue holds data for half a second. A packet that is sent later arrives earlier."""
     data, note = np.ones(60_000, np.uint8), np.ones(100, np.uint8)
     into = [np.zeros_like(note) for _ in range(2)]
     with bridged(2) as hosts:
@@ -90,7 +90,7 @@ def test_short_rdma_packets_pass_data_of_other_queue_pairs() -> None:
         note_in.post_receive(3, into[1])
         data_out.post(1, Operation.SEND, data)
         ends[0].step(0)
-        data_out.post(2, Operation.SEND, note)  # it is as short, but must not pass what comes before it
+        data_out.post(2, Operation.SEND, note)  # as short, but must not overtake data of the same queue pair
         note_out.post(3, Operation.SEND, note)
         came, until = [], time.monotonic() + 20
         while len(came) < 3 and time.monotonic() < until:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets forged in a peer's name break a queue pair: its rail is excluded, and the job goes on."""
+"""Packets with a peer's forged address break a queue pair. Its rail is excluded, and the job goes on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from railweave._native.collectives import DType, ReduceOp
 
 DEADLINE_S = 30.0
 RDMA, TCP = 0, 1  # rails
-ETH_P_ALL = 3  # also what a bridge takes
+ETH_P_ALL = 3  # also sees frames that a bridge takes
 FIRST_ADDRESS = 0x0A030001
-VERSION, ABORT, GOODBYE, SHORT = 4, 2, 3, 4  # of control messages, and their types
+VERSION, ABORT, GOODBYE, SHORT = 4, 2, 3, 4  # version of control messages, and three types
 CALL = Call(DType.INT32, ReduceOp.SUM, 1 << 18)
 
 
@@ -37,7 +37,7 @@ def hosts() -> Iterator[Hosts]:
 
 
 class Job:
-    """Two ranks, each with an RDMA and perhaps a TCP rail on its only interface."""
+    """Two ranks. Each has an RDMA rail, and perhaps a TCP rail, on its only interface."""
 
     def __init__(self, hosts: Hosts, *, with_tcp: bool) -> None:
         self.hosts = hosts
@@ -45,7 +45,7 @@ class Job:
         self.agents: list[Agent] = []
         queue_pairs, ports, control = [], [], []
         for rank in range(2):
-            with inside(hosts.namespaces[rank]):  # its threads are made here, and dial from here
+            with inside(hosts.namespaces[rank]):  # for the agent's threads and connections
                 agent = Agent(rank, 2)
                 agent.set_secret(SECRET)
                 at = (hosts.address(rank), NIC)
@@ -54,7 +54,7 @@ class Job:
                     ports.append((hosts.address(rank), agent.add_tcp("tcp", *at)[1]))
                     control.append([(hosts.address(rank), agent.open_control(rail)) for rail in (RDMA, TCP)])
             self.agents.append(agent)
-        self.queue_pair = queue_pairs[0][1]  # rank 0's, whose peer is rank 1's
+        self.queue_pair = queue_pairs[0][1]  # rank 0's queue pair to rank 1
         members = [(hosts.address(rank), hosts.mac(rank), queue_pairs[rank]) for rank in range(2)]
         self.on_every_rank(lambda rank: self.agents[rank].connect_rdma(RDMA, members))
         if with_tcp:
@@ -72,7 +72,7 @@ class Job:
             return list(pool.map(there, range(2)))
 
     def call(self, rank: int) -> None:
-        """Add up over the RDMA rail while it is up. AssertionError if that fails."""
+        """Sum, over the RDMA rail while it is up. Raise AssertionError if the sum fails."""
         agent = self.agents[rank]
         x = np.full(CALL.count, rank + 1, np.int32)
         out = np.empty_like(x)
@@ -90,7 +90,7 @@ class Job:
         assert (out == 3).all()
 
     def calls_until(self, reached: Callable[[], bool]) -> None:
-        """Have both ranks call, the same number of times, until then."""
+        """Let both ranks make the same number of calls, until `reached` is true."""
         latest = time.monotonic() + DEADLINE_S
         while not reached():
             assert time.monotonic() < latest, "nothing has come of it"
@@ -98,7 +98,7 @@ class Job:
 
 
 class Forger:
-    """Sees what the ranks send, and answers rank 0 in the name of rank 1."""
+    """An attacker that sees the ranks' packets, and answers rank 0 with the addresses of rank 1."""
 
     def __init__(self, hosts: Hosts, queue_pair: int) -> None:
         self.path = roce.Path(
@@ -117,7 +117,7 @@ class Forger:
             self.sockets.append(made)
 
     def sniff(self, port: int) -> int | None:
-        """The packet number of the next request that comes in by this port."""
+        """Return the packet number of the next request that arrives at this port, or None."""
         try:
             frame, (_, _, kind, *_) = self.sockets[port].recvfrom(1 << 16)
         except TimeoutError:
@@ -130,18 +130,18 @@ class Forger:
         self.sockets[0].send(roce.seal(self.path, 1, transport))
 
     def refuse(self, code: int) -> None:
-        """A NAK for what rank 0 has just sent."""
+        """Send a NAK for the last request of rank 0."""
         if (number := self.sniff(0)) is not None:
             self.send(roce.build(roce.Opcode.ACKNOWLEDGE, self.queue_pair, number, aeth=(3, code, 0)))
 
     def intrude(self) -> None:
-        """A write to memory that rank 0 has not offered, in place of rank 1's request."""
+        """Send a write to memory that rank 0 has not offered, in place of rank 1's request."""
         if (number := self.sniff(1)) is not None:
             reth = (0, 0xBAD, 4)
             self.send(roce.build(roce.Opcode.WRITE_ONLY, self.queue_pair, number, b"evil", reth=reth))
 
     def say(self, kind: int, payload: bytes) -> None:
-        """A control message, in place of rank 1's request."""
+        """Send a control message, in place of rank 1's request."""
         if (number := self.sniff(1)) is not None:
             message = struct.pack("!BBHI", kind, VERSION, 0, 0) + payload
             self.send(roce.build(roce.Opcode.SEND_ONLY, self.queue_pair, number, message))
@@ -153,7 +153,7 @@ class Forger:
 
 @contextmanager
 def attacked(job: Job, forge: Callable[[Forger], None]) -> Iterator[None]:
-    """Forge until the block ends, and drop what rank 1 sends by RDMA meanwhile, which would be faster."""
+    """Forge until the block ends. Drop rank 1's own RDMA packets, which would otherwise arrive first."""
     forger = Forger(job.hosts, job.queue_pair)
 
     def attack() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RDMA rail on real interfaces: sums, counts, losses, and how it fails."""
+"""The RDMA rail on real interfaces: sums, counts, losses and failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lossy(hosts: Hosts) -> Iterator[None]:
 
 
 def value(rank: int, count: int) -> np.ndarray:
-    """Whole numbers, whose sums are exact in any order."""
+    """Return whole numbers. Their sums are exact in any order."""
     return ((np.arange(count) + 7 * rank) % 1021).astype(np.float32)
 
 
@@ -41,7 +41,7 @@ def total(count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [1, 3, 255, 4096, 100_003, 1 << 20])
 def test_sums_of_all_sizes(hosts: Hosts, count: int) -> None:
-    """Also several in a row: the last ones run into what the first ones left behind."""
+    """Each size runs three times, so that later sums meet the leftovers of earlier ones."""
     with job(hosts) as made:
         for _ in range(3):
             results = made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, count)))
@@ -59,7 +59,7 @@ def test_the_interfaces_count_what_the_agents_count(hosts: Hosts) -> None:
     for rank, agent in enumerate(made.agents):
         stats = agent.stats()[RAIL]
         assert hosts.bytes_sent(rank) - before[rank] == stats.bytes_sent
-        # A ring sends each element 2(n-1)/n times; nothing crosses the wire without need.
+        # A ring sends each element 2(n-1)/n times. Overhead may add at most 12 %.
         payload = (1 << 22) * 2 * (RANKS - 1) // RANKS
         assert payload < stats.bytes_sent < payload * 1.12
         assert stats.payload_bytes == 1 << 22
@@ -76,7 +76,7 @@ def test_lost_packets_cost_time_but_no_number(hosts: Hosts) -> None:
 
 
 def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
-    """It says goodbye to nobody: its link is cut. Silence is noticed, and everyone ends with an error."""
+    """Its link is cut, so it cannot say goodbye. The others notice the silence and end with an error."""
     made = Job(hosts)
     made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, 1000)))
     with inside(hosts.switch):
@@ -111,7 +111,7 @@ def failure_after(made: Job, rank: int, op: int) -> str:
 
 
 def test_a_rank_that_fails_tells_the_others_why(hosts: Hosts) -> None:
-    """Even in the middle of a transfer, and without waiting for it to end."""
+    """It tells them even during a transfer, and does not wait for the end of the transfer."""
     made = Job(hosts)
     x = value(0, 1 << 20)
     ops = {rank: made.submit(rank, x) for rank in range(1, RANKS)}  # rank 0 does not call
@@ -127,7 +127,7 @@ def test_a_rank_that_has_left_is_missed_by_those_that_need_it(hosts: Hosts) -> N
     made = Job(hosts)
     made.agents[0].close(0.5)
     x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x) for rank in (1, 3)}  # its neighbours in the ring
+    ops = {rank: made.submit(rank, x) for rank in (1, 3)}  # rank 0's neighbours in the ring
     for rank, op in ops.items():
         assert "rank 0 at 10.3.0.1 has closed its communicator" in failure_after(made, rank, op)
     made.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every `railweave` command that README, the tutorial and the troubleshooting page show.
 
-The options of all commands are read. The short commands run to status 0: SHORTENED says which ones, and the
+The options of all commands are parsed. The short commands must run to status 0. SHORTENED lists them and the
 options that make them short. The other commands take minutes or hours, or need files, a terminal or a switch
-that not every machine has. `test_tutorial.py` runs the tutorial's own blocks as they stand.
+that not every machine has. `test_tutorial.py` runs the tutorial's own blocks unchanged.
 """
 
 from __future__ import annotations

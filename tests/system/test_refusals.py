@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes no sense is refused in one line that says what would."""
+"""Commands refuse senseless input in one line, which says what they expect."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces that are deleted and made anew under their names: whoever was bound to the old one follows."""
+"""Interfaces that are deleted and created again with the same name. Rails follow to the new interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHER_MAC = "02:00:00:aa:bb:cc"
 
 @pytest.fixture
 def network() -> Iterator[PlaneNetwork]:
-    """Hosts that ask who has an address, as on a network that nobody has written down."""
+    """Hosts that use ARP, because no static neighbour entries exist here."""
     with plane_network(RANKS, RAILS) as made:
         for rank, host in enumerate(made.topology.hosts):
             lines = [f"neighbour flush dev {nic.interface} nud permanent" for nic in nics(made, rank)]
@@ -72,7 +72,7 @@ def make_anew(network: PlaneNetwork, nic: Nic, mac: str) -> None:
 def test_a_rail_whose_interface_is_replaced_is_readmitted(
     network: PlaneNetwork, rail: str, same_mac: bool
 ) -> None:
-    """With its heartbeats, its listener and its peers' way to it."""
+    """Its heartbeats and its listener work again, and its peers reach it again."""
     place = RAILS.index(rail)
     nic = nics(network, HARMED)[place]
     with steady_calls(network, shares=EQUAL) as calls:
@@ -85,7 +85,7 @@ def test_a_rail_whose_interface_is_replaced_is_readmitted(
 
 
 def test_a_rail_whose_interface_is_replaced_on_all_hosts_is_readmitted(network: PlaneNetwork) -> None:
-    """Nobody's MAC is what it was when the ranks met."""
+    """All MAC addresses differ from those at the time when the ranks met."""
     replaced = [nics(network, rank)[RAILS.index("rdma")] for rank in range(RANKS)]
     with steady_calls(network, shares=EQUAL) as calls:
         calls.rounds(2)
@@ -130,7 +130,7 @@ def place() -> Iterator[Place]:
         switch = stack.enter_context(namespace())
         made = Place((stack.enter_context(namespace()), stack.enter_context(namespace())), switch)
         with inside(switch):
-            # A bridge without a MAC of its own takes one of its ports', and another when they change.
+            # Without this address, the bridge takes the MAC of a port, which changes with its ports.
             ip("link", "add", "bridge", "address", "02:00:00:04:00:64", "type", "bridge")
             ip("address", "add", f"{SWITCH_ADDRESS}/24", "dev", "bridge")
             ip("link", "set", "bridge", "up")
@@ -141,9 +141,9 @@ def place() -> Iterator[Place]:
 
 @pytest.mark.parametrize("trees", [1, 2])
 def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> None:
-    """Its sockets to the switch and the listener of its control; the switch knows it by its old port.
+    """Its sockets to the switch and its control listener move. The switch still knows its old port.
 
-    Two trees have a worker each, where there are CPUs for that.
+    With two trees, each tree has a worker if there are enough CPUs.
     """
     groups = [GROUP + tree for tree in range(trees)]
     cpus = sorted(os.sched_getaffinity(0))[:trees]

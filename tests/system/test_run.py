@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave run`: programs that nobody here has written, on the lab's hosts."""
+"""`railweave run`: users' programs on the lab's hosts."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Star
     assert code == 2
     assert "program 'pyton' is no executable file" in complaint
     assert f"railweave's own Python is {sys.executable}" in complaint
-    assert complaint.count("\n") == 1  # no network is made
+    assert complaint.count("\n") == 1  # the command stops before it makes a network
 
 
 def test_other_traffic_and_several_communicators_are_in_the_books(start: Start, tmp_path: Path) -> None:
@@ -189,4 +189,4 @@ def test_mininets_prompt_opens_in_the_running_lab(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert "1 received" in done.stderr  # where Mininet's prompt writes
+    assert "1 received" in done.stderr  # Mininet's prompt writes to stderr

@@ -40,7 +40,7 @@ def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(runner.records.read()) == 6  # with the control runs
     for record in records:
         assert (record.status, record.error, record.wrong) == ("ok", "", 0)
-        assert record.hot == all(sample.hot for sample in record.samples)  # on a busy machine it may not be
+        assert record.hot == all(sample.hot for sample in record.samples)  # a busy machine may not be hot
         assert [sample.size_bytes for sample in record.samples] == [4096, 262_144]
         assert all(len(s.times_us) == 5 and s.verified == 10 for s in record.samples)
         assert record.counters["tcp"]["wire_bytes"] > 0
@@ -51,7 +51,7 @@ def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 class Stuck(Implementation):
-    """A contender whose ranks never say anything."""
+    """A contender whose ranks never send a message."""
 
     def command(self, job_file: Path, rank: int) -> list[str]:
         return ["sleep", "600"]
@@ -100,7 +100,7 @@ def test_a_contender_that_fails_is_marked_with_its_last_words(tmp_path: Path) ->
 
 
 def test_baselines_of_mixed_fabrics_sum_and_leave_the_switches_to_us(tmp_path: Path) -> None:
-    """ATP's turn comes before ours: the controller has its switches back then."""
+    """ATP runs before railweave. The controller must have its switches back afterwards."""
     contenders = [
         Contender("ps", "ps"),
         Contender("hierarchical", "hierarchical", options={"racks": 2}),

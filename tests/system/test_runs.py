@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short runs of what users run, over all rails, and their JSON."""
+"""Short runs of users' commands over all rails, and their JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_demo_over_three_rails(start: Start, tmp_path: Path) -> None:
         assert set(rail) == RAIL_KEYS
         assert rail["share"] > 0.2
         assert rail["agent_bytes"] == pytest.approx(rail["interface_bytes"], rel=0.01)
-    # 43 % of a million float32 in chunks of 256, three times, with their exponents, and the rendezvous
+    # 43 % of a million float32 in chunks of 256, three times. Exponents and the rendezvous add some results.
     assert 4000 < result["switch_results"] < 6000
     trace = json.loads((tmp_path / "out" / "1" / "trace.json").read_text())["traceEvents"]
     assert {event["cat"] for event in trace if event["ph"] == "X"} == {"compute", "ina", "tcp", "rdma"}
@@ -80,7 +80,7 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
     for row in result["rows"]:
         assert set(row) == ROW_KEYS
-        assert len(row["times_us"]) == 2 * 3  # of both rounds
+        assert len(row["times_us"]) == 2 * 3  # three calls in each of two rounds
         assert row["wrong"] == 0
         assert row["limit_fraction"] is None  # the tcp plane is unshaped
     assert set(result["alone"]) == {"ina", "tcp", "rdma"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our RoCEv2 endpoint against Linux rdma_rxe in a virtual machine: both directions, checked on both sides."""
+"""Our RoCEv2 endpoint and Linux rdma_rxe in a virtual machine: both directions, checked on both sides."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ seeds = itertools.count(1)
 
 
 def pattern(seed: int, size: int) -> Buffer:
-    """The same bytes that the peer's `fill` makes."""
+    """Return the same bytes that the peer's `fill` makes."""
     at = np.arange(seed, seed + size, dtype=np.uint64)
     return ((at * 2654435761 & 0xFFFFFFFF) >> 16).astype(np.uint8)
 
 
 @dataclass
 class Bench:
-    """Our endpoint and the guest, and how to join a new pair of queue pairs."""
+    """Our endpoint and the guest. It connects new pairs of queue pairs."""
 
     endpoint: roce.Endpoint
     guest: Guest
@@ -74,7 +74,7 @@ class Bench:
         return self.completion(queue_pair).status
 
     def register(self, buffer: Buffer, access: int) -> tuple[int, int]:
-        """(address, rkey)"""
+        """Register a buffer, and return its address and rkey."""
         return int(buffer.ctypes.data), self.endpoint.register(buffer, access)
 
 
@@ -164,7 +164,7 @@ def test_sends_with_and_without_immediate_data_both_ways(bench: Bench) -> None:
 
 
 def test_write_with_immediate_both_ways(bench: Bench) -> None:
-    """What the RDMA rail does with every message."""
+    """The RDMA rail sends every message with this operation."""
     seed, guest, queue_pair = next(seeds), bench.guest, bench.connect()
     assert guest.order("receive", 0, 0) == "ok"
     where = {"remote_address": guest.address, "rkey": guest.rkey, "immediate": 0x12345678}
@@ -243,7 +243,7 @@ def test_rxes_packets_bear_the_icrc_that_we_and_scapy_compute(bench: Bench) -> N
 
 @pytest.mark.usefixtures("lossy")
 def test_losses_on_the_way_to_and_from_rxe_are_repaired(bench: Bench) -> None:
-    """A megabyte each way by WRITE."""
+    """Each side writes a megabyte to the other."""
     seed, guest, queue_pair = next(seeds), bench.guest, bench.connect(retries=50)
     size = 1 << 20
     where = {"remote_address": guest.address, "rkey": guest.rkey}
@@ -260,10 +260,10 @@ def test_losses_on_the_way_to_and_from_rxe_are_repaired(bench: Bench) -> None:
 
 @pytest.fixture
 def lossy(bench: Bench) -> Iterator[None]:
-    """Drop every tenth of our super-packets (some 40 packets each), and 2 % of rxe's packets.
+    """Drop every tenth of our super-packets (about 40 packets each), and a random 2 % of rxe's packets.
 
-    rxe's are drawn at random: it sends all that is on the way again, up to 130 packets, and a fixed period
-    that such rounds fall in step with loses the same packet in each of them.
+    After a loss, rxe repeats all outstanding packets, up to 130. With a fixed period, the filter could drop
+    the same packet in every repetition.
     """
     lost = {rxe.PORT: "numgen inc mod 10 == 3", rxe.NIC: "numgen random mod 100 < 2"}
     with dropping(bench.namespace, lost):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NIC whose address on the plane is its second: doctor says no, as a rank would be refused."""
+"""A NIC whose second address is the one on the plane: a rank refuses it, and so the doctor does too."""
 
 from __future__ import annotations
 

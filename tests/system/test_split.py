@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A communicator's parts use the same rails of the same hosts at the same time as the whole."""
+"""The parts of a split communicator and the whole use the same rails of the same hosts at the same time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A blind stranger on the planes of a job forges frames of every kind: sums and job stay as they are."""
+"""A stranger that sees no traffic forges frames of every kind on a job's planes. Sums and job stay right."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 60.0
-COUNT = 1000  # forged frames of each kind and name: together they fit into a port's receive buffer
-FIRST, BEHIND = 32768, 61000  # ports that the kernel gives out
+COUNT = 1000  # forged frames of each kind and source: all of them fit into a port's receive buffer
+FIRST, BEHIND = 32768, 61000  # range of the kernel's ephemeral ports
 RANK = """
 import numpy as np
 import railweave
@@ -41,7 +41,10 @@ print("wrong", wrong, flush=True)
 
 
 def spray(lab: Lab, plane: Plane) -> int:
-    """Have the host h3 forge all that it can in the names of switch, group and a member; return how many."""
+    """Let the host h3 forge frames with the addresses of the switch, the group and a member.
+
+    Return the number of frames.
+    """
     member, other, stranger = plane.nics
     plan = AddressPlan(plane)
     names = [station_of(other), *(Station(e.ip, e.mac) for e in plan.switches.values())]

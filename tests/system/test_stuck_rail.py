@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rail whose heartbeats pass while its calls do not move is noticed."""
+"""A rail whose heartbeats pass but whose calls make no progress is excluded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from system.namespaces import inside, ip, namespace
 from railweave._native.agent import Call
 from railweave._native.collectives import DType, ReduceOp
 
-SMALL = 100  # elements: such calls go by turns, each by one rail alone
+SMALL = 100  # elements: such calls alternate between rails, and each uses one rail
 
 
 @pytest.fixture
 def job() -> Iterator[Job]:
-    """Two ranks on the loopback of a namespace of their own."""
+    """Two ranks on the loopback interface of a separate namespace."""
     with namespace() as alone, inside(alone):
         ip("link", "set", "lo", "up")
         with Job(2) as made:
@@ -31,7 +31,7 @@ def job() -> Iterator[Job]:
 
 
 def drop_tcp(ports: list[int], over: str = "") -> None:
-    """Let no segment to or from these ports through any more, or none beyond a rate."""
+    """Drop all segments to or from these ports, or only the segments `over` a rate."""
     among = "{ " + ", ".join(map(str, ports)) + " }"
     rules = (
         "add table ip stuck; add chain ip stuck out { type filter hook output priority 0; }; "
@@ -63,7 +63,7 @@ def test_a_rail_on_which_nothing_moves_is_excluded_although_its_heartbeats_pass(
 
 
 def test_a_rail_that_is_much_slower_than_expected_is_excluded_by_a_call_of_its_own(job: Job) -> None:
-    """Such a call moves all the time, and no other rail shows how long it should take."""
+    """The call makes progress all the time. The other rail does not show how long it should take."""
     size = 500_000
     x = np.ones(size, np.int32)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab in Python, as notebooks, tests and experiments use it."""
+"""The Python interface of the lab for notebooks, tests and experiments."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_jobs_run_one_after_the_other_and_return_values(railweave_lab: Labs) -> 
     counters = lab.counters()
     sent = sum(host.bytes_sent for host in counters.interfaces["tcp"].values())
     assert 0 < sent < counters.links["tcp"]
-    assert counters.links["tcp"] == pytest.approx(2 * sent, rel=0.01)  # to the switch, and from it
+    assert counters.links["tcp"] == pytest.approx(2 * sent, rel=0.01)  # two links per byte
 
 
 def test_faults_are_injected_and_repaired_while_a_job_runs(railweave_lab: Labs) -> None:  # noqa: F811
@@ -109,14 +109,14 @@ def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  
         lab.run(["sh", "-c", script]).wait(DEADLINE_S)
         chunks = -(-SHARD // (mtu - 20 - 8 - ina.HEADER_BYTES - spread.CODE_BYTES))
         for sent in lab.run(gather).wait(DEADLINE_S).values:
-            assert chunks < sent["packets"] < 1.2 * chunks  # READY, and what is fetched
+            assert chunks < sent["packets"] < 1.2 * chunks  # more for READY and for fetched chunks
 
 
 def test_jumbo_frames_carry_more_lanes_and_a_link_without_is_refused(railweave_lab: Labs) -> None:  # noqa: F811
     lab = railweave_lab(hosts=2, rails="ina", mtu=9000)
     for value in lab.run(rank_sums, 24 * JUMBO_LANES).wait(DEADLINE_S).values:
         assert value["right"]
-        assert 24 <= value["packets"] < 96  # of 256 lanes
+        assert 24 <= value["packets"] < 96  # packets of 256 lanes would be 96 or more
     lab.run(["sh", "-c", "[ $RANK = 0 ] || ip link set dev h2-ina mtu 4139"]).wait(DEADLINE_S)
     refusal = "link 'h2-ina' has an MTU of 4139: expected 4140 or more, for packets of 1024 lanes; raise it"
     with pytest.raises(WorkerFailed, match=refusal):
@@ -130,7 +130,7 @@ def test_a_second_job_and_a_function_without_a_file_are_refused(railweave_lab: L
     job = lab.run(["sleep", "60"])
     with pytest.raises(LabError, match="a job is running"):
         lab.run(rank_sum, 1)
-    assert not job.done()  # the end of the lab ends it
+    assert not job.done()  # the job ends with the lab
 
 
 def test_the_example_draws_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 ROOT = Path(__file__).parents[2]
 RUN = ("run", "--hosts", "2", "--rails", "ina,tcp,rdma", "--rate", "50M", "--join", "0")
 DEADLINE_S = 120.0
-LOSS_TOLERANCE = 1e-3  # of 4.5; the ina rail rounds sums to fixed point
-OWN_TESTS = (  # of PyTorch: one of each kind of call, groups, futures, models, and what Gloo carries
+LOSS_TOLERANCE = 1e-3  # the loss is about 4.5; the ina rail rounds sums to fixed point
+OWN_TESTS = (  # tests of PyTorch: one per kind of call, groups, futures, models, and calls over Gloo
     "test_all_gather_coalesced_with_empty",
     "test_all_gather_object_subgroup",
     "test_all_reduce_coalesced_max",
@@ -59,7 +59,7 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("rails", [(), (f"RAILWEAVE_RAILS=tcp@{NIC}",)])
 def test_a_name_that_is_loopbacks_on_its_own_machine(rails: tuple[str, ...]) -> None:
-    """As /etc/hosts of Debian has it: rank 0 finds the way to rank 1, for the rail and for Gloo."""
+    """Debian's /etc/hosts does this. Rank 0 still finds the interface to rank 1, for rail and Gloo."""
     with bridged(2) as hosts:
         ranks = []
         for rank, store in enumerate(("127.0.1.1", hosts.address(0))):
@@ -79,13 +79,13 @@ def test_a_name_that_is_loopbacks_on_its_own_machine(rails: tuple[str, ...]) -> 
 
 
 def trained(start: Start, folder: Path, example: str, backend: str) -> dict[str, Any]:
-    """Return what an example has written."""
+    """Run an example, and return the result that it has written."""
     out = folder / f"{backend}.json"
     program = (sys.executable, str(ROOT / "examples" / example), "--backend", backend, "--steps", "6")
     command = start(*RUN, "--", *program, "--out", str(out))
     said, complaint = command.process.communicate()
-    # PyTorch's Gloo aborts now and then when the interpreter ends ("terminate called without an active
-    # exception"), also where nothing else is imported; then its result is there.
+    # PyTorch's Gloo sometimes aborts when the interpreter ends ("terminate called without an active
+    # exception"), also without railweave. The result exists by then.
     assert command.process.returncode == 0 or (backend == "gloo" and out.exists()), said + complaint
     result: dict[str, Any] = json.loads(out.read_text())
     return {**result, "said": said}

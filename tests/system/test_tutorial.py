@@ -5,9 +5,9 @@
 - A block of `python` with a title is written to that file.
 - A block of `text` is output. The commands must print each of its lines, with any numbers.
 
-Some commands set the machine up, ask for a password or change this checkout: REPLACED says what runs instead.
-They are skipped only if the environment is ready, which the fixture `ready` checks: then `make demo` would
-install nothing. `make --dry-run` checks what it would run, and a shorter demo runs in its place.
+Some commands set the machine up, ask for a password or change this checkout. REPLACED gives the replacements.
+The fixture `ready` checks that the environment is ready, so that `make demo` would install nothing.
+`make --dry-run` checks what it would run, and a shorter demo runs in its place.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def replaced(line: str) -> str:
 
 
 def pattern(line: str) -> str:
-    """Return a line of output without what differs between runs: numbers, their units, and spaces."""
+    """Return a line of output without the parts that differ between runs: numbers, units and spaces."""
     return " ".join(UNITS.sub("unit", NUMBER.sub("0", line)).split())
 
 
 def carry_out(page: str, folder: Path) -> str:
-    """Run the blocks of a page in a folder; return what they print."""
+    """Run the blocks of a page in a folder, and return their output."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -108,7 +108,7 @@ def carry_out(page: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def ready() -> None:
-    """Skip where `make demo` would have to set the machine up first."""
+    """Skip the test if `make demo` would have to set the machine up first."""
     if problem := native_module.problem():
         pytest.skip(f"the environment is not ready: {problem}; run make demo once")
 

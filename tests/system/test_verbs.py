@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RDMA rails on Linux rdma_rxe, in virtual machines that run this checkout: every number is checked there."""
+"""RDMA rails on Linux rdma_rxe. Virtual machines run this checkout and check every number."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from railweave.hosts.events import RailOffer
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
 FIRST, SECOND = Place(), Place("tap1", "52:54:00:09:00:03", "10.9.0.3")
-LARGE = 3 * (4 << 20)  # bytes that the task of that name reduces
-USER_SPACE = 2  # the rank that is no machine's, where there is one
+LARGE = 3 * (4 << 20)  # bytes that the task `large` reduces
+USER_SPACE = 2  # the rank outside the machines, in tests that have such a rank
 
 Answer = dict[str, Any]
 
@@ -45,7 +45,7 @@ def kernel() -> Kernel:
 
 @pytest.fixture(scope="module")
 def pair(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
-    """Two devices of one machine, on a link within it."""
+    """Two devices of one machine, connected by a link inside it."""
     folder = tmp_path_factory.mktemp("pair")
     with (
         rxe.network() as network,
@@ -72,7 +72,7 @@ def test_a_rank_that_is_killed_is_named(pair: Meeting) -> None:
 
 
 def test_a_rail_on_devices_comes_back(pair: Meeting) -> None:
-    """With other packet numbers on the same queue pairs."""
+    """It uses new packet numbers on the same queue pairs."""
     for answer in pair.run("restarted", rails="rdma@IF,tcp@lo"):
         assert answer.get("down") == [True, False], answer
 
@@ -81,14 +81,14 @@ def test_a_rail_on_devices_comes_back(pair: Meeting) -> None:
 def network() -> Iterator[int]:
     with rxe.network() as made:
         with inside(made):
-            ip("link", "set", "lo", "up")  # our rank goes to the meeting by it
+            ip("link", "set", "lo", "up")  # our rank connects to the meeting over loopback
             ip("tuntap", "add", SECOND.tap, "mode", "tap")
             ip("link", "set", SECOND.tap, "master", rxe.BRIDGE, "up")
         yield made
 
 
 def rank_of_ours(line: Line, task: Answer, rank: int, interface: str) -> None:
-    """Takes part; in the task that is to fail it is what makes rank 0 fail."""
+    """Do a task as our rank. In the task `failing`, this rank makes rank 0 fail."""
     if task["task"] != "failing":
         return carry_out(line, task, rank, interface)
     endpoint = roce.Endpoint(interface, int(ipaddress.ip_address(rxe.HOST)))
@@ -108,7 +108,7 @@ def rank_of_ours(line: Line, task: Answer, rank: int, interface: str) -> None:
 
 @pytest.fixture(scope="module")
 def mixed(kernel: Kernel, network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
-    """Two machines; and a rank of ours, in user space."""
+    """Two machines, and a rank of ours in user space."""
     folder = tmp_path_factory.mktemp("mixed")
     with (
         meeting(network) as made,
@@ -142,7 +142,7 @@ def test_lost_packets_change_no_number(mixed: Meeting, network: int) -> None:
 
 
 def test_a_queue_pair_that_dies_is_named(mixed: Meeting) -> None:
-    """A peer writes where it may not, which the device answers with the death of the queue pair."""
+    """A peer writes to forbidden memory, and the device puts the queue pair into the error state."""
     victim, other, offender = mixed.run("failing")
     assert offender == {"refused": True}
     assert re.search(

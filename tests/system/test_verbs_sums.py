@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netreduce rail on Linux rdma_rxe: machines on the switch that adds, and its controller."""
+"""The netreduce rail on Linux rdma_rxe: machines at a switch that adds, and the switch's controller."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railwe
 GRPC = "127.0.0.1:9559"
 OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
 MEMBERS = [rxe.Place(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
-USER_SPACE = len(MEMBERS)  # the rank that is no machine's
+USER_SPACE = len(MEMBERS)  # the rank outside the machines
 BY_SWITCH = "sums and means by the switch, the rest by the hosts"
 LISTEN = f"{rxe.HOST}:9600"
-LEASE_S = 60  # emulated machines are slow
+LEASE_S = 60  # long, because emulated machines are slow
 READY_S = 30.0
-ENDED = 8  # queue pairs, at most
+ENDED = 8  # most queue pairs that a test ends
 TESTS = Path(__file__).parents[1]
 
 
 def topology() -> Topology:
-    """One network, which a second rail uses as well."""
+    """Return a topology of one network, which a second rail uses too."""
     nics = [Nic(place.tap, place.tap, place.address, place.mac, "s", n) for n, place in enumerate(MEMBERS, 1)]
     nics.append(Nic("we", "nic0", rxe.HOST, OUR_MAC, "s", OUR_PORT))
     switches = (Switch("s", GRPC),)
@@ -50,11 +50,11 @@ def topology() -> Topology:
 
 
 def lay_links() -> None:
-    """Taps of the machines and our own link, all of them ports of the switch."""
+    """Make the machines' tap devices and our own link, as ports of the switch."""
     ip("link", "set", "lo", "up")
     for place in MEMBERS:
         ip("tuntap", "add", place.tap, "mode", "tap")
-        ip("link", "set", place.tap, "arp", "off", "up")  # it would answer for our side's address
+        ip("link", "set", place.tap, "arp", "off", "up")  # else it would answer for our side's address
     ip("link", "add", "nic0", "address", OUR_MAC, "type", "veth", "peer", "name", "port0")
     ip("address", "add", f"{rxe.HOST}/{rxe.PREFIX}", "dev", "nic0")
     for device in ("port0", "nic0"):
@@ -63,7 +63,7 @@ def lay_links() -> None:
 
 @contextmanager
 def ready(network: int, *command: str) -> Iterator[None]:
-    """Run one of railweave's daemons in the network."""
+    """Run a railweave daemon in the network namespace."""
     line = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "railweave", *command]
     with inside(network):
         process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
@@ -82,7 +82,7 @@ def ready(network: int, *command: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class World:
-    """Machines and a rank of ours on the switch."""
+    """The machines and our rank, connected to the switch."""
 
     network: int
     ranks: Meeting
@@ -90,7 +90,7 @@ class World:
 
     @contextmanager
     def controller(self, loss: float = 0.0) -> Iterator[None]:
-        """Have the switch drop frames at each port, on their way in and out."""
+        """Run a controller. With `loss`, the switch drops frames at each port in both directions."""
         options = ("--topology", str(self.topology), "--listen", LISTEN, "--lease", str(LEASE_S))
         with ready(self.network, "controller", *options, "--loss", f"netreduce={loss}"):
             yield
@@ -125,7 +125,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         options = ("--grpc", GRPC, "--super-packet-bytes", "0")
         stack.enter_context(ready(network, "switch", *options, *interfaces))
         world = World(network, made, folder / "topology.yaml")
-        with world.controller():  # before it the switch forwards nothing
+        with world.controller():  # without a controller the switch forwards nothing
             command = [sys.executable, "-m", "system.rxe.rank", made.address, str(USER_SPACE), "nic0"]
             with inside(network):
                 ours = stack.enter_context(subprocess.Popen(command, cwd=TESTS))
@@ -137,7 +137,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 def test_the_switch_adds_what_devices_write(world: World, loss: float) -> None:
-    """Every number; and there is one result for each packet's place."""
+    """Every number is right, and the switch makes one result per chunk."""
     with world.controller(loss):
         before = world.counts()
         answers = world.run("summed", ranks=range(len(MEMBERS)), peer_timeout_s=1.0)
@@ -146,7 +146,7 @@ def test_the_switch_adds_what_devices_write(world: World, loss: float) -> None:
     counts = {name: after[name] - before[name] for name in after}
     assert counts["result"] == answers[0]["chunks"] > 0
     assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
-    assert counts["repeat"] > 0 or not loss  # a machine that is busy repeats as well, without need
+    assert counts["repeat"] > 0 or not loss  # a busy machine may also repeat packets
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
@@ -161,9 +161,9 @@ def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: f
 
 @contextmanager
 def queue_pair_ending(world: World) -> Iterator[None]:
-    """End one of the first machine's device when it sends data, until the block ends.
+    """End queue pairs of the first machine's device while it sends data, until the block ends.
 
-    An emulated machine is so slow that the tool may be wrong about having ended one.
+    The tool may wrongly report success, because an emulated machine is slow. So it ends up to ENDED pairs.
     """
     over = threading.Event()
     port = f"{MEMBERS[0].tap}\n"
@@ -192,7 +192,7 @@ def test_a_queue_pair_that_dies_is_named(world: World) -> None:
 
 
 def test_a_rail_on_devices_adds_again(world: World) -> None:
-    """On the same queue pairs, with packet numbers that no rank has used."""
+    """It uses the same queue pairs, with packet numbers that no rank has used."""
     with world.controller(), queue_pair_ending(world):
         both = {"rails": "netreduce@IF,tcp@IF", "shares": {"netreduce": 0.5, "tcp": 0.5}}
         answers = world.run("resumed", ranks=range(len(MEMBERS)), **both)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What unit tests share."""
+"""Fixtures of the unit tests."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from p4runtime_clients import Server
 
 @pytest.fixture
 def server(tmp_path: Path) -> Server:
-    """A P4Runtime server, which runs while a test that is a coroutine does."""
+    """Return a P4Runtime server. A test that is a coroutine starts and ends it."""
     return Server(f"unix:{tmp_path}/grpc")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libibverbs with one device, whose GID is ::ffff:127.0.0.1. It sends nothing, and dies when a test says
-// so. Loaded before the program, it also counts how often the program has waited for events.
+// A libibverbs with one device, whose GID is ::ffff:127.0.0.1. It sends nothing, and fails when a test
+// orders so. Loaded with LD_PRELOAD, it also counts how often the program has waited for events.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMv2 as a child: what it would pass over in silence is refused, and its last word is told."""
+"""BMv2 as a child process: options that BMv2 would ignore are refused, and its last line is reported."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_its_last_complaint_is_told(
     assert f"railweave switch: {program}: Invalid JSON" in printed
 
 
-# Stands in for BMv2: writes down its arguments, listens where they say and ends when it is told to.
+# A replacement for BMv2: it writes its arguments to a file, listens at its address, and ends at SIGTERM.
 STAND_IN = f"""#!{sys.executable}
 import json, pathlib, signal, socket, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
@@ -98,7 +98,7 @@ def stand_in(tmp_path: Path) -> Path:
 
 
 def arguments_of_bmv2(stand_in: Path, *options: str) -> list[str]:
-    """How `railweave switch` starts the program, as the program sees it; after `--`."""
+    """Return the arguments behind `--` that `railweave switch` gives to the program, without its address."""
     command = [sys.executable, "-m", "railweave.switch", "--target", "bmv2", "-i", "1@lo"]
     address = f"unix:{stand_in.parent}/grpc"
     environment = os.environ | {"PATH": f"{stand_in.parent}:{os.environ['PATH']}"}

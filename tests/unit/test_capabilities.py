@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails can carry, and what the wires allow, for every collective."""
+"""The calls that rails can carry, and the limits of links, for every collective."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_a_link_carries_what_the_algorithm_sends_over_it() -> None:
         of_ina = {
             Collective.ALL_REDUCE: 1008 / 1082,
             Collective.BROADCAST: 1440 / 1514,  # in packets that fill the MTU
-            Collective.ALL_GATHER: 1440 / 1514 / 0.75,  # the others' shards come down
+            Collective.ALL_GATHER: 1440 / 1514 / 0.75,  # three other shards come down
             Collective.REDUCE_SCATTER: 1008
-            / (0.75 * 1082 + 58 / 4),  # they go up, and headers of the own one
+            / (0.75 * 1082 + 58 / 4),  # they go up, with headers of the own shard
         }[collective]
         assert limit_bps("ina", 1e8, 4, collective=collective) == pytest.approx(1e8 * of_ina)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts, computed from records that a cost model made."""
+"""Verdicts on claims, computed from the records of a cost model."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_limit_of_two_calls_at_once() -> None:
     )
     ina, ring = Contender("ina", "railweave", ("ina",)), Contender("ring", "ring", ("tcp",))
     assert limits_bps(both, ring)["tcp"] == pytest.approx(limits_bps(gather, ring)["tcp"] / 2)
-    one_shard = 1 / (3 * limits_bps(gather, ina)["ina"])  # of the three that come down
+    one_shard = 1 / (3 * limits_bps(gather, ina)["ina"])  # one of the three shards that come down
     both_up = 1 / (one_shard + 1 / limits_bps(reduce, ina)["ina"])
     assert limits_bps(both, ina)["ina"] == pytest.approx(both_up)
     unshaped = replace(both, rates=(0,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sets this folder up removes only what it has made there."""
+"""`make clean` and the shell's environment remove only files that the setup has made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def clean(folder: Path) -> set[str]:
-    """Run `make clean` in a folder with the Makefile; return the files that are left."""
+    """Run `make clean` in a folder with the Makefile, and return the remaining files."""
     shutil.copy(ROOT / "Makefile", folder)
     subprocess.run(["make", "-C", str(folder), "clean"], check=True, capture_output=True)
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {"Makefile"}
@@ -52,7 +52,7 @@ def test_a_folder_that_is_no_environment_of_the_shell_stays(
         shell_environment.ensure(lambda _: None)
     assert (folder / "mine").read_text() == "data"
     (folder / "mine").unlink()
-    for _ in range(2):  # the second time it is an unfinished one
+    for _ in range(2):  # the second time, the folder holds an unfinished environment
         shell_environment._empty_folder()
         put(folder, "bin/python")
     assert shell_environment.python() is None

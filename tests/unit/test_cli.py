@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: help that is quick and complete, and what doctor finds."""
+"""The command line: fast and complete help, and the doctor's findings."""
 
 from __future__ import annotations
 

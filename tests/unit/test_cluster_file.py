@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cluster files: what a good one says, and what is said of bad ones."""
+"""Cluster files: the contents of valid files, and the errors for invalid files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank takes from a cluster file: which host it is on, its rails, the controller."""
+"""The parts of a cluster file that a rank uses: its host, its rails and the controller."""
 
 from __future__ import annotations
 

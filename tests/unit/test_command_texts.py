@@ -23,11 +23,11 @@ from railweave.experiments.scaling import run as scaling
 from railweave.help_texts import examples
 
 WIDTH = 100
-NARROW = 80  # of help, where the terminal has no width
+NARROW = 80  # width of help, if the terminal has no width
 
 
 def commands() -> Iterator[str]:
-    """Return every command by its words."""
+    """Yield the words of every command."""
     for name, _ in COMMANDS:
         yield from _commands(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
 

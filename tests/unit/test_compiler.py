@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as machine code: what is kept, what is refused, and that packets do not see the difference."""
+"""Programs as machine code: the cache, refusals, and the same results for packets as without a compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railweave.switch.compiler import Background, NotCompiled, compiled
 from railweave.switch.pipeline import Pipeline
 
 SMALL = "digests"
-ROUND = range(50, 54)  # of a contribution's bytes
+ROUND = range(50, 54)  # the round's bytes in a contribution
 
 
 def small() -> Pipeline:
@@ -91,7 +91,7 @@ def test_a_library_of_another_program_is_refused(cache: Path) -> None:
 def test_a_switch_that_ends_ends_its_compiler(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The compiler of this test waits for its standard input, which does not end."""
+    """The compiler of this test waits for input that does not end."""
     reads = tmp_path / "reads"
     os.mkfifo(reads)
     script = tmp_path / "compiler"
@@ -99,7 +99,7 @@ def test_a_switch_that_ends_ends_its_compiler(
     script.chmod(0o700)
     monkeypatch.setenv("CXX", str(script))
     background = Background(small().native)
-    with reads.open() as waiting:  # until the compiler is there
+    with reads.open() as waiting:  # until the compiler runs
         waiting.readline()
     assert background.state == "interpreted, being compiled"
     background.stop()
@@ -110,7 +110,7 @@ def test_a_switch_that_ends_ends_its_compiler(
 
 @pytest.mark.parametrize("lanes", [64, 256])
 def test_damaged_packets_fare_alike(lanes: int) -> None:
-    """Contributions with random bytes changed, cut off and repeated: packets out, registers, counters."""
+    """Compare packets, registers and counters after contributions with random damage and repetitions."""
     scenario = Scenario(lanes, 3)
     ways = [benchmark.loaded(scenario) for _ in range(2)]
     compiled(ways[1].native)
@@ -121,7 +121,7 @@ def test_damaged_packets_fare_alike(lanes: int) -> None:
         packet = bytearray(scenario.contribution(worker, rng.randrange(4), number // 40))
         for _ in range(rng.choice((0, 0, 0, 1, 2, 8))):
             at = rng.randrange(58 if rng.random() < 0.8 else len(packet))
-            if at not in ROUND:  # one from the future would make all others late
+            if at not in ROUND:  # a future round would make all other packets late
                 packet[at] = rng.randrange(256)
         if rng.random() < 0.05:
             del packet[rng.randrange(len(packet)) :]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ranks switches can add up on mixed fabrics, and the order of the ring."""
+"""The ranks that switches can add up on mixed fabrics, and the order of the ring."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from railweave.topologies.model import Nic, Plane
 
 
 def at(plane: Plane, *numbers: int) -> dict[int, Nic]:
-    """Rank 0, 1, … on the hosts of these numbers."""
+    """Return the NICs of rank 0, 1, … on the hosts with these numbers."""
     return {rank: plane.nics[number - 1] for rank, number in enumerate(numbers)}
 
 
 def crossings(order: list[Member], ranks: dict[int, Nic]) -> int:
-    """Links between switches that a ring of the members crosses, below one spine."""
+    """Count the links between switches that a ring of the members crosses, below one spine."""
     leaves = [ranks[member.ranks[0]].switch for member in order]
     return 2 * sum(here != there for here, there in zip(leaves, [*leaves[1:], leaves[0]], strict=True))
 
@@ -55,7 +55,7 @@ def test_a_plane_of_p4_switches_is_not_mixed() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_ring_crosses_the_core_once_per_rack(seed: int) -> None:
-    """However ranks are spread over hosts: in and out of each of four racks over the spine is 8 links."""
+    """Any placement of ranks gives 8 links: the ring enters and leaves each of four racks once."""
     (plane,) = mixed_racks(4, 4, 2, rails=("ina",)).planes
     hosts = list(range(1, 17))
     random.Random(seed).shuffle(hosts)
@@ -69,7 +69,7 @@ def test_the_ring_crosses_the_core_once_per_rack(seed: int) -> None:
 
 
 def test_hosts_plan_a_ring_as_one() -> None:
-    """Its steps and its bytes are those of its members; what it does not carry takes a ring of all."""
+    """The ring has the steps and bytes of its members. Calls that it cannot carry use a ring of all ranks."""
     ring = StripedRail("ina", 0, "ina", rate_bps=8 * 10**6, members=4)
     flat, tree = replace(ring, kind="tcp", members=0), replace(ring, members=0)
     (of_ring,) = prior_lines([ring], 16, "all_reduce").values()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary frames reach every NIC, keep off what is dead, and never loop, in whatever order switches act."""
+"""Ordinary frames reach every NIC, avoid dead parts, and never loop, in any order of the switches' steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUSPECT_S = 1000.0
 
 
 def ends(plane: Plane) -> dict[End, End]:
-    """The other end of every trunk."""
+    """Return the other end of every trunk."""
     known = {(t.lower, t.lower_port): (t.upper, t.upper_port) for t in plane.trunks}
     return known | {there: here for here, there in known.items()}
 
@@ -42,7 +42,7 @@ def trunks_flooded(plane: Plane, states: dict[str, SwitchState]) -> set[End]:
 
 
 def loop(plane: Plane, states: dict[str, SwitchState]) -> list[tuple[End, End]]:
-    """A way on which a flooded frame goes round, if there is one; switches send none back where it was."""
+    """Return a cycle of a flooded frame, or []. A switch sends no frame back to its input port."""
     out, other = trunks_flooded(plane, states), ends(plane)
     ways = nx.DiGraph(
         (one, two) for one in out for two in out if other[one][0] == two[0] and other[one] != two
@@ -54,7 +54,7 @@ def loop(plane: Plane, states: dict[str, SwitchState]) -> list[tuple[End, End]]:
 
 
 class FakeLink:
-    """In place of a switch's P4Runtime session; every request waits until the test has it done, or lost."""
+    """A replacement for a switch's P4Runtime session. Each request waits until the test answers it."""
 
     def __init__(self, switch: ManagedSwitch, network: Network) -> None:
         self.connected, self.unreachable = switch.link._connected, switch.link._unreachable
@@ -84,7 +84,7 @@ class FakeLink:
 
 
 class Network:
-    """A fabric's switches, whose requests are answered in an order that a seed decides."""
+    """The switches of a fabric. A seed decides in which order their requests are answered."""
 
     def __init__(self, topology: Topology, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -98,7 +98,7 @@ class Network:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def turn(self, link: FakeLink, written: SwitchState | None = None) -> None:
-        """Wait until the request is answered; SwitchUnavailable if its answer is lost."""
+        """Wait until the request is answered. Raise SwitchUnavailable if its answer is lost."""
         if not link.up:
             raise SwitchUnavailable(link.problem)
         answered = asyncio.get_running_loop().create_future()
@@ -109,12 +109,12 @@ class Network:
         return {name: link.state for name, link in self.links.items()}
 
     def put(self, link: FakeLink, state: SwitchState) -> None:
-        """A switch changes; at no moment may a broadcast find a loop."""
+        """Change the state of a switch, and check that a broadcast still finds no loop."""
         link.state = state
         assert not loop(self.plane, self.held())
 
     def answer(self) -> bool:
-        """Have one request done, if there are any."""
+        """Answer a random request. Return False if there is no request."""
         if not self._waiting:
             return False
         link, written, answered = self._waiting.pop(self.rng.randrange(len(self._waiting)))
@@ -124,7 +124,7 @@ class Network:
         return True
 
     def lose(self, link: FakeLink) -> None:
-        """A session breaks; its switch forwards on, and may have done what it does not confirm."""
+        """Break a session. Its switch goes on forwarding, and may have done a request without an answer."""
         link.up = False
         for request in [request for request in self._waiting if request[0] is link]:
             self._waiting.remove(request)
@@ -149,7 +149,7 @@ class Network:
             assert not link.up
 
     async def drain(self) -> None:
-        """Answer all requests, and those that follow from them."""
+        """Answer all requests, also requests that follow from earlier answers."""
         quiet = 0
         while quiet < 20:
             await asyncio.sleep(0)
@@ -232,7 +232,7 @@ async def test_no_order_of_updates_and_deaths_lets_a_broadcast_loop(topology: st
 
 
 async def test_a_dead_spine_that_still_forwards_is_left_before_another_one_is_taken() -> None:
-    """All hosts hear broadcasts again, and the dead one cannot make a loop of what it still does."""
+    """All hosts hear broadcasts again, and the dead spine's forwarding cannot make a loop."""
     network = Network(TOPOLOGIES["leaf-spine"], 0)
     await network.connect_all()
     out = trunks_flooded(network.plane, network.held())
@@ -264,7 +264,7 @@ async def test_a_controller_that_is_restarted_leaves_the_flood_tree_as_it_is() -
 @pytest.mark.parametrize("missing", ["spine1", "spine2", "spine3"])
 @pytest.mark.parametrize("known", [True, False], ids=["known", "fresh"])
 async def test_a_controller_that_starts_without_a_spine_makes_no_loop(missing: str, *, known: bool) -> None:
-    """Nobody knows what the spine still does: all hosts hear broadcasts over the others."""
+    """The missing spine's state is unknown. All hosts hear broadcasts over the other spines."""
     first, second = (Network(TOPOLOGIES["leaf-spine"], seed) for seed in (1, 2))
     await first.connect_all()
     for name, link in second.links.items():
@@ -286,7 +286,7 @@ async def test_a_controller_that_starts_without_a_spine_makes_no_loop(missing: s
 
 
 def test_a_switch_event_in_a_fat_tree_of_k_8_costs_little() -> None:
-    """80 switches, 128 NICs: a shortest path for each pair of them took 0.8 s of CPU on the event loop."""
+    """In the past, shortest paths for all pairs of 80 switches and 128 NICs took 0.8 s on the event loop."""
     fabric = Fabric(fat_tree(8, rails=("ina",)), artifact(64), SUSPECT_S)
     began = time.process_time()
     fabric._unreachable(fabric.switches()[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many lanes a plane's packets have: by the MTU of its links, or as asked for."""
+"""The number of lanes in a plane's packets: by the MTU of its links, or by an option."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railweave.topologies.model import Topology
 
 
 def two_planes(mtu: int, trunk_mtu: int | None = None) -> Topology:
-    """The first with this MTU, but for one link between switches; the second with the usual one."""
+    """Return two planes: one with this MTU except on one trunk (`trunk_mtu`), one with the default MTU."""
     made = leaf_spine(2, 1, 1, rails=("ina", "ina"))
     first, second = made.planes
     trunks = (first.trunks[0], replace(first.trunks[1], mtu=trunk_mtu))

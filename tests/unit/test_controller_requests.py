@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing that a client sends gets past the checks unless it can be true."""
+"""The controller refuses every request of a client that cannot be true."""
 
 from __future__ import annotations
 

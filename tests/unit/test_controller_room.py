@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch has room for: every limit is met exactly, and named when it is passed."""
+"""The limits of a switch: a request may reach every limit, and an error names a limit that it exceeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railweave.controller.slots import SlotRange
 from railweave.controller.tree import Contributor, Node, Parent, Tree
 
 PORTS, SLOTS = 40, 8192
-NOTES = SLOTS // 16  # entries of members for a note per smallest range
+NOTES = SLOTS // 16  # entries in `members`: one note per smallest slot range
 
 
 def root(children: int) -> Node:
@@ -31,7 +31,7 @@ def refusal(nodes: list[Node]) -> str:
 
 
 def test_groups() -> None:
-    nodes = [root(1)] * 511  # and the switch's own address
+    nodes = [root(1)] * 511  # one more for the switch's own address
     require_room("s", nodes, PORTS, SLOTS)
     assert refusal([root(1), *nodes]).startswith("switch s would serve 512 groups: expected at most 511; ")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slot ranges never overlap, and no slot ever sees a serial number that it may have seen before."""
+"""Slot ranges never overlap, and no slot gets a serial number that it may have seen before."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SLOTS = 64
 
 
 class SlotsInUse(RuleBasedStateMachine):
-    """A switch's registers beside its SlotSpace: the model remembers the newest tag of every slot."""
+    """A switch's registers and its SlotSpace. The model remembers the newest tag of every slot."""
 
     def __init__(self) -> None:
         super().__init__()
         self.space = SlotSpace("s", SLOTS)
         self.registers = [0] * SLOTS
         self.running: dict[int, SlotRange] = {}
-        self.rounds: dict[int, int] = {}  # that a group has behind it
-        self.counted: dict[int, int] = {}  # of these, since its switch was started
+        self.rounds: dict[int, int] = {}  # by group: completed rounds
+        self.counted: dict[int, int] = {}  # by group: rounds completed since the switch started
         self.next_group = 1
 
     @rule(exponent=st.integers(0, 6))
@@ -69,7 +69,7 @@ class SlotsInUse(RuleBasedStateMachine):
 
     @rule()
     def restart_controller(self) -> None:
-        """Another life of the controller learns from the switch: notes and the entries of running groups."""
+        """Start a new controller. It learns from the switch's notes and from running groups' entries."""
         notes, space = self.space.serials(), SlotSpace("s", SLOTS)
         space.remember(notes)
         for group, taken in self.running.items():

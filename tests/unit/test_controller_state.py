@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Desired state as values, the difference between two states, and their way through finsy and back."""
+"""Desired state as values, the difference between two states, and their conversion to finsy and back."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ multicasts = st.builds(
 
 @st.composite
 def states(draw: st.DrawFn) -> SwitchState:
-    """A state that a switch can hold: no two entries with one key."""
+    """Draw a state that a switch can hold: no two entries have the same key."""
     by_key = {entry.key: entry for entry in draw(st.lists(entries))}
     by_group = {multicast.group: multicast for multicast in draw(st.lists(multicasts))}
     return SwitchState(frozenset(by_key.values()), frozenset(by_group.values()))
 
 
 def apply(state: SwitchState, updates: Sequence[Update]) -> SwitchState:
-    """What a switch makes of updates; it insists on INSERT for what is new and MODIFY for what is there."""
+    """Return the state after updates. Like a switch, demand INSERT for new and MODIFY for existing values."""
     held = {e.key: e for e in state.entries} | {("multicast", m.group): m for m in state.multicasts}
     for update in updates:
         value = update.value
@@ -149,7 +149,7 @@ def test_members_are_deleted_first_and_written_last() -> None:
 
 
 def knowledge(state: SwitchState, rounds: int) -> SlotSpace:
-    """What a new controller makes of a switch whose groups have so many rounds behind them."""
+    """Return a new controller's slots, as read from a switch. Its groups have done `rounds` rounds."""
     space = SlotSpace("leaf1", 64)
     for entry in state.entries:
         if note := tables.read_members_serials(entry):
@@ -163,7 +163,7 @@ def knowledge(state: SwitchState, rounds: int) -> SlotSpace:
 
 
 def test_a_controller_may_die_between_any_two_updates() -> None:
-    """At each point the switch says enough for serial numbers to go on, never back."""
+    """After each update the switch's state is enough for serial numbers to increase, never decrease."""
     _, group, plan = two_levels()
 
     def held(space: SlotSpace, running: bool) -> SwitchState:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees: from one switch to three levels, by properties that any tree must have and by examples."""
+"""Trees of one to three levels, tested with properties that any tree must have and with examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 def plane(
     leaves: dict[str, int], trunks: tuple[Trunk, ...] = (), others: tuple[str, ...] = ()
 ) -> tuple[Plane, dict[int, Nic]]:
-    """A plane with so many hosts per leaf, and all its NICs by rank."""
+    """Return a plane with the given number of hosts per leaf, and its NICs by rank."""
     nics = []
     for leaf, hosts in leaves.items():
         for port in range(1, hosts + 1):
@@ -53,7 +53,7 @@ def names(value: Plane) -> list[str]:
 
 
 def check(tree: Tree, value: Plane, ranks: dict[int, Nic]) -> None:
-    """What any tree must be: every rank once, children known to parents by the same numbers, real links."""
+    """Check the properties of any tree: every rank once, the same child numbers on both ends, real links."""
     found = [c.rank for node in tree.nodes for c in node.contributors if c.rank is not None]
     assert sorted(found) == sorted(ranks)
     links = {(t.lower, t.lower_port, t.upper, t.upper_port) for t in value.trunks}
@@ -125,7 +125,7 @@ def test_three_levels_and_a_chain_between() -> None:
 
 
 def chain(switches: int) -> tuple[Plane, dict[int, Nic]]:
-    """A line of switches with a host at either end."""
+    """Return a line of switches with a host at each end."""
     line = [f"s{number}" for number in range(1, switches + 1)]
     trunks = tuple(Trunk(lower, 101, upper, 102) for lower, upper in itertools.pairwise(line))
     return plane({line[0]: 1, line[-1]: 1}, trunks, tuple(line[1:-1]))

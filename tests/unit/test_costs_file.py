@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learnt costs in files, and predictions in words."""
+"""Learnt costs in files, and predictions as text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hot_job(path: Path, ranks: int = 4) -> StripedJob:
 
 @pytest.fixture
 def learnt(tmp_path: Path) -> Path:
-    """A file of costs of a job that has become hot."""
+    """Return the cost file of a job that has become hot."""
     job = StripedJob(RAILS, noise=0.02)
     for _ in range(40):
         job.call(LARGE)
@@ -261,7 +261,7 @@ def test_a_single_rail_is_predicted() -> None:
 
 def test_a_split_that_would_not_pay_is_predicted() -> None:
     job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0046, 8e6)])
-    for _ in range(600):  # until all ways have been compared
+    for _ in range(600):  # until all choices have been compared
         job.call(8192)
     told = predict(job.planners[0], 32768)
     assert [split.chosen for split in told.splits] == [True, False, False]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of decisions is read while calls go on."""
+"""A reader can read the ledger of decisions while calls go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railweave.hosts.decisions import Ledger, Reason, Verdict
 
 @dataclass(frozen=True)
 class Reading(Verdict):
-    """A verdict that lets calls of a new class be made while it is read, as another thread would."""
+    """A verdict that makes a call of a new class while it is read, as another thread could."""
 
     ledger: Ledger | None = field(default=None, compare=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches of a fabric to upgrade first."""
+"""The order in which to upgrade the switches of a fabric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def order(plane: Plane, jobs: str) -> list[str]:
 
 
 def test_a_job_on_all_racks_gains_with_each() -> None:
-    """L = r + (R - r)k members, T = 2(L-1)(M/(L B) + alpha); one tree moves the tensor once."""
+    """A ring of L = r + (R - r)k members takes 2(L-1)(M/(L B) + alpha). A tree moves the tensor once."""
     plane = fabric()
     stages = deployment.plan(plane, deployment.parse_jobs("16x4M", plane))
     assert [stage.members for stage in stages] == [(16,), (13,), (10,), (7,), (4,), (1,)]
@@ -47,7 +47,7 @@ def test_a_job_on_all_racks_gains_with_each() -> None:
     ("jobs", "expected"),
     [
         ("4x2M,6x2M@h5,6x1M@h11", ["leaf1", "leaf2", "leaf4"]),
-        ("4x4M@h9", ["leaf3"]),  # where its ranks are
+        ("4x4M@h9", ["leaf3"]),  # the rack of its ranks
         ("6x4M@h3", ["leaf2"]),  # the fuller rack
         ("4x1M,4x2M@h13", ["leaf4", "leaf1"]),  # the larger tensor
     ],
@@ -57,7 +57,7 @@ def test_the_rack_that_saves_most_is_first(jobs: str, expected: list[str]) -> No
 
 
 def test_a_jobs_last_rack_counts_for_its_first() -> None:
-    """Of 8 ranks in two racks the second upgrade saves most: both come before one that saves more at once."""
+    """The second upgrade saves most for 8 ranks in two racks. So both come before a larger first saving."""
     plane = fabric(racks=3)
     jobs = deployment.parse_jobs("4x2M,8x4M@h5", plane)
     now, *each = (

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs run on the embedded engine as on the real BMv2; longer by `python -m differential`."""
+"""Random programs give the same results on the embedded engine and on the real BMv2.
+
+`python -m differential` runs more programs.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation is right: the site builds, links lead somewhere, commands, programs and names exist."""
+"""The documentation is right: the site builds, and all links, commands, programs and names exist."""
 
 import ast
 import importlib
@@ -55,7 +55,7 @@ def name_of(page: Path) -> str:
 
 
 def per_page(found: Any) -> list[Any]:
-    """Return a test's parameters: each thing that is found on a page, with the page's name."""
+    """Return a test's parameters: each item that was found on a page, with the page's name."""
     return [
         pytest.param(thing, id=f"{name_of(page)}-{n}")
         for page in PAGES
@@ -90,7 +90,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that a forge and mkdocs give to a page's headings."""
+    """Return the anchors that GitHub and mkdocs give to a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -128,7 +128,7 @@ def test_options_in_prose_exist(page: Path) -> None:
 
 
 def check_imports(node: ast.Import | ast.ImportFrom) -> None:
-    """Import the modules of railweave that a statement imports, and look for its names."""
+    """Import the railweave modules of an import statement, and check that its names exist."""
     for alias in node.names:
         if isinstance(node, ast.Import):
             if alias.name.split(".")[0] == "railweave":
@@ -139,7 +139,7 @@ def check_imports(node: ast.Import | ast.ImportFrom) -> None:
 
 
 def check_attributes(node: ast.Attribute) -> None:
-    """Look for the attributes of `railweave`, of a communicator and of a lab."""
+    """Check that attributes of `railweave`, of a communicator and of a lab exist."""
     names = [node.attr]
     value: ast.expr = node.value
     while isinstance(value, ast.Attribute):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's tables, state and limits; what it shares with BMv2 is in test_vectors.py."""
+"""The engine's tables, state and limits. test_vectors.py compares the engine with BMv2."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
     control.inject(1, given)
     assert control.arrays.counter("seen", 3) == CounterValue(2, 2 + len(given))
     assert control.tables.direct_counter("hosts", handle) == CounterValue(1, len(given))
-    assert control.inject(1, packet(2, 9, 60000))  # an index out of range counts nothing, and harms nothing
+    assert control.inject(1, packet(2, 9, 60000))  # an index out of range has no effect
 
 
 def test_registers_from_outside(control: Pipeline) -> None:

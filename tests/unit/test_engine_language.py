@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the language part shows to a control plane: value sets, messages, assertions; and its limits."""
+"""Language features that a control plane sees: value sets, messages, assertions, and the limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def changed(name: str, change: Callable[[dict[str, Any]], Any]) -> bytes:
     return json.dumps(root).encode()
 
 
-# value_sets.p4: bits of `way` tell through which states a packet went.
+# value_sets.p4: the bits of `way` show the parser states that a packet went through.
 
 KNOWN, SERVICE, FOUND = 2, 4, 16
 
@@ -168,7 +168,7 @@ def test_messages_with_open_braces_or_other_values_are_refused() -> None:
         Pipeline.load(changed("messages", more_values))
 
 
-# Programs that go on for ever, or want too much.
+# Programs that never end, or use too many resources.
 
 
 def test_a_loop_in_an_action_that_does_not_end_drops_the_packet() -> None:
@@ -242,11 +242,11 @@ def test_contradictions_are_refused(name: str, key: str, index: int, values: dic
         Pipeline.load(changed(name, lambda root: root[key][index].update(values)))
 
 
-# Elements of stacks at indexes that the packet brings.
+# Elements of stacks at indexes that the packet gives.
 
 
 def test_an_index_outside_a_stack_reads_nothing_and_writes_nothing() -> None:
-    """BMv2 ends there; so these packets are not among the vectors."""
+    """BMv2 exits on such packets, so the vectors do not contain them."""
 
     def unguarded(root: dict[str, Any]) -> None:
         text = json.dumps(root).replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error that a user reads says what was given, what was expected, and what to do."""
+"""Every error that a user reads has three parts: the given value, the expected value, and the remedy."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def not_connected() -> None:
 
 
 async def awaited() -> None:
-    """A link's `connected`."""
+    """Replace the `connected` of a link."""
 
 
 PROVOKED: dict[type[UserError], Callable[[], object]] = {
@@ -150,8 +150,8 @@ NOT_PROVOKED = {
     of_controller.AlreadyJoined,
     of_controller.Overdue,
     of_controller.Exhausted,
-    errors.GroupRefused,  # says what the controller has answered
-    client.Unsupported,  # says what the switch has answered
+    errors.GroupRefused,  # passes on the controller's answer
+    client.Unsupported,  # passes on the switch's answer
 }
 
 
@@ -179,7 +179,7 @@ def subclasses(kind: type[UserError]) -> Iterator[type[UserError]]:
 
 # ------------------------------------------------------------ all texts in the sources
 
-# Errors with fewer than three arguments pass on a message that has its parts already.
+# An error with fewer than three arguments passes on a message that already has the three parts.
 FORWARDED = {
     ("benchmarks/controller.py", "f'--k: {error}'"): "a TopologyError",
     ("benchmarks/switch.py", "f'--lanes {lanes}: {error}'"): "a ValueError of artifact(), made by explain()",
@@ -211,7 +211,7 @@ FORWARDED = {
 }
 # The classes whose constructors add the parts themselves.
 OWN_PARTS = {"PeerLost", "RailDown", "InvalidProgram", "UnsupportedConstruct"}
-# Two parts in a text of another function, and the third here.
+# A text of another function has two parts, and this text adds the third.
 COMPLETED = {"controller/southbound.py", "hosts/bootstrap.py", "railweave/commands/why.py"}
 OTHER_ERRORS = "switch/p4runtime/"  # here, Refused is the server's answer
 

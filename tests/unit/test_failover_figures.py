@@ -15,13 +15,13 @@ from railweave.experiments.failover.values import FailoverOptions
 from railweave.topologies.named import named
 from railweave.topologies.planes import planes
 
-STEP_S = 0.01  # a call's time
-SIZE = 1000  # bytes that each rail carries of a call
+STEP_S = 0.01  # duration of a call
+SIZE = 1000  # bytes of a call on each rail
 INJECTED, REPAIR_BEGIN, REPAIRED, END = 10.0, 10.8, 10.85, 13.0
 
 
 def trace(*, pause_s: float, back: float) -> RankTrace:
-    """Calls on rails a and b with a pause at the fault only; b carries none of them until `back`."""
+    """Return calls on rails a and b. The call at the fault pauses. Then b is unused until `back`."""
     calls, now = [], INJECTED - 1
     while now < END + 0.1:
         begin, end = now, now + STEP_S

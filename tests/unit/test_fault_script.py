@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault scripts as they are written on a command line."""
+"""Fault scripts on a command line."""
 
 from __future__ import annotations
 

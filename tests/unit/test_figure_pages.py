@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference run, its plots, and the pages that are made from it."""
+"""The reference run, its plots, and the pages that show them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(name: str, reference: Reference) -> str:
 
 
 def record(out: Path, *names: str, quick: bool) -> None:
-    """Record the runs of figures as the cost model gives them."""
+    """Record runs of figures with the results of the cost model."""
     options = reproduce.Options(figures(names), out, quick)
     steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
     made = [each for step in steps.values() for each in model_records.of(step, lambda kept: kept)]

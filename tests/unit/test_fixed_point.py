@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed point and lane maps, bit by bit against numpy."""
+"""Fixed point and lane maps, compared with numpy bit by bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BIAS = 127
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 BITS = st.integers(0, 2**32 - 1)
 WORLD_SIZES = st.sampled_from([1, 2, 3, 4, 7, 8, 31, 128, 129, 255, 256, 257, 512, 513, 1023])
-# Lengths on both sides of what vector instructions take at a time.
+# Lengths below and above the width of vector instructions.
 LENGTHS = st.integers(0, 70)
 
 
@@ -28,7 +28,7 @@ def float_arrays(elements: st.SearchStrategy[float]) -> st.SearchStrategy[NDArra
 
 
 def raw_arrays() -> st.SearchStrategy[NDArray[np.float32]]:
-    """Every bit pattern: denormals, NaN payloads, both zeros."""
+    """Return a strategy for all bit patterns: denormals, NaN payloads, both zeros."""
     return arrays(np.uint32, LENGTHS, elements=BITS).map(lambda bits: bits.view(np.float32))
 
 
@@ -127,7 +127,7 @@ def test_sums_of_the_largest_values_fit(world_size: int, sign: int) -> None:
 
 @given(raw_arrays(), WORLD_SIZES)
 def test_lanes_of_exact_sums(values: NDArray[np.float32], world_size: int) -> None:
-    """Limb by limb the value in units of 2^-149; the sum of one rank's lanes is the rank's value."""
+    """The limbs hold the value in units of 2^-149. The decoded lanes of one rank give the rank's value."""
     each = ina.exact_lanes(world_size)
     assert each == oracle.exact_lanes(world_size)
     lanes = lanes_from(ina.encode_exact(values, world_size)).reshape(each, len(values))
@@ -161,7 +161,10 @@ def test_exact_sums_are_rounded_once(bits: NDArray[np.uint32], mean: bool) -> No
     WORLD_SIZES,
 )
 def test_wide_lanes(values: NDArray[np.float32], world_size: int) -> None:
-    """The values in units, in two limbs, of which so many as there are ranks fit in int32; else nothing."""
+    """Two limbs hold a value in units, and the sum of a limb over all ranks fits in int32.
+
+    The encoder refuses other values.
+    """
     wanted = oracle.in_units(values, world_size)
     encoded = ina.encode_wide(values, world_size)
     assert (encoded is None) == (wanted is None)
@@ -196,7 +199,7 @@ def test_wide_lanes_reach_from_small_gradients_to_256(world_size: int) -> None:
 
 @given(arrays(np.int64, 30, elements=st.integers(-(2**31), 2**31 - 1)), st.sampled_from([1, 2, 4, 1023]))
 def test_any_lanes_are_decoded(lanes: NDArray[np.int64], world_size: int) -> None:
-    """A broken switch may answer anything."""
+    """A broken switch may send any lanes."""
     for decode in (ina.decode_exact, ina.decode_wide):
         for divisor in (1, world_size):
             decode(as_lanes(lanes), world_size, divisor, True)

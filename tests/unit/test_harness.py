@@ -16,7 +16,7 @@ TIMES_MS = {"a": [3.0, 1.0, 2.0], "b": [7.0, 7.0, 7.0]}
 
 
 def benchmark(order: list[str]) -> Benchmark:
-    """Return a benchmark with two parts, which note their order."""
+    """Return a benchmark with two parts, which record the order of their runs."""
 
     def part(name: str) -> Part:
         async def measure(_: Path, on_phase: OnPhase) -> AsyncIterator[Reading]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithms that BMv2 has and p4c cannot name, beside their definitions; the others are in the vectors."""
+"""Hash algorithms of BMv2 that p4c cannot name, compared with definitions. The vectors test the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = slice(34 + 31, 34 + 39)  # where the program puts the hash of its 64-bit 
 
 
 def crc(data: bytes, width: int, polynomial: int, *, reflected: bool) -> int:
-    """A CRC without initial value and final complement, bit by bit."""
+    """Compute a CRC without initial value and final complement, bit by bit."""
     top, value = 1 << (width - 1), 0
     for byte in data:
         for bit in range(8):
@@ -27,7 +27,7 @@ def crc(data: bytes, width: int, polynomial: int, *, reflected: bool) -> int:
 
 
 def fnv(data: bytes) -> int:
-    """BMv2's hash_ex."""
+    """Compute BMv2's hash_ex."""
     mask, value = 0xFFFFFFFF, 2166136261
     for byte in data:
         value = (value ^ ((byte ^ 0x80) - 0x80)) * 16777619 & mask
@@ -37,7 +37,7 @@ def fnv(data: bytes) -> int:
 
 
 def test_the_definitions_are_right() -> None:
-    """The check values of CRC-8/SMBUS and of CRC-64/GO-ISO's polynomial from 0."""
+    """Compare with the check values of CRC-8/SMBUS and of CRC-64/GO-ISO's polynomial with initial value 0."""
     assert crc(b"123456789", 8, 0x07, reflected=False) == 0xF4
     assert crc(b"123456789", 64, 0x1B, reflected=True) == 0x46A5A9388A5BEFFE
 

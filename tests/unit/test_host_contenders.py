@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter server and the hierarchical ring: sums, their limits, and peers that are none."""
+"""The parameter server and the hierarchical ring: sums, limits and invalid peers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE_S = 60.0
 
 def job_of(kind: str, servers: int = 1) -> Job:
     contender = Contender(kind, kind, options={"racks": 2, "servers": servers})
-    # An address for each rank: rings of several racks meet at the same port.
+    # Each rank has its own address, because the rings of several racks meet at the same port.
     addresses = {"lo": tuple(f"127.0.1.{rank + 1}" for rank in range(RANKS))}
     return Job(contender, RANKS, ("lo",), addresses, "", DEADLINE_S, {})
 
@@ -62,7 +62,7 @@ def test_it_sums(kind: str, servers: int, count: int, monkeypatch: pytest.Monkey
 
 
 def test_limits_are_those_of_their_models() -> None:
-    """Parts of the tensor that the fullest link carries: 15 of 16 ranks' each way; 3/4 and 3/4, twice."""
+    """The busiest link carries 15 tensors each way to a server of 16 ranks, and 4 * 3/4 in the hierarchy."""
     network = named("racks:racks=4,hosts=4,ina=0", rails=["ina"], rates=[10_000_000])
     goodput = 10e6 * 1448 / 1514
     volumes = {"ps": 15.0, "hierarchical": 3.0, "ring": 1.875, "railweave": 1.875}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad links in virtual time, and how options give them."""
+"""Bad links in virtual time, and the options for bad links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def number_of(packet: bytes) -> int:
 
 
 def pass_through(bad: ports.ImpairedLink, packets: list[bytes], gap_ns: int = 1000) -> list[bytes]:
-    """Packets at a pace, and all that leaves, to the end."""
+    """Push packets at a fixed pace, and return all packets that leave the link."""
     out: list[bytes] = []
     now = 0
     for packet in packets:
@@ -52,7 +52,7 @@ def test_loss_is_what_the_seed_says() -> None:
     bad = link("loss=0.25,seed=7")
     out = [number_of(packet) for packet in pass_through(bad, numbered(40))]
     lost = sorted(set(range(40)) - set(out))
-    assert lost == [3, 9, 11, 12, 14, 18, 25, 32, 34, 37]  # for ever: recorded runs depend on it
+    assert lost == [3, 9, 11, 12, 14, 18, 25, 32, 34, 37]  # never change this: recorded runs depend on it
     assert bad.counts() == {
         **{"packets": 40, "lost": 10, "duplicated": 0},
         **{"reordered": 0, "corrupted": 0, "overflowed": 0},
@@ -126,7 +126,7 @@ def test_rate_is_a_token_bucket_with_a_millisecond_of_burst() -> None:
 
 
 def test_what_waits_for_the_rate_is_the_backlog() -> None:
-    bad = link("rate=8M,delay=100ms")  # 1,000 bytes a millisecond; on the wire nothing waits
+    bad = link("rate=8M,delay=100ms")  # 1,000 bytes a millisecond; the delay is no backlog
     assert bad.backlog(10 * MS) == (0, 0)
     for _ in range(5):
         bad.push(bytes(1000), 10 * MS)

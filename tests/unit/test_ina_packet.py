@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregation packet's codec, and its constants against the P4 program's."""
+"""The aggregation packet's codec, and its constants, which equal those in the P4 program."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave switch stats|tables|registers|…` on a switch in this process: what they say and refuse."""
+"""`railweave switch stats|tables|registers|…` on a switch in this process: output and refusals."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Run = Callable[..., Awaitable[Result]]
 
 
 class FakePorts:
-    """Two ports, of which the first has counted."""
+    """Two ports. The second port is down."""
 
     execution = "compiled"
 
     def use(self, pipeline: Pipeline | None) -> None:
-        """Packets come from the test."""
+        """Ignore the pipeline: the test injects the packets."""
 
     def __init__(self) -> None:
         self.bad: dict[tuple[int, Direction], Impairment] = {}
@@ -60,7 +60,7 @@ class FakePorts:
 
 
 def command(server: Server, *arguments: str, device: int = DEVICE) -> Awaitable[Result]:
-    """Run a command in a thread, as a process of its own would."""
+    """Run a command in a thread, instead of a separate process."""
     options = ["--grpc", server.address, "--device-id", str(device)]
     return asyncio.to_thread(CliRunner().invoke, app, [*arguments, *options])
 
@@ -73,7 +73,7 @@ async def told(server: Server, *arguments: str) -> Any:
 
 @asynccontextmanager
 async def with_one_of_everything(server: Server) -> AsyncIterator[Server]:
-    """Serve a switch that has one of everything, and one packet behind it."""
+    """Serve a switch that has one of everything and has handled one packet."""
     inspection = Inspection(FakePorts())  # type: ignore[arg-type]
     server.extras = [inspection.extra()]
     async with server, client(server, load=True, program=ENTITIES) as one:

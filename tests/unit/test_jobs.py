@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of jobs that run at once: counted while all of them run, and only then."""
+"""The throughput of jobs that run at the same time. It counts only the time in which all jobs run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), LabOptions(Path("out"
 
 
 def job(name: str, start: float, end: float, bytes_per_s: int) -> JobRun:
-    """Return a job that reduced evenly, a slice each second."""
+    """Return a job that reduced at a constant rate, one slice per second."""
     begins = [start + i for i in range(int(end - start))]
     calls = [Call(at, at + 1, (Slice("ina", at, at + 1, bytes_per_s),)) for at in begins]
     return JobRun(name, [RankTrace(calls=calls)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page in a browser: it shows what it is sent, and its buttons give orders."""
+"""The live page in a browser: it shows the state from the server, and its buttons send orders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium: apt-get in
 
 
 def sample(at: float, rail_state: str = "up", cut: tuple[int, ...] = ()) -> Sample:
-    """Return what is read `at` seconds: every link carries 50 Mbit/s up and 25 Mbit/s down."""
+    """Return the sample after `at` seconds. Every link carries 50 Mbit/s up and 25 Mbit/s down."""
     count = int(at * 1e6 / 8)
     groups = [{"group": 7, "in_flight": 40}]
     failed = {"failures": int(rail_state != "up"), "reason": HOSTILE * (rail_state != "up")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page's server: what it serves, and what it refuses."""
+"""The live page's server: its answers and its refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = b"<meta content={{token}}>"
 
 
 class Live:
-    """A server that runs while the test does, and what it was ordered to do."""
+    """A server that runs during the test, and the orders that it got."""
 
     def __init__(self) -> None:
         self.orders: list[str] = []
@@ -55,7 +55,7 @@ class Live:
         return reader, writer
 
     async def exchange(self, request: bytes) -> bytes:
-        """Send a request; return all that comes back."""
+        """Send a request, and return the whole answer."""
         reader, writer = await self.connect(request)
         answer = await reader.read()
         writer.close()
@@ -104,7 +104,7 @@ async def test_an_order_needs_the_token_and_the_pages_origin() -> None:
     ("request_text", "status"),
     [
         ("GET / HTTP/1.1\r\n\r\n", 403),  # no host
-        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),  # a name that was pointed here
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),  # a foreign name that resolves to this machine
         ("GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", 403),
         ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
         ("GET /events HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n", 403),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the live page shows, from samples of counters."""
+"""The contents of the live page, computed from samples of counters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rates_are_bits_per_second_between_samples_up_and_down() -> None:
     assert shown["links"][0] == (80_000, 16_000)
     assert shown["rails"]["ina"]["bps"] == 40_000  # mean of two hosts, one of them silent
     assert (first["t"], shown["t"]) == (0.0, 0.5)
-    lost = live.take(Sample(10.75, {}))  # such as of a namespace that is gone
+    lost = live.take(Sample(10.75, {}))  # for example, after the end of a namespace
     assert lost["links"][0] == (0, 0)
 
 

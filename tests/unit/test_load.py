@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load generator against a peer that answers as a switch would, or wrongly, over loopback."""
+"""The load generator over loopback, with a peer that answers like a switch, or wrongly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = Callable[[bytearray], bytes | None]
 
 @contextmanager
 def summing_peer(workers: int, answer: Answer) -> Iterator[list[int]]:
-    """Sockets of workers whose contributions are summed by a thread; `answer` may spoil a result."""
+    """Open sockets of workers. A thread sums their contributions, and `answer` may spoil a result."""
     with ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(workers)
@@ -67,7 +67,7 @@ def drive(answer: Answer, workers: int = 2, **options: float) -> dict[str, float
 def test_right_sums_are_counted() -> None:
     counts = drive(bytes)
     assert counts["right"] > 50
-    assert (counts["wrong"], counts["strangers"]) == (0, 0)  # a peer without a CPU is asked again
+    assert (counts["wrong"], counts["strangers"]) == (0, 0)  # the peer may be late and asked again
 
 
 def test_one_wrong_lane_is_found() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The curve of time against loss: what a point says, and its picture."""
+"""The curve of time over loss: the values of its points, and its picture."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lowering refuses, what it fuses, and that it never breaks on nonsense."""
+"""The lowering of programs: its refusals, its fusion, and its robustness against invalid programs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_references_to_nothing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mutilated_programs_are_refused_or_run(name: str) -> None:
-    """Drop, copy or replace any part of the JSON: no exception but ours, and packets do no harm."""
+    """Drop, copy or replace parts of the JSON: only our exception is raised, and packets do no harm."""
     rng = random.Random(name)
     original = case(name).json.read_bytes()
     survivors = 0
@@ -121,7 +121,7 @@ def test_mutilated_programs_are_refused_or_run(name: str) -> None:
 
 
 def test_damaged_plans_are_refused_or_harmless() -> None:
-    """Plans come from the lowering; still the engine trusts none of their numbers."""
+    """The engine checks all numbers of a plan, although plans come from the lowering."""
     rng = random.Random(7)
     plans = [lower(case(name).json.read_bytes())[1] for name in NAMES]
     refused = 0
@@ -191,7 +191,7 @@ def test_fused_lanes_compute_what_the_lanes_say() -> None:
 
 
 def test_an_index_out_of_range_touches_nothing() -> None:
-    """BMv2 checks the index of every access: nothing is written, and what was to be read keeps its value."""
+    """BMv2 checks every index. A bad write changes nothing, and a bad read leaves its target unchanged."""
     pipeline = Pipeline.load(case("lanes").json.read_bytes())
     pipeline.inject(1, lane_packet(0, 63, list(range(16))))
     assert pipeline.inject(1, lane_packet(0, 64, [5] * 16)) == [(1, lane_packet(0, 64, [5] * 16))]
@@ -236,7 +236,7 @@ def test_ranges_enclose_every_value() -> None:
         assert inverted.low <= ~a
 
 
-# Fields of no bits: BMv2 loads programs that have them; they are 0 and take no room in packets.
+# BMv2 loads programs that have fields of 0 bits. Such fields are 0 and take no room in packets.
 
 
 @pytest.mark.parametrize("name", NAMES)

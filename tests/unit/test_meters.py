@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Meters in virtual time beside the arithmetic of RFC 2698's two rate three color marker, colour-blind.
+"""Meters in virtual time, compared with RFC 2698's color-blind two rate three color marker.
 
-BMv2 takes tokens from the peak bucket before it looks at the committed one, as the RFC does, and counts whole
-tokens since the switch began; its clock cannot be stopped, so that it has no vectors with other rates than 0
-and more than any test uses.
+BMv2 takes tokens from the peak bucket before it checks the committed bucket, as the RFC does. It counts whole
+tokens since the start of the switch. A test cannot stop BMv2's clock. So the vectors of BMv2 have only two
+kinds of rates: 0, and rates that no test exceeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLOR = 11 + (1 + 7 + 33 + 64 + 71 + 208) // 8  # behind the results of register
 
 @dataclass
 class Marker:
-    """RFC 2698, section 3; rates per second, time in microseconds."""
+    """The marker of RFC 2698, section 3. Rates are per second, and times are in microseconds."""
 
     config: MeterConfig
 
@@ -54,7 +54,7 @@ def cells() -> Pipeline:
 
 
 def colours(pipeline: Pipeline, now_us: int, size: int) -> tuple[int, int]:
-    """Of the direct meter (bytes) and of the indirect one (packets)."""
+    """Return the colors of the direct meter (bytes) and of the indirect meter (packets)."""
     packet = bytes([2, 1]) + bytes(9) + bytes(size - 11)
     [(_, out)] = pipeline.inject(1, packet, now_us)
     return out[COLOR] >> 4, out[COLOR] & 15
@@ -62,7 +62,7 @@ def colours(pipeline: Pipeline, now_us: int, size: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
-    # Whole tokens in every step of time, as BMv2 counts no others.
+    # Every time step gives whole tokens, because BMv2 counts whole tokens only.
     packets, octets = MeterConfig(2_000, 2, 4_000, 3), MeterConfig(400_000, 900, 1_000_000, 2_000)
     cells.arrays.set_meters("I.police", range(2, 3), packets)
     [entry] = cells.tables.entries("I.counted")

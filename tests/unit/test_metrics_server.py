@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that say nothing, little or too much neither stop a scrape nor the end of the server."""
+"""Clients that send nothing, too little or too much block neither a scrape nor the end of the server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from railweave.access import IN_CLEAR, Access
 from railweave.metrics_server import CONNECTIONS, MAX_HEAD_BYTES, MetricsServer
 
 DEADLINE_S = 20.0
-SOON_S = 3.0  # milliseconds, but on a busy machine
-SHORT_S = 0.3  # a server's deadline in tests that wait for it
+SOON_S = 3.0  # on an idle machine, milliseconds are enough
+SHORT_S = 0.3  # a server's deadline, in tests that wait for this deadline
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 LARGE = [GaugeMetricFamily("large", "x" * (16 << 20), 1.0)]  # more than the kernel's buffers take
 SMALL = [GaugeMetricFamily("small", "A metric.", 2.0)]
@@ -68,7 +68,7 @@ def opened(server: MetricsServer, source: str = "127.0.0.1") -> socket.socket:
 
 
 def ready(server: MetricsServer, access: Access, source: str = "127.0.0.1") -> socket.socket:
-    """A connection after its handshake."""
+    """Return a connection after its handshake."""
     connection, context = opened(server, source), context_of(access)
     return context.wrap_socket(connection, server_hostname="127.0.0.1") if context else connection
 
@@ -121,7 +121,7 @@ strangers = pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: 
 
 
 def ended(connection: socket.socket) -> bool:
-    """Whether the other end has closed it; reads what has come."""
+    """Read all received data, and return whether the other end has closed the connection."""
     try:
         while select.select([connection], [], [], 0)[0]:
             if not socket.socket.recv(connection, 1 << 20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a proof that Multipath TCP has used all planes."""
+"""The proof that Multipath TCP has used all planes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from railweave import native_module
 
-# As Python finds it where only the type stubs are: a package without a file.
+# Without the built module, Python finds only the type stubs: a package without a file.
 NOT_BUILT = """
 import sys
 from importlib.machinery import ModuleSpec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reaches the control plane: packets to and from the CPU port, digests, idle entries."""
+"""Messages for the control plane: packets to and from the CPU port, digests, idle entries."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Open MPI's daemons get into the hosts' namespaces."""
+"""The script that starts Open MPI's daemons in the hosts' namespaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railweave.experiments.contenders.openmpi import entering
 
 
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the script, with `echo` in the place of what enters a namespace: that needs root."""
+    """Run the script with `echo` instead of the command that enters a namespace, which needs root."""
     script = tmp_path / "enter"
     script.write_text(entering({"10.1.0.1": ["echo", "h1"], "10.1.0.2": ["echo", "h2"]}))
     return subprocess.run(["sh", script, *arguments], capture_output=True, text=True, check=False)

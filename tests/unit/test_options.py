@@ -77,7 +77,7 @@ def test_launchers_say_who_a_process_is(rank: str, size: str) -> None:
 
 
 def test_one_launcher_counts_not_a_mixture() -> None:
-    """torchrun under srun: Slurm counts nodes, torchrun processes."""
+    """If torchrun runs under srun, Slurm counts nodes and torchrun counts processes."""
     options = options_from(environment={**ENVIRONMENT, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
     assert (options.rank, options.world_size) == (2, 4)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands change no file that they have not made, and say before they begin where they cannot write."""
+"""Commands change only files that they have made. They report an unwritable output before they start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from railweave.experiments.allreduce import run as sweep
 from railweave.experiments.scenario import Scenario
 from railweave.outputs import OutputError, check_new_file, new_folder, run_folder, write_new_file
 
-ARGUMENTS = {  # that commands need
+ARGUMENTS = {  # required arguments of commands
     "run": ("--", "true"),
     "plan": ("4M",),
     "topo file": ("absent.yaml",),
@@ -33,7 +33,7 @@ KEPT = "kept"
 
 
 def options() -> Iterator[tuple[str, str]]:
-    """Return every command that writes, with the option that says where."""
+    """Yield every command that writes files, with the option for their path."""
     for name, _ in COMMANDS:
         yield from _options(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
 
@@ -50,7 +50,7 @@ WRITING = sorted(set(options()))
 
 
 def invoke(path: str, *given: str) -> tuple[int, list[str]]:
-    """Run a command in this process; return the exit status and the lines that it printed."""
+    """Run a command in this process, and return its exit status and the lines that it printed."""
     words = [*path.split(), *given, *ARGUMENTS.get(path, ())]
     done = CliRunner().invoke(build(words[0]), words)
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -74,7 +74,7 @@ def test_a_place_that_cannot_be_written_to_is_one_line_before_anything_starts(
         assert invoke("topo planes", "--save", "absent.yaml")[0] == 0
     if path == "bench":
         Path("absent.toml").write_text("\n".join(invoke("bench broadcast", "--print-scenario")[1]))
-    code, lines = invoke(path, option, f"{KEPT}/below.svg")  # a file is no folder, also for root
+    code, lines = invoke(path, option, f"{KEPT}/below.svg")  # a file is no folder, even for root
     assert code == 2
     (line,) = lines
     assert f"{option} {KEPT}/below.svg: " in line
@@ -201,7 +201,7 @@ def test_a_result_that_finds_no_room_is_one_line(capsys: pytest.CaptureFixture[s
 def test_a_number_that_another_run_has_just_taken_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # as seen before the other one began
+    monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # the list from before the other run's start
     new_folder(tmp_path)
     assert new_folder(tmp_path).name == "2"
 

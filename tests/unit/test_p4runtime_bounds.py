@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one client asks takes bounded memory, makes no other wait, and loses nothing that packets write."""
+"""A client's requests use bounded memory, do not delay other clients, and lose no data of packets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(
         nothing = p4r.Entity(table_entry=p4r.TableEntry(priority=99))
         request = p4r.ReadRequest(device_id=DEVICE, entities=[nothing] * 20_000)
         long = asyncio.ensure_future(one.stub.Read(request).read())
-        # Only when the Read has been taken up does the server answer the one who asks after it.
+        # The server answers the other client only after it has begun the Read.
         for _ in range(3):
             await other.stub.Capabilities(p4r.CapabilitiesRequest(device_id=DEVICE))
         assert not long.done()
@@ -83,7 +83,7 @@ async def test_reads_that_nobody_takes_are_limited(server: Server) -> None:
 
 
 async def _until_read(one: Client, wildcard: p4r.Entity) -> None:
-    """Return when a Read is served again; the test has a deadline."""
+    """Return when the server serves a Read again. The test has a deadline."""
     while True:
         try:
             await one.read(wildcard)
@@ -140,12 +140,12 @@ async def test_requests_are_limited_before_they_are_parsed(server: Server) -> No
 
 
 def test_a_push_is_no_larger_for_being_hidden() -> None:
-    """The program is found however often it is given, and only where it is."""
+    """The size limit leaves out only the program, also if the message repeats the program."""
     program = p4r.ForwardingPipelineConfig(p4_device_config=bytes(1 << 20))
     for config, fits in (
         (program.SerializeToString() * 3, True),
         (p4i.P4Info(pkg_info=p4i.PkgInfo(name="x" * (1 << 20))).SerializeToString(), False),
-        (b"\x10\x01" * (1 << 20) + program.SerializeToString(), False),  # fields that nobody knows
+        (b"\x10\x01" * (1 << 20) + program.SerializeToString(), False),  # unknown fields
     ):
         request = b"\x2a" + _varint(len(config)) + config
         if fits:
@@ -178,7 +178,7 @@ async def test_requests_in_progress_are_limited_together(
 
 
 def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> None:
-    """In all ways in which packets write cells: counters, single cells, and neighbouring ones as a vector."""
+    """Packets write cells in three ways: as counters, as single cells, and as a vector of adjacent cells."""
     scenario = Scenario(64)
     schema = P4Schema(scenario.program.p4info_path, scenario.program.json_path)
     config = schema.get_pipeline_config()
@@ -241,7 +241,7 @@ async def test_notifications_for_a_client_that_does_not_read_are_limited(length:
 async def test_errors_for_a_client_that_does_not_read_are_limited(
     size: int, least: int, echoed: bool
 ) -> None:
-    """No role is needed to be sent an error for each packet; a large packet is not sent back with it."""
+    """A client without a role also gets an error per packet. The error does not contain a large packet."""
     refused = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(size)))
 
     async def requests() -> AsyncIterator[p4r.StreamMessageRequest]:
@@ -257,7 +257,7 @@ async def test_errors_for_a_client_that_does_not_read_are_limited(
 
 
 def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
-    """Packets are counted all the while; every one is in the counter of the program that runs at the end."""
+    """Packets arrive all the time. The counter of the last program includes every packet."""
     running: list[Pipeline] = []
     between_packets, enough = threading.Lock(), threading.Event()
     sent = 0

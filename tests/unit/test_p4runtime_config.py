@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that follow one another: saved and written before they run, or reconciled with what was there."""
+"""A program that replaces another one: saved and written before it runs, or reconciled with the old state."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of entity: written, refused, read back as it was written, and felt by packets."""
+"""Every kind of entity: writes, refusals, reads that return the written value, and the effect on packets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4Runtime server under finsy, as controllers use it."""
+"""The P4Runtime server with finsy as its client, as controllers use it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged P4Runtime messages: refused by code, never an exception, and what is not damaged still works."""
+"""Damaged P4Runtime messages get an error code, never an exception. Undamaged messages still work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_damaged_updates_and_reads_of_everything_else(batch: Batch) -> None:
 
 
 def suffer(program: str, batch: Batch) -> None:
-    """Carry out and read whatever can be parsed; what is written can be read afterwards."""
+    """Write and read every message that can be parsed. Then read back all written entities."""
     if program not in DEVICES:
         DEVICES[program] = make_device(program)
     device = DEVICES[program]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request leaves is freed as it ends: nothing waits for the garbage collector, which is rare here."""
+"""The objects of a request are freed when it ends, without the garbage collector, which runs rarely here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from google.protobuf.message import Message
 from hostile.messages import HIGHEST, Caller, Chaos
 from p4runtime_clients import DEVICE, ENTITIES, Config, Server, files
 
-CALLS = 300  # as primary, and then without one
+CALLS = 300  # calls with a primary client, and again without a primary client
 
 
 @pytest.fixture
 def kept() -> Iterator[list[Any]]:
-    """The objects that only the garbage collector has found, since the test began."""
+    """Yield the objects that only the garbage collector has found since the test began."""
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -46,7 +46,7 @@ async def test_hostile_requests_leave_nothing_to_the_garbage_collector(
 
 
 def talk(address: str) -> Counter[str]:
-    """Nonsense in raw bytes, so that messages are the server's, and programs one after the other."""
+    """Push programs, and send random requests as raw bytes, so that only the server parses messages."""
     schema = fy.P4Schema(*files(ENTITIES))
     chaos = Chaos(random.Random(1), schema.p4info, files(ENTITIES)[1].read_bytes(), DEVICE)
     answers: Counter[str] = Counter()
@@ -67,7 +67,7 @@ def talk(address: str) -> Counter[str]:
 
 
 def of_the_switch(one: Any) -> str:
-    """What it is, if it holds what a client has sent; gRPC makes small cycles of its own for each call."""
+    """Return the name of an object of the switch, or "". gRPC itself makes small cycles for each call."""
     if isinstance(one, FrameType | CoroutineType):
         code = one.f_code if isinstance(one, FrameType) else one.cr_code
         return code.co_qualname if "/switch/" in code.co_filename else ""

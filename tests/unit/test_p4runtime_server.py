@@ -41,7 +41,7 @@ SERVICE = "p4.v1.P4Runtime"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CA, and a certificate of its for the name of the switch."""
+    """Make a CA, and a certificate from this CA for the name of the switch."""
     ca = authority(tmp_path_factory.mktemp("tls"))
     certificate(ca, "own", f"DNS:{NAME}")
     return ca.parent

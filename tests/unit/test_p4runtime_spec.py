@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4Runtime server against the specification: what it must refuse, with which code, and who may write."""
+"""The P4Runtime server follows the specification: refusals, their codes, and the right to write."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ async def test_without_an_election_id_one_stays_backup(server: Server) -> None:
     async with client(server, None) as one, client(server, None) as another, client(server, 0) as zero:
         assert (await one.arbitrate()).status.code == 5
         assert (await another.arbitrate()).status.code == 5
-        assert (await zero.arbitrate()).status.code == 0  # 0 is an id like others: unset is another thing
+        assert (await zero.arbitrate()).status.code == 0  # 0 is a valid id, other than an unset one
 
 
 async def test_packets_out_are_answered_with_an_error_not_lost(server: Server) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes on streams: packets, digests, idle entries; and who hears them when roles divide the switch."""
+"""Messages on streams: packets, digests, idle entries, and their receivers when roles divide the switch."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> Non
         lists = switch.read_digests("learned_t")
         heard = asyncio.ensure_future(anext(lists))
         await asyncio.sleep(0)
-        for _ in range(3):  # what waits already is not repeated
+        for _ in range(3):  # a digest that already waits is not repeated
             pipeline.inject(1, FRAME)
         pipeline.inject(2, FRAME)
         first = await heard
@@ -94,7 +94,7 @@ async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> Non
         assert (list(first.data), first.list_id) == (expected, 1)
         await switch.write([P4DigestListAck("learned_t", first.list_id)])
         heard = asyncio.ensure_future(anext(lists))
-        while not heard.done():  # after the acknowledgement they may come again
+        while not heard.done():  # after the acknowledgement the same digests may come again
             pipeline.inject(1, FRAME)
             pipeline.inject(2, FRAME)
             await asyncio.sleep(0)
@@ -137,7 +137,7 @@ def test_what_is_not_acknowledged_is_not_repeated_until_its_time_is_over() -> No
     assert digests.take(told(2), 111) is not None
     eager, _ = learner()
     assert eager.take(told(1), 0) is not None
-    assert eager.take(told(1), 0) is not None  # no acknowledgements asked for, nothing remembered
+    assert eager.take(told(1), 0) is not None  # without acknowledgements nothing is remembered
 
 
 async def test_idle_entries_are_told_of(server: Server) -> None:
@@ -194,7 +194,7 @@ async def test_roles_divide_the_switch(server: Server) -> None:
 
 
 async def test_a_second_controller_takes_over_while_packets_flow(server: Server) -> None:
-    lasting = replace(HOST, idle_timeout_ns=0)  # one that is idle is reported, also before the take-over
+    lasting = replace(HOST, idle_timeout_ns=0)  # else it could be reported as idle before the take-over
     async with client(server, 1, load=True, program=ENTITIES) as first:
         assert await first.write(update("INSERT", lasting, ENTITIES)) == []
         flow = Flow(server.pipelines[0])
@@ -226,7 +226,7 @@ async def refused(one: Client, change: p4r.Update) -> bool:
 
 
 class Flow:
-    """Packets between any two steps of the server, each of which must be forwarded."""
+    """A task that injects packets between the server's steps. The switch must forward each packet."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline

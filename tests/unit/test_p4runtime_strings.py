@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types that are translated to strings: what controllers name, and the numbers that the program sees."""
+"""Types that are translated to strings: the names that controllers use, and the program's numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PORT_BITS = 9
 
 
 def typed(p4info: p4i.P4Info, parts: object, name: str, type_name: str, *annotations: str) -> None:
-    """Give the part that has this name a type that is translated to strings, as p4c writes it."""
+    """Give the part with this name a type that is translated to strings, in the form that p4c writes."""
     for part in parts:  # type: ignore[attr-defined]
         if part.name == name:
             part.ClearField("bitwidth")
@@ -48,7 +48,7 @@ def typed(p4info: p4i.P4Info, parts: object, name: str, type_name: str, *annotat
 
 
 def described(*annotations: str) -> p4i.P4Info:
-    """The P4Info of `entities`, with strings for ports, for Ethernet types and for a single bit."""
+    """Return the P4Info of `entities`, with strings for ports, for Ethernet types and for a single bit."""
     p4info = p4i.P4Info()
     p4info.CopyFrom(SCHEMAS[ENTITIES].p4info)
     for action in p4info.actions:
@@ -136,13 +136,13 @@ def host_port(of: Device, destination: int = A) -> int:
 
 
 def numbers(of: Pipeline) -> list[str]:
-    """The entries as packets meet them."""
+    """Return the entries with the numbers that packets use."""
     names = ("EntitiesIngress.hosts", "EntitiesIngress.policy", "EntitiesIngress.spread")
     return sorted(str((e.matches, e.target)) for name in names for e in of.tables.entries(name))
 
 
 def used(of: Device, type_name: str = "port_t") -> set[bytes]:
-    """The strings that have a number, but those that the annotation maps."""
+    """Return the strings that have a number, except the strings that the annotation maps."""
     return set(of.translation.types[type_name]._numbers) - MAPPED
 
 
@@ -182,7 +182,7 @@ def test_tables_that_share_a_type_mean_the_same_number() -> None:
     [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
     assert entry.matches[1].value == host_port(one) != entry.target.params[0]
     write(one, DELETE, host("e0"))
-    assert b"e0" in used(one)  # by the other table
+    assert b"e0" in used(one)  # the other table uses it
     write(one, INSERT, host("e0"))
     assert host_port(one) == entry.matches[1].value
     [entry] = one.pipeline.tables.entries("EntitiesIngress.classified")
@@ -214,7 +214,7 @@ def test_numbers_are_used_again_and_run_out() -> None:
     write(one, INSERT, *(host(f"e{n}", n) for n in range(64)))
     assert (
         sorted(host_port(one, n) for n in range(64)) == free[-64:]
-    )  # small numbers, as ports have, come last
+    )  # small numbers come last, because ports use them
     ports = {n: host_port(one, n) for n in range(64)}
     write(one, DELETE, host("", 5), host("", 9))
     write(one, INSERT, host("new", 9), host("newer", 5))
@@ -222,7 +222,7 @@ def test_numbers_are_used_again_and_run_out() -> None:
     write(one, DELETE, host("", 5), host("", 9))
     write(one, INSERT, host(f"{ports[5]}", 5), policy("8"))
     write(one, DELETE, policy(""))
-    write(one, INSERT, host("newest", 9), policy("last"))  # neither 8 nor a number that stands for itself
+    write(one, INSERT, host("newest", 9), policy("last"))  # gets no number that is a string in use
     assert sorted(host_port(one, n) for n in range(64)) == free[-64:]
     [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
     assert entry.target.params == (free[-65],)
@@ -266,7 +266,7 @@ def test_refused_writes_leave_nothing_behind_however_often() -> None:
     assert used(one) == before - {b"e0"} | {b"again599"}
     strings = one.translation.types["port_t"]
     held = (strings._numbers, strings._strings, strings._users, strings._released, one.translation._users)
-    assert max(map(len, held)) <= 64 + 3  # the entries, and what is mapped
+    assert max(map(len, held)) <= 64 + 3  # 64 entries, and the mapped strings
 
 
 NAMES = ("a", "b", "7", "CPU", "")
@@ -368,7 +368,7 @@ def test_digests_carry_strings() -> None:
 
 
 def with_servers(*annotations: str) -> p4i.P4Info:
-    """The P4Info with strings for the key of `hosts`, too."""
+    """Return the P4Info with strings also for the key of `hosts`."""
     p4info = described()
     typed(p4info, p4info.tables[0].match_fields, "hdr.ethernet.destination", "server_t", *annotations)
     return p4info
@@ -506,7 +506,7 @@ async def test_direct_counters_follow_strings_to_other_numbers(server: Server) -
         first, second = server.pipelines[0].tables.entries("EntitiesIngress.hosts")
         for _ in range(3):
             server.pipelines[0].inject(1, first.matches[0].value.to_bytes(6, "big") + frame()[6:])
-        # `b` gets the number that `a` had: pairs are made by strings.
+        # `b` gets the old number of `a`: old and new entries are paired by their strings.
         mapped = f'@p4runtime_translation_mappings({{{{"b", {first.matches[0].value}}}}})'
         await push(one, Config.RECONCILE_AND_COMMIT, p4info=with_servers(mapped))
         pattern = server_entry(b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled programs are those of the sources, and the numbers are read from their one home."""
+"""The compiled programs match the sources, and all code reads the same numbers."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_config_is_consistent() -> None:
     assert CONFIG["SLOTS"] == 1 << CONFIG["SLOT_BITS"]
     of_slots = ("NONFINITE", "OVERFLOW", "MISMATCH", "OWNER", "LAST")
     assert CONFIG["SLOT_FLAGS"] == sum(CONFIG[f"FLAG_{name}"] for name in of_slots)
-    assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap means something else
+    assert CONFIG["MAX_CHILDREN"] < 32  # bit 31 of the bitmap has another meaning
 
 
 def lane_names(lanes: int) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_profile_has_its_lanes_as_fields_and_as_registers(lanes: int, name: st
 
 @pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
 def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
-    """A struct as parameter of an action would make it copy all of it, lanes included, in and out."""
+    """An action with a struct as a parameter would copy the whole struct in and out, with all lanes."""
     program = json.loads(artifact(lanes).json_path.read_text())
     names = {header["name"] for header in program["headers"]}
     assert names == {"ethernet", "arp", "ipv4", "icmp", "udp", "ina", "lanes", "scalars", "standard_metadata"}
@@ -84,7 +84,7 @@ def test_the_compiler_made_no_copies_of_headers(lanes: int) -> None:
     ],
 )
 def test_a_packet_touches_each_lane_register_once_and_in_order(action: str, primitives: list[str]) -> None:
-    """What a pipeline of hardware stages asks; reading and then writing one cell is one touch."""
+    """Hardware stages in a pipeline require this. A read and then a write of one cell is one access."""
     name = AGGREGATION if action.startswith("Lanes") else NETREDUCE
     for lanes in PROFILES[name]:
         program = json.loads(artifact(lanes, program=name).json_path.read_text())

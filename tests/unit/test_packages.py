@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed is what the project asks for."""
+"""The locked packages meet the requirements of the project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKED_GROUPS = ("build", "test", "lint", "proto")  # as requirements.lock says
+LOCKED_GROUPS = ("build", "test", "lint", "proto")  # the groups in requirements.lock
 
 
 def locked() -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The panels of all figures, from records that a cost model made."""
+"""The panels of all figures, drawn from the records of a cost model."""
 
 from __future__ import annotations
 

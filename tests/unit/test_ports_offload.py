@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cutting of received super-packets and coalescing of sent ones, without a network."""
+"""Segmentation of received super-packets and coalescing of sent packets, without a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ether() -> Packet:
 def datagrams(
     count: int, size: int, *, last: int | None = None, first_id: int = 7, **udp: int
 ) -> list[bytes]:
-    """A run of like datagrams, with right checksums unless `chksum` is given."""
+    """Return a run of similar datagrams, with right checksums unless `chksum` is given."""
     sizes = [size] * (count - 1) + [last if last is not None else size]
     return [
         bytes(
@@ -86,7 +86,7 @@ def test_the_limit_zero_sends_every_packet_alone() -> None:
 
 
 def changed(**fields: object) -> bytes:
-    """The second packet of a run with other header fields, and checksums that fit them."""
+    """Return the second packet of a run with other header fields and matching checksums."""
     packet = Ether(datagrams(2, 100)[1])
     for name, value in fields.items():
         setattr(
@@ -184,7 +184,7 @@ def test_exact_packets_with_ids_that_follow_still_run_together() -> None:
 
 
 def test_an_ip_checksum_of_all_ones_stays_as_it_is() -> None:
-    """All ones and zero are the same number to a receiver; the kernel writes zero."""
+    """A receiver reads all ones and zero as the same number. The kernel writes zero."""
     header = datagrams(1, 64, first_id=0)[0][14:34]
     without_id = (0xFFFF - struct.unpack_from(">H", header, 10)[0]) % 0xFFFF
     first, second = datagrams(2, 64, first_id=0xFFFF - without_id)
@@ -223,7 +223,7 @@ def test_tcp_is_cut_as_the_kernel_would(version: int, tagged: bool) -> None:
 
 
 def tunnelled(name: str, ident: int, **udp: int) -> Packet:
-    """The headers of a tunnel, up to the Ethernet header inside."""
+    """Return the headers of a tunnel, in front of the inner Ethernet header."""
     headers = {
         "vxlan": VXLAN(vni=7, flags=0x08),
         "geneve": GENEVE(vni=7, proto=0x6558),
@@ -241,7 +241,7 @@ def tunnelled(name: str, ident: int, **udp: int) -> Packet:
 def test_a_super_packet_in_a_tunnel_is_cut_as_the_kernel_would(
     name: str, transport: str, checksum: bool
 ) -> None:
-    """The kernel gives the place of the inner checksum. The tunnel's UDP header may have one."""
+    """The kernel gives the position of the inner checksum. The tunnel's UDP header may also have one."""
     payload = bytes(range(256)) * 10
     udp = {"dport": 4789 if name == "vxlan" else 6081} | ({} if checksum else {"chksum": 0})
 

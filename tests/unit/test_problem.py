@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's check: right results pass, and every kind of wrong one is found."""
+"""The benchmark's check: right results pass, and the check finds every kind of wrong result."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_sums_of_floats_are_exact_on_every_rail(ranks: int) -> None:
 
 
 def fixed_point_sum(given: np.ndarray, lanes: int) -> np.ndarray:
-    """Sum as the ina rail does: one exponent per packet, lanes rounded half to even, exact integer sums."""
+    """Sum like the ina rail: one exponent per packet, lanes rounded half to even, exact integer sums."""
     ranks, count = given.shape
     headroom = int(np.ceil(np.log2(ranks)))
     total = np.empty(count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of the lab: ready lines, ends, and what is said about them."""
+"""Child processes of the lab: their ready lines, their ends, and the messages about them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ while True:
 
 
 async def test_children_die_with_their_parent(tmp_path: Path) -> None:
-    """The parent is killed in a way that gives it no chance to clean up."""
+    """SIGKILL ends the parent, so it cannot clean up."""
     grandchild = python("print('ready'); import signal; signal.pause()")
     script = f"""
 import asyncio, os, signal

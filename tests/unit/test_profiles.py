@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Action profiles: what follows what, and what is refused. Whom a selector picks is in the vectors."""
+"""Action profiles: updates that entries follow, and refusals. The vectors test the selectors' choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vectors.case import case
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
 from railweave.switch.pipeline import Group, GroupMember, Pipeline, WeightedAction, exact, lpm
 
-ONCE = 5  # byte of the header that comes back
+ONCE = 5  # byte of the returned header
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def send(
 
 
 def chosen(pipeline: Pipeline, key: int = 1) -> set[int]:
-    """The parameters of the actions that flows get."""
+    """Return the parameters of the actions that flows get."""
     outs = [send(pipeline, chosen=key, flow=flow) for flow in range(64)]
     return {int.from_bytes(out[1:3], "big") for out in outs if out is not None}
 
@@ -117,7 +117,7 @@ def test_one_shot_sets_come_and_go(pipeline: Pipeline) -> None:
     assert pipeline.tables.entry("I.sets", handle).target.action_set == (
         WeightedAction("I.again", (6, 7), 3),
     )
-    for _ in range(5000):  # numbers and handles are used again
+    for _ in range(5000):  # numbers and handles are reused
         pipeline.tables.modify("I.sets", handle, action_set=[WeightedAction("I.once", (1,), 50)])
     pipeline.tables.delete("I.sets", handle)
     assert send(pipeline) == bytes([0, 0, 0, 0, 8, 0, 0])

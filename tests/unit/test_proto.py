@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The committed gRPC code is what the .proto files say."""
+"""The committed gRPC code matches the .proto files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def compile_to(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("suffix", ["pb2.py", "pb2.pyi", "pb2_grpc.py"])
 def test_the_code_is_generated_from_the_proto_file(tmp_path: Path, name: str, suffix: str) -> None:
-    """Line by line, but for those that name the generator's version."""
+    """All lines are equal, except lines that depend on the generator's version."""
     compile_to(tmp_path, name)
     fresh, committed = (_significant(root / f"railweave/v1/{name}_{suffix}") for root in (tmp_path, PROTO))
     assert committed == fresh
 
 
 def _significant(path: Path) -> list[str]:
-    """The lines with the messages and methods: the version stands in comments, imports and checks of it."""
+    """Return the lines with messages and methods. Comments, imports and checks contain the version."""
     lines = path.read_text().splitlines()
     if path.suffix == ".pyi":
         return [line for line in lines if "import" not in line]

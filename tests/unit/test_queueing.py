@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program sees of time and of queues: from the switch's start, in microseconds."""
+"""Times and queue lengths that a program sees. Times count from the switch's start, in microseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START_US = 1000
 
 
 def pipeline(**looks: str) -> Pipeline:
-    """The program with an action in front of egress that copies standard metadata into header fields."""
+    """Load the program with an action before egress that copies standard metadata into header fields."""
     root = json.loads(case("control").json.read_text())
     primitives = [
         {
@@ -36,7 +36,7 @@ def pipeline(**looks: str) -> Pipeline:
 
 
 def seen(loaded: Pipeline, backlog: tuple[int, int] = (0, 0)) -> tuple[int, int, int]:
-    """Address, number and group of the header that leaves."""
+    """Return the address, number and group of the outgoing header."""
     packet = bytes([9]) + (1).to_bytes(4, "big") + bytes(3)
     [(_, out)] = loaded.native.inject(1, packet, 5000, backlog)
     return int.from_bytes(out[1:5], "big"), int.from_bytes(out[5:7], "big"), out[7]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails do when the kernel refuses: no descriptor left, nobody listening."""
+"""Rails when the kernel refuses a request: no free descriptor, or a closed port."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from railweave._native.rails import Datagrams, Rails
 
 DEADLINE_S = 30.0
 FILES = Path("/proc/self/fd")
-HEADERS = 42  # of Ethernet, IPv4 and UDP
-SIZE, MANY = 500, 62  # bytes of a datagram; so many fit one super-packet
+HEADERS = 42  # bytes of Ethernet, IPv4 and UDP headers
+SIZE, MANY = 500, 62  # bytes of a datagram; datagrams that fit into one super-packet
 
 
 def open_files() -> int:
@@ -28,7 +28,7 @@ def open_files() -> int:
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """The process may open nothing more, though it may use what it has."""
+    """Use up the descriptors: the process can open no file, but can use its open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(each.name) for each in FILES.iterdir()) + 2, hard))
     held: list[int] = []
@@ -45,10 +45,10 @@ def no_descriptor_left() -> Iterator[None]:
             os.close(descriptor)
 
 
-# It looks at an object's memory through a pipe, and reports an object that it cannot look at.
+# UBSan checks an object's memory through a pipe. Without a descriptor, it reports the object as invalid.
 @pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="UBSan needs descriptors of its own")
 def test_a_listener_without_descriptors_waits_and_then_goes_on() -> None:
-    """Before, the listening socket stayed readable and the loop turned without a pause."""
+    """In the past, the listening socket stayed readable, and the loop never slept."""
     rails = Rails(2)
     port = rails.open_tcp(0, "127.0.0.1")
     rails.introduce(0, SECRET, [("127.0.0.1", port)] * 2)
@@ -69,7 +69,7 @@ def test_a_listener_without_descriptors_waits_and_then_goes_on() -> None:
 
 
 def received(sink: socket.socket, count: int) -> int:
-    """How many datagrams come, up to so many."""
+    """Return how many datagrams arrive, at most `count`."""
     sink.settimeout(1.0)
     got = 0
     while got < count:
@@ -82,14 +82,14 @@ def received(sink: socket.socket, count: int) -> int:
 
 
 def test_an_error_about_an_earlier_datagram_costs_no_later_one() -> None:
-    """Before, a whole super-packet went for the ICMP error that the datagram before it had caused."""
+    """In the past, the ICMP error about an earlier datagram cost a whole later super-packet."""
     sender = Datagrams("127.0.0.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         sink.bind(("127.0.0.1", 0))
         port = sink.getsockname()[1]
     sender.set_remotes([("127.0.0.1", port)])
     sender.set_super_packets(MANY * (SIZE + HEADERS))
-    sender.send([bytes(SIZE)])  # nobody listens: over loopback the error is there at once
+    sender.send([bytes(SIZE)])  # the port is closed: over loopback the error comes at once
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
         sink.bind(("127.0.0.1", port))
         assert sender.send([bytes(SIZE)] * MANY) == MANY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates that options give, and what BMv2 gets of them."""
+"""Rates from options, and the lower rates for BMv2."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratios against their baseline."""
+"""Ratios and their committed baseline."""
 
 from __future__ import annotations
 

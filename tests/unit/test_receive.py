@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a core receives: the measuring itself, and the arithmetic on it."""
+"""The benchmark of a core's receive path: its measurements and its arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railweave.experiments.errors import OptionError
 @pytest.mark.parametrize("kind", ["spread", "result"])
 @pytest.mark.parametrize(("payload", "batch"), [(64, 8192), (1456, 8192), (8192, 2048)])
 def test_what_lies_in_memory_is_received_whole(kind: str, payload: int, batch: int) -> None:
-    """Every byte of every batch is compared there: a wrong one would raise."""
+    """The native code compares every byte of every batch, and raises an error for a wrong byte."""
     reading = load.receive_from_memory(kind, payload, 0.001)
     assert reading["packets"] > 0
     assert reading["packets"] % batch == 0
@@ -47,7 +47,7 @@ def test_a_sender_on_no_cpu_is_refused() -> None:
 
 
 def test_an_mtu_has_room_for_headers_and_payload() -> None:
-    """20 bytes of IPv4, 8 of UDP, 16 of the rail's own and a code; 2,048 lanes of 4 bytes are the most."""
+    """Headers are 20 bytes of IPv4, 8 of UDP, 16 of the rail, and a code. At most 2,048 lanes fit."""
     assert [payload_of("spread", mtu) for mtu in (1500, 4096, 9000)] == [1440, 4036, 8940]
     assert [payload_of("result", mtu) for mtu in (1500, 1503, 9000)] == [1456, 1456, 8192]
 
@@ -59,7 +59,7 @@ def test_what_is_no_mtu_is_refused(mtu: int) -> None:
 
 
 def test_the_rate_of_a_link_includes_all_headers_and_gaps() -> None:
-    """At 1,500 bytes a frame takes 1,538 bytes of the link: 8.127 million fit in 100 Gbit/s."""
+    """With MTU 1,500, a frame takes 1,538 bytes of a link. So 100 Gbit/s carry 8.127 million per second."""
     assert link_gbps("spread", 1440, ns=150.0) == pytest.approx(1538 * 8 / 150)
     assert link_gbps("spread", 1440, ns=1e3 / 8.127) == pytest.approx(100, rel=1e-3)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run records: what a killed run has left is ended, and nothing else."""
+"""Run records: a sweep ends only the processes of a killed run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def record_of_a_dead_owner(folder: Path, processes: list[Identity]) -> Path:
-    """What a lab leaves that was killed: its own process has ended and is no child of anybody."""
+    """Write the record of a killed lab. The lab's own process has ended and its parent has reaped it."""
     owner = subprocess.Popen(WAIT, stdin=subprocess.PIPE)
     identity = Identity.of("railweave", owner.pid)
     owner.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records: lines that are whole or absent, and refused where their version is another one."""
+"""Records: a line is complete or absent, and a record of another version is refused."""
 
 from __future__ import annotations
 

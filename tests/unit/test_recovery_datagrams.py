@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recovery's datagrams: what is encoded comes back; what an enemy sends is counted and changes nothing."""
+"""Recovery's datagrams: a round trip returns the same value, and an attacker's datagrams change nothing."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def encoded(name: str, sender: int = 2, rail: int = 1, *, to: int = 1) -> bytes:
 
 
 def sealed(datagram: bytes | bytearray) -> bytes:
-    """With a code that fits what has been changed."""
+    """Return the changed datagram with a valid code."""
     said = bytes(datagram[:-CODE])
     return said + authenticate(key(1), said)
 
@@ -142,7 +142,7 @@ def test_a_datagram_with_any_bit_changed_is_a_strangers(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("at", "value"),
-    [(0, 1), (9, 5), (10, 1), (11, RANKS), (12, RAILS)],  # behind version and number
+    [(0, 1), (9, 5), (10, 1), (11, RANKS), (12, RAILS)],  # offsets 9 to 12 follow version and number
     ids=["version", "kind", "sender, high", "sender", "rail"],
 )
 def test_impossible_headers_are_refused(at: int, value: int) -> None:
@@ -153,7 +153,7 @@ def test_impossible_headers_are_refused(at: int, value: int) -> None:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_whatever_is_accepted_says_the_same_again(name: str) -> None:
-    """What is decoded fits its shape: encoded once more it is what came, but for what cannot be printed."""
+    """A decoded datagram, encoded again, has the same length and decodes to the same value."""
     draw, accepted = random.Random(name), 0
     for _ in range(5000):
         spoilt = bytearray(encoded(name))
@@ -254,11 +254,11 @@ def test_datagrams_that_overtake_each_other_count_once_each_and_far_older_ones_n
 
 
 class Prober:
-    """Rank 1, whose successor, rank 2, may be dead. Time goes in beats."""
+    """Rank 1. Its successor, rank 2, may be dead. Time advances in beats."""
 
     def __init__(self) -> None:
         self.machine, self.now = machine(), 0
-        self.sent: list[tuple[int, bytes]] = []  # to rank 2, in the last beat: rail and datagram
+        self.sent: list[tuple[int, bytes]] = []  # rails and datagrams to rank 2 in the last beat
         self.lost: recovery.PeerLost | None = None
 
     def beat(self, times: int = 1) -> None:
@@ -275,14 +275,14 @@ class Prober:
         return self.machine.unreachable(rail, 2, quoted, self.now)
 
     def inquiries(self) -> list[int]:
-        """The rails on which rank 2 is asked whether it lives."""
+        """Return the rails on which rank 1 asks rank 2 whether it is alive."""
         decoded = [recovery.decode(data, *shape(2)) for _, data in self.sent]
         return [each.rail for each in decoded if isinstance(each.body, recovery.Inquiry)]
 
 
 def test_refusals_that_do_not_quote_what_was_sent_prove_nothing() -> None:
     prober, draw = Prober(), random.Random(3)
-    for _ in range(400):  # longer than any silence by which a rank is lost, but its own
+    for _ in range(400):  # refusals would have proved a loss long before
         prober.beat()
         assert len(prober.inquiries()) <= RAILS
         for rail, sent in prober.sent:
@@ -339,7 +339,7 @@ def test_a_rank_that_is_asked_answers_once_for_all_rails() -> None:
 
 def test_refusals_age_and_copies_of_one_count_once() -> None:
     prober = Prober()
-    for _ in range(3):  # the predecessor may be silent for 20 s at first
+    for _ in range(3):  # 15 s in total: at first the predecessor may be silent for 20 s
         prober.beat()
         for rail, sent in prober.sent[:RAILS]:
             assert prober.refuse(rail, sent) is None
@@ -409,7 +409,7 @@ def test_options_out_of_range_are_refused(field: str, value: int, message: str) 
 
 
 def around(machines: list[Recovery], beats: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Let beats go around the ring; what each rank says that all have reached."""
+    """Send beats around the ring. Return the calls that all ranks have reached, as each rank reports them."""
     told: dict[int, dict[str, int]] = {rank: {} for rank in range(len(machines))}
     for number in beats:
         now = number * BEAT
@@ -442,12 +442,12 @@ def test_progress_goes_around_the_ring(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [3, 70])
 def test_a_process_that_stands_still_is_known_everywhere(ranks: int) -> None:
     machines = ring(ranks)
-    wide = ranks * 2 + 40  # beats, for any news to be everywhere
+    wide = ranks * 2 + 40  # beats until all ranks have all news
     around(machines, range(1, wide))
     before = [each.ran for each in machines]
-    assert min(before) >= (wide - 2 * ranks) * BEAT  # news of a rank is that old
+    assert min(before) >= (wide - 2 * ranks) * BEAT  # the age of news about a rank
     late = 3 * wide
-    for number in range(wide, late):  # rank 1 stands still: its sockets take what comes, and it says nothing
+    for number in range(wide, late):  # rank 1 is stopped: it reads nothing and sends nothing
         for rank, each in enumerate(machines):
             if rank == 1:
                 continue
@@ -455,15 +455,15 @@ def test_a_process_that_stands_still_is_known_everywhere(ranks: int) -> None:
             while (sent := each.transmit(number * BEAT)) is not None:
                 if sent[1] != 1:
                     machines[sent[1]].receive(0, rank, sent[2], number * BEAT)
-    # What was on its way around the ring when rank 1 stopped, and no more.
+    # The others get only the news that was in the ring when rank 1 stopped.
     assert all(each.ran - before[rank] <= 2 * ranks * BEAT for rank, each in enumerate(machines) if rank != 1)
 
 
 def test_a_clock_goes_on_although_processes_stand_still_again_and_again() -> None:
-    """As on a machine that takes the CPU from all of them for 120 ms at a time, with 50 ms between."""
+    """The machine stops all processes for 120 ms at a time, and lets them run for 50 ms in between."""
     machines = ring(3)
     times, ran, standstill = 20, 5 * BEAT, 12 * BEAT
     around(machines, [17 * time + beat for time in range(times) for beat in range(5)])
-    counted = 5 * BEAT  # of each standstill
+    counted = 5 * BEAT  # at most, per standstill
     for each in machines:
         assert times * ran - standstill <= each.ran <= times * (ran + counted)

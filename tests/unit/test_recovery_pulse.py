@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a rail's silence means that it is dead, and when it means nothing."""
+"""The cases in which a rail's silence means that it is dead, and those in which it means nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MS = 1_000_000
 BEAT = 10 * MS
 RAILS = 3
 LEAST, MOST = 40 * MS, 150 * MS
-MEMORY = 80 * MS  # and for so long a rail is little known
+MEMORY = 80 * MS  # also the time in which little is known about a new rail
 
 
 def options(memory: int, most_leeway: int = 0) -> Options:
@@ -25,12 +25,12 @@ def options(memory: int, most_leeway: int = 0) -> Options:
 
 @pytest.fixture
 def pulse() -> Pulse:
-    """On a machine whose lateness does not count."""
+    """Return a pulse that allows no time for late processes."""
     return Pulse(options(MEMORY), 0)
 
 
 def beat(pulse: Pulse, ticks: range, rails: tuple[int, ...], delay: int = 0) -> int:
-    """Hear ticks, each at its time; that of the last."""
+    """Hear each tick at its time, and return the time of the last tick."""
     for tick in ticks:
         now = tick * BEAT + delay
         for rail in rails:
@@ -53,7 +53,7 @@ def test_silence_on_all_rails_means_nothing(pulse: Pulse) -> None:
     late = 5_000 * MS
     pulse.judge(19 * BEAT + late)
     assert pulse.silent == 0
-    for rail in range(RAILS):  # and whose first tick comes first means nothing either
+    for rail in range(RAILS):  # the order of the first ticks means nothing either
         pulse.hear(rail, 20, 20 * BEAT + late + rail * MS)
         pulse.judge(20 * BEAT + late + rail * MS)
         assert pulse.silent == 0
@@ -71,14 +71,14 @@ def test_ticks_lost_before_they_were_read_are_no_evidence(pulse: Pulse) -> None:
 def test_own_sleep_is_no_silence_of_others(pulse: Pulse) -> None:
     beat(pulse, range(1, 20), (0, 1, 2))
     now = 60 * BEAT
-    for tick in range(20, 61):  # one socket is full, the others hold nothing: their switches slept as well
+    for tick in range(20, 61):  # socket 0 is full, the others are empty: their switches slept too
         pulse.hear(0, tick, now)
     pulse.slept(40 * BEAT, now)
     assert not pulse.judge(now)
     beat(pulse, range(61, 63), (0,))
     assert pulse.silent == 0
     beat(pulse, range(63, 64), (0,))
-    assert pulse.silent == 0b110  # awake for long enough
+    assert pulse.silent == 0b110  # it has been awake for long enough
 
 
 def test_a_queue_delays_but_is_not_silent(pulse: Pulse) -> None:
@@ -95,7 +95,7 @@ def test_a_queue_delays_but_is_not_silent(pulse: Pulse) -> None:
 
 
 def test_ticks_still_in_a_queue_are_no_evidence(pulse: Pulse) -> None:
-    """The sender stands still; what a slow rail brings of before does not speak against a fast one."""
+    """The sender has stopped. Old ticks that a slow rail delivers are no evidence against a fast rail."""
     delay = 20
     for tick in range(1, 100):
         pulse.hear(0, tick, tick * BEAT)
@@ -128,7 +128,7 @@ def test_a_rail_of_which_nothing_is_known_gets_the_greatest_patience(pulse: Puls
 
 
 def test_patience_grows_with_the_lateness_of_processes() -> None:
-    """A switch that is a process on a machine whose processes are 25 ms late now and then is no dead one."""
+    """Processes of this machine are sometimes 25 ms late. A switch that is such a process is not dead."""
     pulse = Pulse(options(10 * MEMORY, most_leeway=300 * MS), 0)
     now = beat(pulse, range(1, 200), (0, 1, 2))
     for tick in range(200, 203):
@@ -187,7 +187,7 @@ def test_the_deadline_is_when_silence_becomes_a_fault(pulse: Pulse) -> None:
     beat(pulse, range(1, 20), (0, 1, 2))
     assert pulse.deadline(19 * BEAT) is None
     for tick in range(20, 24):
-        pulse.hear(0, tick, tick * BEAT - 5 * MS)  # early: the evidence is there before the silence is
+        pulse.hear(0, tick, tick * BEAT - 5 * MS)  # evidence comes before the silence is long enough
     assert pulse.deadline(23 * BEAT) == 19 * BEAT + LEAST
     assert pulse.judge(19 * BEAT + LEAST)
     assert pulse.deadline(24 * BEAT) is None
@@ -195,7 +195,7 @@ def test_the_deadline_is_when_silence_becomes_a_fault(pulse: Pulse) -> None:
 
 @pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
 def test_loss_is_not_death(loss: float) -> None:
-    """Ten minutes of loss make few suspicions: a rail's gaps are learnt."""
+    """Ten minutes of loss cause few suspicions, because the pulse learns a rail's gaps."""
     pulse = Pulse(options(5_000 * MS), 0)
     draw = random.Random(1)
     suspicions = 0

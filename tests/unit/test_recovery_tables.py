@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All states against all inputs of recovery's tables, and the parts that live by them."""
+"""All states and inputs of recovery's tables, and the classes that use these tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def options() -> Options:
     return Options(rank=1, world_size=2, rails=RAILS)
 
 
-# --- a rail's way back ---
+# --- readmission of a rail ---
 
 
 def test_hold_doubles_with_each_failure_and_forgets_them_in_health() -> None:
@@ -67,7 +67,7 @@ def test_a_trial_in_vain_counts_and_an_interrupted_one_does_not() -> None:
     rail.apply(PhaseInput.TRY, 250 * MS)
     assert rail.deadline() == 650 * MS
     rail.apply(PhaseInput.INTERRUPT, 300 * MS)
-    assert rail.deadline() == 250 * MS  # as fit as before
+    assert rail.deadline() == 250 * MS  # the same hold as before
     rail.apply(PhaseInput.TRY, 310 * MS)
     rail.apply(PhaseInput.FAIL, 320 * MS)
     rail.judge(True, 320 * MS)
@@ -89,7 +89,7 @@ def test_a_phase_refuses_what_its_table_lacks(before: tuple[PhaseInput, ...], gi
 
 
 def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incarnation: int = 0) -> Decision:
-    """An order in which rail 1 is restarted, if it has an incarnation."""
+    """Return an order. With an incarnation, the order restarts rail 1."""
     given = Decision()
     committed = given.committed
     committed.epoch, committed.alive = epoch, alive
@@ -102,7 +102,7 @@ def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incar
 
 
 def events(member: Member) -> list[str]:
-    """The names of what a member tells."""
+    """Return the names of a member's events."""
     names = []
     while (event := member.poll()) is not None:
         names.append(type(event).__name__)
@@ -171,7 +171,7 @@ def test_what_broke_is_forgotten_with_the_channel() -> None:
     channel = member.status().channels[1]
     assert (channel.unfit, channel.broken, channel.reason) == (True, True, "a connection broke")
     member.follow(order(0, 0b11, (1, 0b01)))
-    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))  # halts what was not said to be halted
+    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))  # also halts channels without a report
     assert not member.status().channels[1].unfit
     member.suspect(1, "late news of the same")
     assert not member.status().channels[1].unfit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of times in docs/design/recovery.md is the one of the code."""
+"""The table of times in docs/design/recovery.md matches the code."""
 
 from __future__ import annotations
 

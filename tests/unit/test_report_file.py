@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's report, and what is read from it."""
+"""A rank's report file, and the results that are read from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_counts_so_far_are_kept_in_a_file_that_ends_with_the_rank(tmp_path: Path
     file = tmp_path / "report.jsonl"
     report = ReportFile(str(file), 3, Reporter(Agent(0, 1)), every_s=0.001)
     found = []
-    while len(found) < 2:  # it is replaced again and again, and always complete
+    while len(found) < 2:  # the file is replaced repeatedly, and always complete
         if latest_of(file).exists() and (text := latest_of(file).read_text()) not in found:
             found.append(text)
     first, second = map(json.loads, found)
@@ -85,7 +85,7 @@ def test_reports_are_joined_with_what_the_interfaces_sent(tmp_path: Path) -> Non
     split = {**line, "rank": 1, "slices": [], "ports": {"tcp": [4001]}}
     reports[0].write_text("".join(json.dumps(one) + "\n" for one in (line, split)))
     found = collect(reports, topology.planes, {"tcp": {"h1": InterfaceCounters(2500, 8, 0, flows)}})
-    (account,) = found.rails  # of both communicators
+    (account,) = found.rails  # the sum of both communicators
     assert (account.agent_bytes, account.others, account.bytes_agree) == (2000, {"udp port 9": 500}, True)
     del reports[0]
     assert collect(reports, topology.planes, {}).rails == []

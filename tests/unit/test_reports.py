@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo and the benchmark make of the messages of their workers."""
+"""The results that the demo and the benchmark compute from the messages of their workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 TWO = planes(2, ("ina", "tcp"))
-# By all ranks of `demo_result`.
+# Bytes that all ranks of `demo_result` have sent.
 TCP_SENT = {
     **{"payload": 3_800_000, "headers": 120_000, "recovery": 280_000},
     **dict.fromkeys(("resends", "heartbeats", "control"), 0),
@@ -158,7 +158,7 @@ def test_other_traffic_has_rows_of_its_own(tmp_path: Path) -> None:
     lines = [line.split() for line in out.getvalue().splitlines()]
     assert ["tcp", "port", "7777", "0.046"] in lines
     assert ["icmp", "0.001"] in lines
-    (more,) = account(TWO.planes[1:], counts, interfaces)  # nobody says which ports are the agents'
+    (more,) = account(TWO.planes[1:], counts, interfaces)  # without the agents' ports
     assert not more.bytes_agree
     assert not replace(tcp, interface_bytes=80_000).bytes_agree
     assert replace(tcp, interface_bytes=67_300, handshake_bytes=200).bytes_agree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures' plans, plots and claims, and the report of them, from records that a cost model made."""
+"""The figures' plans, plots, claims and report, from the records of a cost model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BUDGET_S = {True: 700, False: 4000}
 
 
 def recorded(options: reproduce.Options, skip: str = "") -> Records:
-    """Record what the plan needs; runs of the contender `skip` are skipped."""
+    """Record all runs of the plan. Mark the runs of the contender `skip` as skipped."""
 
     def change(record: Record) -> Record:
         if record.contender != skip:
@@ -276,7 +276,7 @@ def test_records_of_another_commit_are_named(tmp_path: Path, caplog: pytest.LogC
 def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     if (name, text) == ("records.jsonl", ""):
-        return  # as this command leaves it where it is interrupted
+        return  # an interrupted command leaves such a file
     result = CliRunner().invoke(build("reproduce"), ["reproduce", "A1", "--out", str(tmp_path)])
     (line,) = result.output.splitlines()
     assert f"--out {tmp_path}: the folder has files that this command did not write" in line

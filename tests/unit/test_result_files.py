@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every benchmark's JSON begins with the same keys, and its options have one name each."""
+"""Every benchmark's JSON begins with the same keys, and an option has one meaning in all benchmarks."""
 
 from __future__ import annotations
 

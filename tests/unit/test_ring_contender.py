@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ring that railweave is compared with, over TCP and over Multipath TCP."""
+"""The ring contender, over TCP and over Multipath TCP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def multipath_connections() -> int:
-    """So many connections of this namespace have been accepted as Multipath TCP."""
+    """Return the number of connections that this namespace has accepted as Multipath TCP."""
     return mptcp.multipath_counters(Path("/proc/net/netstat").read_text())["MPCapableACKRX"]
 
 
@@ -72,7 +72,7 @@ def test_ranks_that_do_not_come_are_an_error() -> None:
     "sent", [b"1" * 10_000, b"one\n", b"\xff\n", b"[]\n", b"2 5000\n", b"0 5000\n", b"1 70000\n", b"1\n", b""]
 )
 def test_what_is_no_rank_is_an_error(sent: bytes) -> None:
-    """A line without an end is read no further than a rank's would go, so nothing is waited for."""
+    """The reader stops at the length of a rank's longest line, so it does not wait for the end of a line."""
     at = "127.0.0.1", free_port()
     with ThreadPoolExecutor(1) as pool:
         meeting = pool.submit(meet, 0, 2, at, 1, time.monotonic() + DEADLINE_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RoCEv2 codec: round trips, refusals, CRC-32 and ICRC, all against zlib's and scapy's own."""
+"""The RoCEv2 codec: round trips, refusals, CRC-32 and ICRC, compared with zlib and scapy."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_flipped_bit_is_found_unless_it_may_change(position: int, bit: int) ->
 
 
 def super_packet(transports: list[bytes], first_id: int) -> bytes:
-    """A frame as the kernel hands over several of one flow: headers of the first, lengths of all."""
+    """Return several frames of one flow as the kernel delivers them: first headers, lengths of the whole."""
     frames = [roce.seal(PATH, (first_id + i) % 2**16, transport) for i, transport in enumerate(transports)]
     whole = Ether(frames[0][:42] + b"".join(frame[42:] for frame in frames))
     whole[UDP].len = len(whole) - 34

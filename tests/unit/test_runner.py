@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner without a lab: what it skips and refuses, and how ranks' results become a record."""
+"""The runner without a lab: skipped and refused runs, and the record from the ranks' results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def record_of(median_us: float, idle: float = 0.5, size: int = 1 << 20) -> Recor
 def test_a_contender_that_a_machine_lacks_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # as Python marks what cannot be imported
+    monkeypatch.setitem(sys.modules, "torch", None)  # Python's mark for a module that cannot be imported
     for _ in range(2):
         (skipped,) = asyncio.run(Runner(SCENARIO, tmp_path).run())
         assert (skipped.contender, skipped.status) == ("gloo", "skipped")
@@ -57,14 +57,14 @@ def test_a_contender_that_a_machine_lacks_is_named_once(
 
 
 class QuietLab(Lab):
-    """A lab without a network, in which nothing runs."""
+    """A lab without a network and without processes."""
 
     def interface_counters(self, plane: str) -> dict[str, InterfaceCounters]:
         return {}
 
 
 class Failing(Implementation):
-    """Starts nothing, counts something, and finds at the end that it will not do."""
+    """A contender that starts no process, counts something, and fails at the end."""
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
@@ -113,7 +113,7 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts() -> None:
 
 
 def test_a_call_lasts_from_its_last_start_to_its_last_end() -> None:
-    one = result((50.0, 40.0), (7.0, 7.000060), {"tcp": 30}, [1, 2])  # has to wait for the other
+    one = result((50.0, 40.0), (7.0, 7.000060), {"tcp": 30}, [1, 2])  # it waits for the other rank
     other = result((20.0, 30.0), (7.000031, 7.000055), {"tcp": 10, "ina": 20}, [4])
     results = [one, other]
     wires = {"tcp": Counter(wire_bytes=100, dropped=0)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: values with a key, read from JSON and refused in words."""
+"""Scenarios: values with a key, which are read from JSON or refused with a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCENARIO = Scenario(
 def test_a_file_has_the_same_scenario(tmp_path: Path) -> None:
     SCENARIO.save(tmp_path / "s.json")
     assert Scenario.load(tmp_path / "s.json") == SCENARIO
-    assert "hosts" not in json.loads((tmp_path / "s.json").read_text())  # at its default
+    assert "hosts" not in json.loads((tmp_path / "s.json").read_text())  # `hosts` has its default value
 
 
 @pytest.mark.parametrize(

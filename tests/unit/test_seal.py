@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seals add up as lanes do, and only the sum of one contribution of each rank holds."""
+"""Seals add up like lanes. A seal holds only for the sum of exactly one contribution per rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lanes = NDArray[np.int64]
 
 
 def sealed(data: Lanes, rank: int, counts: Counts | None = None, bound: int = BOUND) -> Lanes:
-    """One rank's contribution, as numbers that do not wrap."""
+    """Return one rank's contribution as numbers that do not wrap."""
     world_size, lanes = len(data), data.shape[1] + SEAL_LANES
     seal = Seal(SECRET, TREE, rank, world_size, lanes)
     packet = seal.close(data[rank].astype(">i4").tobytes(), counts or Counts(), CHUNK, bound)
@@ -30,7 +30,7 @@ def sealed(data: Lanes, rank: int, counts: Counts | None = None, bound: int = BO
 
 
 def as_bytes(lanes: Lanes) -> bytes:
-    """What a switch makes of them: lanes modulo 2^32."""
+    """Return the lanes as a switch computes them, modulo 2^32."""
     return (lanes % 2**32).astype(">u4").tobytes()
 
 
@@ -40,7 +40,7 @@ def holds(lanes: Lanes, world_size: int, *, rank: int = 0, tree: int = TREE, sec
 
 
 def contributions(seed: int, world_size: int, count: int) -> Lanes:
-    """Values of which no sum of all ranks leaves int32; some reach its ends."""
+    """Return values with sums over all ranks in the range of int32. Some sums reach its limits."""
     most = (2**31 - 1) // world_size
     generator = np.random.default_rng(seed)
     data = generator.integers(-most, most, (world_size, count), endpoint=True)
@@ -69,7 +69,7 @@ def test_the_sum_of_all_ranks_holds_on_each(world_size: int, count: int, seed: i
     seed=st.integers(0, 2**32),
 )
 def test_no_other_set_of_contributions_holds(world_size: int, times: Sequence[int], seed: int) -> None:
-    """Left out or counted twice, by one rank or several."""
+    """Contributions of one or several ranks are missing or counted twice."""
     times = (list(times) * world_size)[:world_size]
     if set(times) == {1}:
         times[0] = 0
@@ -92,7 +92,7 @@ def test_no_flipped_bit_holds(world_size: int, lane: int, bit: int) -> None:
 
 @pytest.mark.parametrize("world_size", [2, 4, 31, 1023])
 def test_differences_that_cancel_in_other_rings_are_seen(world_size: int) -> None:
-    """2^31 twice is nothing modulo 2^32, and a multiple of a prime is nothing modulo that prime."""
+    """Twice 2^31 is zero modulo 2^32, and a multiple of a prime is zero modulo that prime."""
     data = contributions(1, world_size, 28) // 4
     total = np.sum([sealed(data, rank) for rank in range(world_size)], axis=0)
     for a, b in ((3, 4), (0, 27), (5, 28)):
@@ -131,7 +131,7 @@ def test_the_owner_of_a_result_knows_what_it_has_not_sent() -> None:
 
 
 def test_a_tag_says_nothing_about_the_lanes() -> None:
-    """Equal lanes have other tags in another chunk: differences of tags are differences of pads."""
+    """Equal lanes have different tags in different chunks, because each chunk has another pad."""
     data = np.zeros((2, 28), np.int64)
     seal = Seal(SECRET, TREE, 1, 2, 32)
     tags = {seal.close(data[1].astype(">i4").tobytes(), Counts(), chunk, BOUND)[-12:] for chunk in range(500)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and codes as their papers give them."""
+"""Keys and codes equal the values in their papers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from railweave._native.secret import authenticate, derive_key
 
 SECRET = bytes(range(32))
-# Of the message 00 01 02 … with the key 00 01 … 0f: vectors.h of the reference implementation of SipHash.
+# From SipHash's reference implementation (vectors.h), for the message 00 01 02 … and the key 00 01 … 0f.
 SIPHASH_128 = {0: "a3817f04ba25a8e66df67214c7550293", 15: "5493e99933b0a8117e08ec0f97cfc3d9"}
 
 

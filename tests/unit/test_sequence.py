@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of calls and surveys, and what a change of rails in between does to it."""
+"""The order of calls and surveys, and the effect of a change of rails on this order."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class FakePlan:
 
 
 class FakeAgent:
-    """Takes calls in order, each planned from the point that is current."""
+    """An agent that takes calls in order. Each call must be planned from the current point."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
-        self.parts: list[Any] = []  # of each
+        self.parts: list[Any] = []  # of each call
         self.waited: list[int] = []
         self.failed: Failure | None = None
         self.all_changes: list[FakeChange] = []
@@ -96,7 +96,7 @@ class FakeAgent:
         return calls
 
     def again(self) -> None:
-        """Make a call as communicators do without the sequence."""
+        """Repeat a call without the sequence, as communicators do."""
         assert self.may_repeat
         self.taken.append(len(self.taken))
         self.repeated += 1
@@ -122,14 +122,14 @@ class FakeAgent:
 
 
 class FakePlanner:
-    """A survey behind every `period` calls; its result is needed two calls later."""
+    """A planner with a survey after every `period` calls. It needs the result two calls later."""
 
     def __init__(self, period: int = 0, opening: bool = False) -> None:
         self.opening = opening
         self.period = period
         self.log: list[Any] = []
         self.pending: list[int] = []
-        self.without_rails = 0  # so many changes until there is a rail
+        self.without_rails = 0  # changes until there is a rail
         self.users = 0
         self.reasons: dict[int, str] = {}
         self.expected_s = 0.0
@@ -279,7 +279,7 @@ def interrupted_by_a_change(world: World, from_op: int, then: Callable[[], None]
 
 
 def test_the_plan_of_a_call_before_a_change_holds_although_the_change_is_known() -> None:
-    """Other ranks have submitted that call, planned once: planning it twice would move this planner alone."""
+    """Other ranks have planned and submitted this call once. A second plan would change only this planner."""
     world = World(period=1)
     interrupted_by_a_change(world, 1)
     assert world.call() == 0
@@ -288,7 +288,7 @@ def test_the_plan_of_a_call_before_a_change_holds_although_the_change_is_known()
 
 
 def test_what_follows_a_plan_is_asked_with_the_changes_that_came_while_it_was_submitted() -> None:
-    """Else calls after the change would be repeated by the plan of before, on the rank that came late."""
+    """Otherwise a late rank would repeat calls after the change with the plan from before the change."""
     world = World()
     world.agent.before_submit = lambda: None if world.agent.all_changes else world.agent.change(1)
     world.call()
@@ -415,7 +415,7 @@ def test_settling_waits_for_surveys_in_flight_only() -> None:
     ("known", "told"), [(FailureKind.INTERNAL, "rank 3 has died"), (FailureKind.RAIL_DOWN, "waited for 0")]
 )
 def test_what_another_rank_tells_when_the_time_is_up_is_raised(known: FailureKind, told: str) -> None:
-    """Deadlines of ranks end together, and the one that knows why may be late to say so."""
+    """The ranks' deadlines end together. A rank that knows the reason may report it a little later."""
     world = World()
     world.health.kind = known  # INTERNAL: this rank does not know why
     waits: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systemd units of examples/cluster, and how real launchers tell a rank who it is."""
+"""The systemd units of examples/cluster, and the rank numbers that real launchers give."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_launchers_that_are_here_number_the_ranks(launcher: str, options: list[s
     done = subprocess.run(
         [found, *options, sys.executable, "-c", SAY], capture_output=True, text=True, env=clean, check=False
     )
-    said = sorted(re.findall(r"rank \d of \d", done.stdout))  # mpirun does not keep lines apart
+    said = sorted(re.findall(r"rank \d of \d", done.stdout))  # mpirun may join lines
     assert said == ["rank 0 of 2", "rank 1 of 2"], done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event loop that threads share: who leads it, and what ends a wait."""
+"""The event loop that threads share: its leading thread, and the end of a wait."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from railweave._native.loop import Counter, Outcome
 
 DEADLINE_S = 30.0
-SLICE_S = 0.1  # of a wait, after which a thread looks for signals
-SHORTEST_TIMEOUT_S = 0.004  # of a RoCE requester; responders hold acknowledgements for 1 ms
+SLICE_S = 0.1  # a waiting thread checks for signals after this time
+SHORTEST_TIMEOUT_S = 0.004  # shortest timeout of a RoCE requester; responders hold acknowledgements for 1 ms
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ Make = Callable[[Callable[[], object]], Counter]
 
 @pytest.fixture(params=[False, True], ids=["shared", "own CPUs"])
 def make(request: pytest.FixtureRequest) -> Make:
-    """Return what makes loops that waiting threads lead, or that have CPUs of their own."""
+    """Return a function that makes loops. Waiting threads lead them, or the loops have their own CPUs."""
 
     def made(on_failure: Callable[[], object]) -> Counter:
         counter = Counter(on_failure)
@@ -42,7 +42,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def patiently(wait: Callable[[int, float], Outcome], until: int) -> Outcome:
-    """Wait on, as callers do who have looked for signals."""
+    """Repeat an interrupted wait, as callers do after they have checked for signals."""
     while (outcome := wait(until, DEADLINE_S)) is Outcome.INTERRUPTED:
         pass
     return outcome
@@ -108,7 +108,7 @@ def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(make: Make
 def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads(make: Make) -> None:
     failed = threading.Event()
     counter = make(failed.set)
-    for _ in range(2):  # the caller, or the thread that leads while nobody waits
+    for _ in range(2):  # in the caller, or in the thread that leads without a waiting thread
         counter.fail_next("a rail has thrown")
         counter.prompt()
         assert failed.wait(DEADLINE_S)
@@ -174,7 +174,7 @@ def test_who_closes_second_waits_for_the_first(make: Make, pool: ThreadPoolExecu
 
 
 def test_who_waits_for_a_loop_with_cpus_of_its_own_lets_it_turn() -> None:
-    """It sleeps until something happens: what was left for the next turn has to be."""
+    """The loop sleeps until an event comes. The wait must wake it for the work of its next turn."""
     failed = threading.Event()
     counter = Counter(failed.set)
     counter.lead_on(list(os.sched_getaffinity(0)))
@@ -189,9 +189,9 @@ def test_who_waits_for_a_loop_with_cpus_of_its_own_lets_it_turn() -> None:
     "delays_s", [(60.0, 0.02), (0.02, 0.05, 60.0, 0.05), (60.0, 0.0005), (0.02, 0.0)], ids=str
 )
 def test_a_deadline_is_met_wherever_it_has_been_before(make: Make, delays_s: tuple[float, ...]) -> None:
-    """Nearer or farther away: the last one is met, once, and none too early.
+    """The deadline moves nearer or farther. The last deadline is met once, and no deadline is met too early.
 
-    Where this thread has to wait for a processor, earlier ones may be met before they are moved.
+    If this thread has to wait for a CPU, an earlier deadline may be met before it is moved.
     """
     counter = make(nothing)
     met: queue.SimpleQueue[tuple[float, float]] = queue.SimpleQueue()
@@ -199,7 +199,7 @@ def test_a_deadline_is_met_wherever_it_has_been_before(make: Make, delays_s: tup
         for delay_s in delays_s:
             turns, due = counter.turns(), time.monotonic() + delay_s
             counter.set_alarm(delay_s, lambda due=due: met.put((due, time.monotonic())))
-            while counter.turns() == turns:  # in the next one the loop goes to sleep until then
+            while counter.turns() == turns:  # in the next turn the loop sleeps until the deadline
                 assert time.monotonic() < due + DEADLINE_S
         last = None
         while last != due:
@@ -217,7 +217,7 @@ def test_cpus_that_there_are_not_are_refused() -> None:
 
 
 def test_what_is_due_soon_after_a_wait_is_done_before_a_peer_asks_again(make: Make) -> None:
-    """A busy machine may be late, so the best of many times counts."""
+    """A busy machine may be late, so the shortest of many delays counts."""
     counter = make(nothing)
     done: queue.Queue[float] = queue.Queue()
     delays_s: list[float] = []

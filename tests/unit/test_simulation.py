@@ -49,7 +49,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def seconds() -> dict[str, float]:
-    """Simulate all of them in one process: ns-3 takes seconds to start."""
+    """Simulate all calls in one process, because ns-3 takes seconds to start."""
 
     async def run() -> dict[str, float]:
         async with simulator() as simulate:
@@ -59,7 +59,7 @@ def seconds() -> dict[str, float]:
 
 
 def transfer_s(part: float, headers: float) -> float:
-    """The time in which a link carries so much of the tensor."""
+    """Return the time in which a link carries this part of the tensor."""
     return 8 * MIB * part * headers / SLOW.rate_bps
 
 
@@ -74,7 +74,7 @@ def transfer_s(part: float, headers: float) -> float:
     ],
 )
 def test_the_chain_has_as_many_steps(seconds: dict[str, float], call: str, steps: int) -> None:
-    """2(L-1) with L = r + (R-r)k members; of a hierarchical ring 2(k-1) + 2(R-1)."""
+    """A ring of L = r + (R-r)k members takes 2(L-1) steps, a hierarchical ring 2(k-1) + 2(R-1) steps."""
     assert seconds[call] == pytest.approx(steps * STEPS.message_s, abs=0.002)
 
 
@@ -113,12 +113,12 @@ def test_a_simulation_is_repeatable(seconds: dict[str, float]) -> None:
 def test_the_model_of_s1_counts_members_and_links() -> None:
     assert [2 * (s1.members(SLOW, ina) - 1) for ina in range(5)] == [30, 24, 18, 12, 6]
     assert s1.model_s(replace(SLOW, mtu=0), 4, MIB) == pytest.approx(transfer_s(2 * 3 / 4, 1))
-    # 4 links per message between racks: delays, and a packet on all of them but the first
+    # A message between racks crosses 4 links: it has 4 delays, and a packet's time on the last 3 links.
     lags = replace(SLOW, rate_bps=1e9, delay_s=1e-3, message_s=1e-2, mtu=1500)
     latency_s = 1e-2 + 4e-3 + 3 * 12e-6
     assert s1.model_s(lags, 4, MIB) == pytest.approx(6 * (2 * MIB / 1e9 / 4 + latency_s))  # four columns
     short = replace(lags, mtu=9000, chunk_bytes=1024)
-    assert s1.model_s(short, 4, 4096) == pytest.approx(6 * (8 * 1024 / 1e9 * 4 + 1e-2 + 4e-3))  # is one
+    assert s1.model_s(short, 4, 4096) == pytest.approx(6 * (8 * 1024 / 1e9 * 4 + 1e-2 + 4e-3))  # one packet
 
 
 def test_both_rails_of_n8_end_together() -> None:

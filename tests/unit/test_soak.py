@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak's calls, what is expected of them, and its tally."""
+"""The soak's calls, their expected results, and the tally."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def problem_of(collective: str, count: int, dtype: str, op: str, number: int = 1
 
 
 def reduced(problem: Problem) -> Array:
-    """By numpy, element by element, in the type itself where that is exact."""
+    """Reduce with numpy, element by element, in the type itself if the type is exact."""
     wide = np.float64 if problem.dtype in EPSILON else dtype_of(problem.dtype)
     parts = [tensor(problem, RANKS, rank).astype(wide) for rank in range(RANKS)]
     result = NUMPY[problem.op].reduce(np.stack(parts), axis=0, dtype=wide)
@@ -116,7 +116,7 @@ def test_the_tally_counts_what_every_rank_has_done() -> None:
 
 
 class Watched:
-    """The communicator of a job of one rank, which looks at what the series waits for while it waits."""
+    """The communicator of a job of one rank. It records the calls that the series waits for."""
 
     rank, world_size = 0, 1
 
@@ -147,7 +147,7 @@ class Watched:
 
 
 class Later:
-    """A Work whose result is there as soon as it is waited for."""
+    """A Work that returns its result as soon as a caller waits."""
 
     def __init__(self, comm: Watched, result: Array) -> None:
         self._comm = comm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the soak lets a call take."""
+"""The time limit of the soak for a call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_rail_counts_neither_during_a_fault_nor_while_excluded() -> None:
     timeline = Timeline()
     timeline.fault("ina", 9.0)
     timeline.rail_state("ina", up=False, at=9.1)
-    timeline.repaired("ina", 9.5)  # the ranks do not use it again yet
+    timeline.repaired("ina", 9.5)  # the ranks do not use the rail yet
     assert limit(timeline, since=9.2) == pytest.approx(FACTOR * alone_s("tcp") + PER_FAULT_S)
     timeline.rail_state("ina", up=True, at=10.0)
     assert limit(timeline, since=10.1) == pytest.approx(FACTOR * BOTH)
@@ -88,9 +88,9 @@ def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
     [
         (RATE, RANKS, FACTOR * BOTH * 0.99, 0.0, 1, 0),
         (RATE, RANKS, FACTOR * BOTH * 1.01, 0.0, 1, 1),
-        (RATE, RANKS, FACTOR * BOTH + 0.99, 1.0, 1, 0),  # on all ranks together
+        (RATE, RANKS, FACTOR * BOTH + 0.99, 1.0, 1, 0),  # `waited_s` is the sum over all ranks
         (RATE, RANKS, FACTOR * BOTH + 1.01, 1.0, 1, 1),
-        (RATE, RANKS - 1, 100.0, 0.0, 0, 0),  # one rank has made it late: it is not long
+        (RATE, RANKS - 1, 100.0, 0.0, 0, 0),  # one rank's message is missing
         (0, RANKS, 100.0, 0.0, 0, 0),  # links without a rate give no bound
     ],
 )
@@ -104,7 +104,7 @@ def test_calls_are_judged_by_the_ranks_messages(
     )
     problem = Problem(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
     for rank in range(ranks):
-        since = 10.0 - rank  # the last one to make the call counts
+        since = 10.0 - rank  # the last rank that makes the call counts
         slices = [["tcp", 0.0, took_s, SIZE, False]] if rank == 0 else []
         message = {
             "since": since,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How runs are summed up."""
+"""The statistics over runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which way short calls take, as blocks of them tell."""
+"""The rails that short calls use, chosen by the measured times of blocks of calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SURVEY_S = 0.0003
 
 
 class Learning:
-    """A class of calls whose ways are measured as told, with no other calls in between."""
+    """A class of calls. The test gives the measured time of each choice of rails, without other calls."""
 
     def __init__(
         self, singles_s: tuple[float, ...], rate_bps: int = 10**9, parts_s: tuple[float, ...] | None = None
     ) -> None:
-        """Take what single calls show of each rail, alone and, if that is another time, beside others."""
+        """Take each rail's time for a single call (`singles_s`) and for a part of a split (`parts_s`)."""
         self.rails = tuple(range(len(singles_s)))
         striped = [StripedRail(KINDS[rail], rail, KINDS[rail], rate_bps) for rail in self.rails]
         self.call_class = CallClass(KEY, self.rails, CostTable(striped, hosts=4))
@@ -35,12 +35,12 @@ class Learning:
                     self.call_class.observe(Item(0, rail, KEY, self.rails, SIZE, alone, 0), time_s)
 
     def block(self, way: Way, time_us: float) -> Way:
-        """Take a block of one way; that of the next one."""
+        """Report the time of a block, and return the rails of the next block."""
         self.call_class.compare(Item(0, -1, KEY, self.rails, SIZE, False, 0, SAMPLES, way), time_us / 1e6)
         return self.measure()
 
     def measure(self, calls: int = 1000) -> Way:
-        """Make so many calls, of which the last one is measured; the way of the next block."""
+        """Make `calls` calls and measure the last one. Return the rails of the next block."""
         self.call_class.counted(self.op_index + calls - 1, calls, COUNT)
         self.op_index += calls
         usual = self.call_class.choose(SIZE, COUNT)
@@ -50,7 +50,7 @@ class Learning:
 
 
 def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
-    """Where ranks wait for processors, a call between surveys takes several times that of one in a block."""
+    """If ranks wait for CPUs, a single call between surveys takes several times as long as one in a block."""
     learning = Learning((1200e-6, 700e-6))
     part = Item(0, 1, KEY, learning.rails, SIZE, True, 0, SAMPLES, (1,))
     learning.call_class.compare(part, 240e-6)
@@ -61,7 +61,7 @@ def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
 
 
 def test_the_split_over_all_rails_is_compared_too() -> None:
-    learning = Learning((1400e-6, 1450e-6, 4600e-6), 10**8)  # the last one is in no best split
+    learning = Learning((1400e-6, 1450e-6, 4600e-6), 10**8)  # the last rail is in no best split
     way, seen = learning.measure(), set()
     for _ in range(4 * SURE):
         seen.add(way)
@@ -70,7 +70,7 @@ def test_the_split_over_all_rails_is_compared_too() -> None:
 
 
 def test_a_split_is_compared_although_parts_have_taken_long() -> None:
-    """Single calls that were late say nothing of short calls, and must not keep a rail out of all splits."""
+    """Late single calls show nothing about short calls, and must not keep a rail out of all splits."""
     learning = Learning((1500e-6, 1600e-6), 10**8, parts_s=(1500e-6, 0.1))
     way, seen = learning.measure(), set()
     for _ in range(3 * SURE):
@@ -94,7 +94,7 @@ def test_one_lucky_block_does_not_hold_a_way() -> None:
     for _ in range(6 * SURE):
         if not learning.call_class.comparing:
             break
-        way = learning.block(way, 900)  # what is left
+        way = learning.block(way, 900)  # all later blocks are slow
     assert way == other
 
 
@@ -133,12 +133,12 @@ def test_a_way_that_was_much_slower_gets_another_block_in_its_time() -> None:
         calls += 1000
         assert calls < 100_000
     assert way in slower
-    assert calls * BUDGET >= SAMPLES * 0.5  # half a block's time is what it costs
+    assert calls * BUDGET >= SAMPLES * 0.5  # the block costs half a block's time
 
 
 @pytest.mark.parametrize("other_s", [1900e-6, 7000e-6])
 def test_a_rail_whose_link_is_too_slow_gets_no_block(other_s: float) -> None:
-    """The split takes half of what either link needs for the whole call, whatever its latency."""
+    """The split takes half the time that either link needs for the whole call, with any latency."""
     learning = Learning((1900e-6, other_s), 10**8, parts_s=(1900e-6, 1900e-6))
     learning.measure()
     seen = {learning.block((0, 1), 1000) for _ in range(2 * SURE)}
@@ -147,7 +147,7 @@ def test_a_rail_whose_link_is_too_slow_gets_no_block(other_s: float) -> None:
 
 
 def test_a_block_is_long_where_calls_are_short() -> None:
-    """Links that have rested exceed their rate for a while: that is over, or matters little."""
+    """Links that have rested exceed their rate at first. In a long block this ends, or matters little."""
     learning = Learning((200e-6, 190e-6))
     learning.measure()
     learning.block((1,), 200)
@@ -162,7 +162,7 @@ def test_a_block_is_long_where_calls_are_short() -> None:
 def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quickest(
     quicker: float, tried: bool
 ) -> None:
-    """Single calls tell of a rail's speed, but less than blocks: the first ones of a job are slow on any."""
+    """Single calls show less about a rail's speed than blocks: a job's first calls are slow on all rails."""
     learning = Learning((1200e-6, 2000e-6))
     for _ in range(6 * SURE):
         learning.block(learning.call_class.way, {(0,): 165, (1,): 320}.get(learning.call_class.way, 400))
@@ -175,7 +175,7 @@ def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quicke
 
 
 def test_one_call_that_waited_for_long_keeps_no_rail_out() -> None:
-    """A neighbour may take a processor for 30 ms, and that once decided for a whole job."""
+    """Another program may take a CPU for 30 ms. In the past, such an event decided for a whole job."""
     learning = Learning((300e-6, 300e-6))
     striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in learning.rails]
     table = CostTable(striped, hosts=4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails cost, how a tensor is cut by it, and what surveys tell."""
+"""The costs of rails, the split of a tensor by these costs, and the results of surveys."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_blocks_of_calls_tell_more_than_single_ones_until_these_show_a_change() 
     assert (slowness.value, slowness.single, slowness.samples) == (1.0, 3.05, SURE)
     slowness.settle(1.2)
     assert slowness.value == 1.1
-    slowness.settle(2.0)  # far from those before
+    slowness.settle(2.0)  # far from the earlier values
     assert slowness.value == 2.0
     assert slowness_of().samples == 0
     assert [slowness.observe(value) is None for value in (3.0, 1.0, 1.0)] == [True, True, False]
@@ -156,7 +156,7 @@ def test_a_new_class_begins_with_what_the_nearest_one_has_shown() -> None:
 
 
 def test_small_calls_are_taken_to_go_by_the_algorithm_that_hosts_take_for_them() -> None:
-    for hosts, steps in ((4, 2), (6, 4), (8, 3)):  # six fold and unfold beside log2(4) exchanges
+    for hosts, steps in ((4, 2), (6, 4), (8, 3)):  # six hosts also fold and unfold, besides log2(4) exchanges
         method = choose_method(Collective.ALL_REDUCE, 4, hosts, 10**8)
         line = prior_lines(RAILS, hosts, "all_reduce", size=4)[0]
         assert line.a_s == pytest.approx(steps * STEP_S), method
@@ -248,7 +248,7 @@ def test_a_further_rail_is_engaged_for_five_per_cent_and_kept_while_it_helps() -
 
 
 def test_all_rails_are_split_over_where_no_two_of_them_are_worth_it() -> None:
-    """Each is 2.5 times slower beside others."""
+    """Each rail is 2.5 times slower when it works with others."""
     costs = [Line(0.0, (4 << 20) * part / 2.5) for part in (0.9, 1.2, 1.1)]
     assert chosen([1 / 0.9, 1 / 1.2, 1 / 1.1], costs) == {0, 1, 2}
 
@@ -293,13 +293,13 @@ def items(count: int) -> list[Item]:
 
 
 def slices(times: dict[int, dict[int, tuple[int, int, int]]]) -> surveys.Slices:
-    """Return slices that have taken these times, in ns and with their bytes, by op index and rail."""
+    """Return slices with these starts and ends in ns and these bytes, by op index and rail."""
     rows = [(op, rail, *each) for op, by_rail in times.items() for rail, each in by_rail.items()]
     return np.array(rows, np.int64)
 
 
 def survey(asked: Sequence[Item], *ranks: dict[int, dict[int, tuple[int, int]]]) -> list[float | None]:
-    """Return what the ranks agree on, of starts and ends in ns by op index and rail."""
+    """Return the times on which the ranks agree, from starts and ends in ns by op index and rail."""
     whole = [
         {op: {rail: (*times_ns, 100) for rail, times_ns in by_rail.items()} for op, by_rail in times.items()}
         for times in ranks
@@ -347,7 +347,7 @@ def test_a_survey_has_room_for_what_is_asked() -> None:
 
 
 def block(ends_ns: Sequence[Sequence[int]], rail: int = -1) -> float | None:
-    """Return what a survey tells of a block behind a call, or of a part of it, whose calls' parts end so."""
+    """Return a survey's time for a block of calls, or for one rail's part, given the ends of all parts."""
     item = Item(1, rail, KEY, (0, 1), 100, True, survey=100, until=len(ends_ns) - 1, way=(0,))
     times = {
         op: {rail: (min(ends) - 1_000_000, end_ns, 100) for rail, end_ns in enumerate(ends)}
@@ -379,7 +379,7 @@ def test_the_first_survey_tells_whether_all_start_from_the_same() -> None:
 
 
 def test_a_call_of_a_new_size_may_take_little_longer_than_those_of_other_sizes() -> None:
-    """In its first call a rail that has become slow is left almost as soon as in later ones."""
+    """The first call of a new size leaves a rail that has become slow almost as early as later calls."""
     table = table_of(50_000_000)
     size, other = 8 * MIB, 16 * MIB
     seen, key = (CostKey("all_reduce", "float", of) for of in (size, other))
@@ -412,9 +412,9 @@ def test_a_rail_that_is_back_is_doubted_until_it_has_been_measured_in_any_call()
     table.distrust(0)
     promised_s = table.prior(key, 0).time_s(16 * MIB)
     assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
-    table.observe((CostKey("broadcast", "int", 4096), 0, False), 4096, 1.0)  # short calls tell nothing
+    table.observe((CostKey("broadcast", "int", 4096), 0, False), 4096, 1.0)  # short calls show nothing
     assert table.expected_s(key, 0, 16 * MIB, alone=False) == pytest.approx(DOUBT * promised_s)
-    for slowness, believed in [(0.5, 1.0), (4.0, 4.0)]:  # in other long calls since
+    for slowness, believed in [(0.5, 1.0), (4.0, 4.0)]:  # measured later, in other long calls
         other = CostKey("broadcast", "int", 8 * MIB)
         table.known.pop((other, 0, False), None)
         table.observe((other, 0, False), 8 * MIB, slowness * table.prior(other, 0).time_s(8 * MIB))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench striping makes of times and shares, and the options that it refuses."""
+"""The results that bench striping computes from times and shares, and the options that it refuses."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_thresholds_grow_with_the_hosts(first: int, second: int, ok: bool) -> No
 
 
 def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> Found:
-    """Calls of a second each."""
+    """Return a trace of calls of one second each."""
     size, starts = 8 * MIB, tuple(map(float, range(len(shares))))
     calls = sample(size, [1e6] * len(shares), starts_s=starts)
     carried = [{"tcp0": size * (1 - share), "tcp1": size * share} for share in shares]
@@ -155,7 +155,7 @@ def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> 
 
 def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
     cold = [0.0, 1.0, 0.0, 1.0] + [0.5] * 36
-    halved = [0.5] * 11 + [0.33] * 10 + [0.0] + [0.33] * 18  # one call tries another way
+    halved = [0.5] * 11 + [0.33] * 10 + [0.0] + [0.33] * 18  # one call tries another choice
     found = trace_of(cold + halved + [0.33] * 30 + [0.5] * 10)
     phases = report.trace(found)["phases"]
     assert [phase["converged_after"] for phase in phases] == [4, 11, 30]
@@ -163,7 +163,7 @@ def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
     assert [phase["from_call"] for phase in phases] == [0, 40, 80]
     assert [phase["limit_share"] for phase in phases] == [0.5, pytest.approx(1 / 3), 0.5]
     assert [claim.ok for claim in report.claims([found])] == [True, True, True, False]
-    left = trace_of(cold + [0.0] * 40 + [0.5] * 40)  # a rail that brings something is not engaged again
+    left = trace_of(cold + [0.0] * 40 + [0.5] * 40)  # a useful rail is not used again
     assert [claim.ok for claim in report.claims([left])] == [False, True, True, True]
 
 
@@ -215,7 +215,7 @@ def test_rails_take_the_steps_of_the_native_algorithms() -> None:
     rounds = {Method.RECURSIVE_DOUBLING: (2, 2.0), Method.BRUCK: (4, 1.5), Method.RING: (6, 1.5)}
     for size in (4, 2 << 10, 1 << 20):
         steps, volume = rounds.pop(choose_method(Collective.ALL_REDUCE, size, 4, world.rate_bps))
-        limit = rail.used * limit_bps("tcp", world.rate_bps, 4) / 8  # of a ring
+        limit = rail.used * limit_bps("tcp", world.rate_bps, 4) / 8  # the limit of a ring
         expected_s = steps * rail.a_s + volume / 1.5 * size / limit
         assert rail.time_s(size, False) == pytest.approx(expected_s, rel=0.01)
     assert not rounds

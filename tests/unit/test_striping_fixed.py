@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares that are given, and what links allow."""
+"""Shares that an option gives, and the limits of links."""
 
 from __future__ import annotations
 

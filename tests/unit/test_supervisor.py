@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a lab report is waited for, and no longer than it can come."""
+"""The supervisor waits for the reports of a lab's ranks, but only as long as they can come."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_S = 60.0
 
 
 class OneProcess(Lab):
-    """A lab without a network, whose one worker is a process of this machine."""
+    """A lab without a network. Its only worker is a process of this machine."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(Topology("one", ("h1",), planes(2, ("tcp",)).planes), LabOptions(folder))
@@ -48,7 +48,7 @@ class OneProcess(Lab):
 
 
 class Started(Supervisor):
-    """A supervisor, and the numbers that the rank has told."""
+    """A supervisor, and the numbers that the rank has reported."""
 
     def __init__(self, lab: Lab) -> None:
         super().__init__(lab)

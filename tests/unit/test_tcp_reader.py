@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of a TCP rail's stream: bytes in, events out, however the bytes are cut."""
+"""The reader of a TCP rail's stream: any division of the bytes gives the same events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railweave._native.rails import StreamReader
 COUNT = 25
 NAMED = "all_reduce #7 of 25 float32, sum"
 PAYLOAD = bytes(range(100))
-STAGING = 16 * 1024  # what the reader keeps of a stream by itself
+STAGING = 16 * 1024  # bytes in the reader's own buffer
 
 
 KEY = bytes(range(16))
@@ -41,7 +41,7 @@ EVENTS = [
 
 
 def read(stream: bytes, cuts: list[int], wanted: bool = True) -> list[tuple[object, ...]]:
-    """Feed a stream in pieces; every message is taken as it begins."""
+    """Feed a stream in pieces. Give every message its place when it begins."""
     reader, events = StreamReader(KEY), []
     for begin, end in itertools.pairwise([0, *sorted(cuts), len(stream)]):
         new = reader.feed(stream[begin:end])
@@ -101,17 +101,17 @@ def test_a_damaged_message_does_not_end(places: list[int]) -> None:
     [
         coded(bytes(HEAD)),  # no type
         coded(frame(9)),
-        coded(b"\x01\x01" + MESSAGE[2:]),  # bits that are zero
-        coded(frame(DATA, b"", label(7, COUNT))),  # a message of nothing
+        coded(b"\x01\x01" + MESSAGE[2:]),  # bits that must be zero
+        coded(frame(DATA, b"", label(7, COUNT))),  # an empty message
         coded(frame(HEARTBEAT, b"x")),
         coded(frame(GOODBYE, b"x")),
         coded(frame(GOODBYE, about=label(7, COUNT))),
         coded(frame(ABORT, b"short")),
         coded(frame(ABORT, b"", length=2049)),
         coded(frame(DATA, PAYLOAD, b"\xff" * 28)),
-        coded(frame(GOODBYE), frame(HEARTBEAT)),  # it said that it was the last
+        coded(frame(GOODBYE), frame(HEARTBEAT)),  # a frame behind the last one
         coded(frame(HEARTBEAT)) * 2,  # a repetition
-        coded(frame(HEARTBEAT), frame(GOODBYE))[HEAD + CODE :],  # one is left out
+        coded(frame(HEARTBEAT), frame(GOODBYE))[HEAD + CODE :],  # a frame is missing
         coded(FAILURE)[:-1] + b"?",
         frame(GOODBYE) + bytes(CODE),
     ],

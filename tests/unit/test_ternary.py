@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ternary and range look-up beside a model that scans, while entries come and go."""
+"""Ternary and range lookup, compared with a model that scans all entries, while entries change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vectors.case import case
 from railweave.switch.errors import DuplicateEntry
 from railweave.switch.pipeline import Pipeline, exact, lpm, range_, ternary
 
-TOP = (1 << 24) - 1  # of the range field
+TOP = (1 << 24) - 1  # largest value of the range field
 RESULT = 22 + 2  # where action r writes its parameter
 
 
@@ -49,7 +49,7 @@ def result(pipeline: Pipeline, pattern: int, number: int) -> int:
 
 
 def draw(rng: random.Random, shape: str) -> tuple[int, int, int, int]:
-    """Low, high, value and mask of an entry."""
+    """Draw the low, high, value and mask of an entry."""
     if shape == "nested":
         step = rng.randrange(1 << 9)
         return step, (1 << 10) - step, 0, 0
@@ -62,7 +62,7 @@ def draw(rng: random.Random, shape: str) -> tuple[int, int, int, int]:
 def test_as_a_scan_finds_it(shape: str, most: int) -> None:
     rng = random.Random(f"{shape} {most}")
     pipeline, rows = load(most), dict[int, Row]()
-    free = list(range(most))  # a heap: the lowest slot that is free is taken
+    free = list(range(most))  # a heap: an entry takes the lowest free slot
     for step in range(4 * most):
         if rows and (len(rows) == most or rng.random() < 0.3):
             handle = rng.choice(list(rows))

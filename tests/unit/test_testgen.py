@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregation programs do what P4Testgen says of their sources."""
+"""The aggregation programs pass the tests that P4Testgen has generated from their sources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from vectors.testgen import SOURCES, Generated, Source
 from railweave.switch.lowering import lower
 from railweave.switch.pipeline import Pipeline
 
-# Conditions whose negation fails a test, of all. What the others decide shows in later packets only (owner,
-# tag, members and flags of a slot), by chance (loss injector), or in answers that no test has (ARP, ping).
+# Conditions whose negation fails a test, and all conditions. The other conditions affect only later packets
+# (owner, tag, members and flags of a slot), chance (loss injector), or answers without a test (ARP, ping).
 NOTICED = {"tna": (20, 33), "v1model": (43, 66)}
 
 GUARD = ("trunk_ports", "ipv4_sources", "arp_sources", "other_sources")
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("source", SOURCES, ids=lambda source: sourc
 
 
 def result(switch: Controlled, test: Generated) -> Frames:
-    """What leaves a switch without entries, where tests that name no source are of a port that it trusts."""
+    """Write a test's entries and return its output. Trust the input port if the test lists no sources."""
     if not any(isinstance(step, Insert) and step.table in GUARD for step in test.writes):
         switch.do(Insert("trunk_ports", {"ingress_port": test.packet.port}, "trusted", {}))
     for step in test.writes:
@@ -54,7 +54,7 @@ def fails(source: Source, lowered: tuple[Any, bytes], test: Generated) -> bool:
 
 
 def mutants(program: bytes) -> Iterator[bytes]:
-    """Compiled programs, each with one condition negated."""
+    """Yield compiled programs, each with one negated condition."""
     document = json.loads(program)
     for pipeline in document["pipelines"]:
         for condition in pipeline["conditionals"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded of the program for Tofino: of these sources, and within the chip."""
+"""The recorded results for Tofino come from these sources, and the program fits the chip."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_same_compiler_reports_the_same(profile: Profile, tmp_path: Path) ->
 
 
 def compiled(folder: Path, *images: str) -> Path:
-    """A folder as the compiler leaves it, with sizes that take one, two and three bytes to write."""
+    """Make a folder like the compiler's output. The files' sizes need one, two and three bytes as varints."""
     (folder / "pipe").mkdir()
     for name, size in (("p4info.txtpb", 1), ("bfrt.json", 127), ("pipe/context.json", 20_000)):
         (folder / name).write_bytes(b"x" * size)

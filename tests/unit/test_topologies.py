@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as values, by name and as files."""
+"""Topologies as values, from names and from files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which back end and device a process group takes: ranks in processes of their own, without a GPU."""
+"""The back end and device of a process group. The ranks are separate processes, without a GPU."""
 
 from __future__ import annotations
 

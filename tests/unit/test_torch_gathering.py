@@ -88,12 +88,12 @@ def test_those_who_are_missing_are_named(ranks: list[int]) -> None:
 def test_ranks_of_one_machine_meet_on_loopback() -> None:
     from railweave.torch.gathering import interface_among  # noqa: PLC0415
 
-    for address in ("127.0.0.1", "", "192.0.2.7"):  # the last one is no interface's
+    for address in ("127.0.0.1", "", "192.0.2.7"):  # no interface has the last one
         assert interface_among([place(address=address)] * 2, 1) == "lo"
 
 
 def test_loopback_is_never_the_way_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 0's own name often stands for loopback; the way to rank 1 is the way then."""
+    """Rank 0's own name often means loopback. Then the interface towards rank 1 counts."""
     from railweave.torch import gathering  # noqa: PLC0415
 
     interface_among = gathering.interface_among

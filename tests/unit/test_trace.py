@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace tells what happens, and changes nothing of it."""
+"""A trace shows the events of a packet, and changes nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_registers_are_told_with_index_and_value() -> None:
     trace = pipeline.traces.run(1, bytes([0, 0, 5]) + lanes)
     written = {event.name: event.values for event in events(trace, "register write")}
     assert written["I.r3"] == {"index": 5, "value": 103}
-    assert pipeline.arrays.register("I.r3", 5) == 103  # the trace's packet was a packet
+    assert pipeline.arrays.register("I.r3", 5) == 103  # the traced packet has its normal effect
 
 
 def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
@@ -99,7 +99,7 @@ def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
 
 
 def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
-    """The trace's plan is of another program here, which shows which packets run it."""
+    """The trace uses the plan of another program here, so the output shows which packets run this plan."""
     pipeline = load("control")
     pipeline.tables.insert("hosts", [exact(1)], "forward", [7])
     other = json.loads(case("control").json.read_text())
@@ -128,7 +128,7 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     pipeline.traces.start()
     pipeline.tables.insert("hosts", [exact(2)], "forward", [8])
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
-    assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace has ended behind the one before
+    assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace ended with the previous packet
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counted crossings against walks over the links of a topology."""
+"""The formulas for link crossings equal the result of walks over the links of a topology."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_crossings_are_those_of_the_links(topology: Topology, levels: tuple[int,
     (plane,), hosts = topology.planes, topology.hosts
     ways = [distances(plane, host)[hosts[(number + 1) % len(hosts)]] for number, host in enumerate(hosts)]
     assert traffic.ring(len(hosts), levels) == (len(hosts) - 1) * sum(ways)
-    links = len(plane.nics) + len(plane.trunks)  # one tree, all of whose links a shard crosses
+    links = len(plane.nics) + len(plane.trunks)  # a shard crosses all links of one tree
     assert traffic.multicast(len(hosts), levels) == len(hosts) * links
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's model, its data, and the reference that a run over a network is held against."""
+"""The demo's model, its data, and the reference for runs over a network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller says of trees, as obstacles of their rails where there are others, and as failures."""
+"""The controller's news of trees: an obstacle of their rail, or a failure if no rail is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railweave.hosts.trees import Trees
 
 
 class FakeAgent:
-    """Two ina rails, 0 and 2; remembers what it was told."""
+    """An agent with two ina rails, 0 and 2. It remembers their obstacles and the failure."""
 
     def __init__(self) -> None:
         self.obstacles: dict[int, str] = {}

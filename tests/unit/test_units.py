@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes, rates, loss and shares as people type them."""
+"""Sizes, rates, loss and shares in the form that users type."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine answers as the real BMv2 did: golden vectors, recorded by `vectors.record`."""
+"""The engine gives the same answers as the real BMv2: golden vectors, recorded by `vectors.record`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text from users is printed and drawn as it is: square brackets, colons and dollars have no meaning."""
+"""Text from users is printed and drawn unchanged: square brackets, colons and dollars have no meaning."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dead RDMA device, or queue pair of one, does not keep the loop busy."""
+"""A dead RDMA device or a dead queue pair does not keep the loop busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-MOST_TURNS = 100  # of the loop while nothing happens: a loop that spins makes thousands
+MOST_TURNS = 100  # turns of an idle loop; a busy loop makes thousands
 DEADLINE_S = 60.0
 
 RANK = """
@@ -42,7 +42,7 @@ print(fake.count_turns() - before)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake under the real one's name."""
+    """Build the fake library under the name of the real library."""
     if not Path("/usr/include/infiniband/verbs.h").exists() or shutil.which("gcc") is None:
         pytest.skip("needs gcc and libibverbs-dev")
     made = tmp_path_factory.mktemp("verbs") / "libibverbs.so.1"

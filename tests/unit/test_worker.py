@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker, with the ring as contender over loopback: what is timed, compared and counted."""
+"""The worker with the ring as contender over loopback: its timing, its comparisons and its counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RING = Contender("ring", "ring")
 
 
 def job_of(ranks: int, out: Path, workload: Workload) -> Job:
-    """Return a job whose ranks are on loopback."""
+    """Return a job with all ranks on loopback."""
     addresses = {"tcp": ("127.0.0.1",) * ranks}
     return Job(RING, ranks, ("tcp",), addresses, str(out), 60.0, plain(workload), series=True)
 
@@ -97,7 +97,7 @@ def test_time_bounds_the_calls_alike_on_all_ranks(tmp_path: Path) -> None:
 def test_missing_results_are_counted(verify: str, tmp_path: Path) -> None:
     class Lazy(Ring):
         def all_reduce(self, given: Array, out: Array, op: str) -> None:
-            if out.size == 1:  # the worker's own
+            if out.size == 1:  # a call of the worker itself
                 super().all_reduce(given, out, op)
 
     work = Workload((4096,), warmup=1, iterations=3, verify=verify)
@@ -172,7 +172,7 @@ def test_warm_up_leaves_calls_alone_while_something_is_to_be_learnt(
     hot_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "MOST_WARMUP_S", 60.0 if hot_after == 1000 else 0.05)
-    runs: list[list[int]] = []  # by rank: calls between two of the worker's own
+    runs: list[list[int]] = []  # by rank: calls between two calls of the worker itself
 
     class Learning(Ring):
         def all_reduce(self, given: Array, out: Array, op: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual machine with rdma_rxe and our verbs peer, on a tap device in a network namespace of its own."""
+"""A virtual machine with rdma_rxe and our verbs peer, on a tap device in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOOLS = ("qemu-system-x86_64", "busybox", "rdma", "ip", "setpriv", "gcc", "ldd")
 
 
 def missing() -> str | None:
-    """Why no such machine can run here, or None."""
+    """Return the reason why no such machine can run here, or None."""
     if os.geteuid() != 0:
         return "rxe test needs root, for a network namespace with a tap device"
     if platform.machine() != "x86_64":
@@ -50,7 +50,7 @@ def _rxe_provider() -> Path | None:
 
 
 def build_initramfs(kernel: Kernel, folder: Path) -> Path:
-    """Write everything that the machine needs; return the archive's path."""
+    """Write an archive with everything that the machine needs, and return its path."""
     peer = folder / "peer"
     subprocess.run(["gcc", "-O2", "-o", peer, HERE / "peer.c", "-libverbs"], check=True)
     files = Initramfs()
@@ -83,7 +83,7 @@ def _lay_links() -> None:
     ip("tuntap", "add", TAP, "mode", "tap")
     ip("link", "add", BRIDGE, "type", "bridge")
     ip("link", "add", NIC, "type", "veth", "peer", "name", PORT)
-    ip("link", "set", BRIDGE, "arp", "off")  # it would answer for our side's address
+    ip("link", "set", BRIDGE, "arp", "off")  # else the bridge would answer for our side's address
     ip("address", "add", f"{HOST}/{PREFIX}", "dev", NIC)
     for port in (TAP, PORT):
         ip("link", "set", port, "master", BRIDGE)
@@ -93,7 +93,7 @@ def _lay_links() -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a machine is on the network."""
+    """The place of a machine on the network."""
 
     tap: str = TAP
     mac: str = GUEST_MAC
@@ -104,7 +104,7 @@ class Place:
 def boot(
     kernel: Kernel, initramfs: Path, namespace: int, log: Path, place: Place = Place()
 ) -> Iterator[Guest]:
-    """Run the machine until the block ends; its console goes to `log`, and from there into the error."""
+    """Run the machine until the block ends. Its console goes to `log`, and an error quotes it."""
     with inside(namespace):
         listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
@@ -156,7 +156,7 @@ class Guest:
         self._control.sendall((" ".join(map(str, words)) + "\n").encode())
 
     def answer(self) -> str:
-        """Return the answer to the order given last."""
+        """Return the answer to the last order."""
         return self._answers.readline().strip()
 
     def order(self, *words: object) -> str:
@@ -165,12 +165,12 @@ class Guest:
         return self.answer()
 
     def order_while_serving(self, endpoint: Endpoint, *words: object) -> str:
-        """Give an order that moves data, and let `endpoint` do its part until the answer comes."""
+        """Give an order that moves data, and serve `endpoint` until the answer comes."""
         self.start(*words)
         return self.answer_while_serving(endpoint)
 
     def answer_while_serving(self, endpoint: Endpoint) -> str:
-        """Return the answer to the order given last, and let `endpoint` do its part until it comes."""
+        """Serve `endpoint` until the answer to the last order comes, and return this answer."""
         self._control.setblocking(False)
         try:
             while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An initial RAM file system as a value: paths and contents in, a cpio archive (newc) out."""
+"""An initial RAM file system as a value: it takes paths and contents, and makes a cpio archive (newc)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIRECTORY, REGULAR = 0o040755, 0o100755
 
 
 class Initramfs:
-    """Collects files; all are executable, all belong to root."""
+    """A collection of files. All are executable and belong to root."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -25,14 +25,14 @@ class Initramfs:
         self._files[path.lstrip("/")] = content
 
     def add_program(self, path: str, source: Path) -> None:
-        """Put a program there, and the shared libraries that the loader would give it at their own places."""
+        """Put a program at the absolute `path`, and its shared libraries at the paths where they are here."""
         self.add(path, source.read_bytes())
         listed = subprocess.run(["ldd", source], capture_output=True, text=True, check=False).stdout
         for library in re.findall(r"(/\S+) \(0x", listed):
             self.add(library, Path(library).read_bytes())
 
     def write(self, kernel: Kernel, folder: Path) -> Path:
-        """Write the archive, with the kernel's modules; return its path."""
+        """Write the archive with the kernel's modules, and return its path."""
         for module in kernel.modules:
             self.add(f"/modules/{module.name}.ko", module.image)
         self.add("/modules/order", "".join(f"{module.name}.ko\n" for module in kernel.modules).encode())
@@ -61,6 +61,6 @@ def _padded(data: bytes) -> bytes:
 
 
 def find_program(name: str) -> Path | None:
-    """Return where a program is, also where only root's PATH looks."""
+    """Return the path of a program, also from folders that only root's PATH has."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     return Path(found) if found else None

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Linux kernel image with rdma_rxe: the running system's, or Debian's, downloaded but never installed.
+"""A Linux kernel image with rdma_rxe: the running system's image, or a download of Debian's package.
 
-Installing the package would run its hooks (an initramfs, perhaps the boot loader) on a machine that only
-wants to test.
+The package is never installed: its hooks could change the initramfs or the boot loader of the machine.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from pathlib import Path
 
 PACKAGE = "linux-image-amd64"  # depends on the image of today's kernel
 WANTED = ("virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe")
-# For a machine that runs this one's files: 9p over virtio, and links between network devices of its own.
+# For a virtual machine that mounts this machine's files (9p over virtio) and makes veth links and bridges.
 HOST_FILES = (*WANTED, "9p", "9pnet_virtio", "veth", "bridge")
 DOWNLOAD_TIMEOUT_S = 180
 
 
 class KernelMissing(Exception):
-    """No kernel image with rdma_rxe is to be had; says why."""
+    """No kernel image with rdma_rxe is available. The message says why."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A kernel module as it is to be loaded."""
+    """A kernel module, uncompressed and ready to load."""
 
     name: str
     image: bytes
@@ -38,14 +37,14 @@ class Module:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An image, and the modules that are wanted with all that they need, in the order of loading."""
+    """A kernel image, and the wanted modules with their dependencies, in the order of loading."""
 
     image: Path
     modules: tuple[Module, ...]
 
 
 def find_kernel(cache: Path, wanted: Sequence[str] = WANTED) -> Kernel:
-    """Find a kernel on this machine or in `cache`, else download one there. KernelMissing says why not."""
+    """Find a kernel on this machine or in `cache`, or download one. Raise KernelMissing if none exists."""
     for root in (Path("/"), *sorted(cache.glob("linux-image-*"))):
         kernel = _in_root(root, wanted)
         if kernel is not None:
@@ -70,11 +69,11 @@ def _module_name(path: Path) -> str:
 
 
 def _in_order(files: dict[str, Path], wanted: Sequence[str]) -> list[Module]:
-    """Each module behind those that it depends on, by what its .modinfo section says."""
+    """Return each module behind its dependencies, which its .modinfo section lists."""
     order: dict[str, Module] = {}
 
     def visit(name: str) -> None:
-        if name in order or name not in files:  # what has no file is built into the image
+        if name in order or name not in files:  # a module without a file is built into the image
             return
         image = files[name].read_bytes()
         if files[name].suffix == ".xz":
@@ -106,7 +105,7 @@ def _download(cache: Path) -> Path:
         (package,) = working.glob("*.deb")
         _unpack(package, working)
         package.unlink()
-        shutil.rmtree(folder, ignore_errors=True)  # of an older test, which wanted less
+        shutil.rmtree(folder, ignore_errors=True)  # of an older test with fewer modules
         working.rename(folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)
@@ -114,7 +113,7 @@ def _download(cache: Path) -> Path:
 
 
 def _unpack(package: Path, folder: Path) -> None:
-    """Only the image and the few folders that hold the modules: the package is 400 MB when unpacked."""
+    """Unpack only the image and the folders that hold the modules: the whole package is 400 MB."""
     folders = (
         r"crypto|lib|net/(core|ipv4|ipv6|9p|bridge|llc|802)|fs/(9p|netfs|fscache|configfs)|arch/x86/crypto"
         r"|drivers/(net|virtio|infiniband/(core|sw/rxe))"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual machines that run this checkout over rdma_rxe, and the meeting of their ranks and ours."""
+"""Virtual machines that run this checkout over rdma_rxe, and a meeting point for their ranks and ours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_S = 2 * TASK_S
 
 
 def build_initramfs(kernel: Kernel, folder: Path) -> Path:
-    """Write what a machine needs until it has this one's files; return the archive's path."""
+    """Write an archive of the files for a machine's boot, before it mounts this machine's files."""
     busybox = find_program("busybox")
     assert busybox is not None
     files = Initramfs()
@@ -40,14 +40,14 @@ def build_initramfs(kernel: Kernel, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine on a tap, and the rails' interfaces of its ranks."""
+    """A machine on a tap device, and the interfaces of its ranks' rails."""
 
     place: Place
     rails: tuple[str, ...] = ("eth0",)
 
 
 class Meeting:
-    """The ranks' connections: gives them tasks, and tells each what the others offer."""
+    """The connections of the ranks. It gives them tasks, and sends each rank the offers of the others."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -59,7 +59,7 @@ class Meeting:
         return f"{host}:{port}"
 
     def wait_for(self, count: int) -> None:
-        """TimeoutError if not so many ranks come in time."""
+        """Wait until `count` ranks have connected. Raise TimeoutError if they are late."""
         self._listener.settimeout(BOOT_TIMEOUT_S)
         while len(self._ranks) < count:
             connection, _ = self._listener.accept()
@@ -72,9 +72,9 @@ class Meeting:
     def run(
         self, task: str, ranks: Sequence[int] | None = None, rails: str = "rdma@IF", **options: Any
     ) -> list[dict[str, Any]]:
-        """Have the ranks do a task as a job; their answers in order. Those of ranks that died are empty.
+        """Let the ranks do a task as one job, and return their answers in order.
 
-        Given a `controller`, they meet there.
+        The answer of a rank that died is empty. With the option `controller`, the ranks meet at that address.
         """
         lines = [self._ranks[rank] for rank in (ranks or sorted(self._ranks))]
         for line in lines:
@@ -91,7 +91,7 @@ class Meeting:
             line.say(members={rank: one["offers"] for rank, one in enumerate(said)})
 
     def close(self) -> None:
-        """Let the ranks, and so the machines, end."""
+        """End the ranks, and so also the machines."""
         for line in self._ranks.values():
             line.close()
         self._listener.close()
@@ -112,7 +112,10 @@ def meeting(namespace: int) -> Iterator[Meeting]:
 def rank_here(
     where: Meeting, namespace: int, rank: int, interface: str, do: Callable[..., None]
 ) -> Iterator[None]:
-    """Run a rank in a thread of this process, on an interface of the network namespace; `do` does tasks."""
+    """Run a rank in a thread of this process, on an interface of the network namespace.
+
+    The rank calls `do` for each task.
+    """
     host, port = where.address.split(":")
 
     def work() -> None:
@@ -135,9 +138,9 @@ def booted(
     machines: Sequence[Machine],
     others: int = 0,
 ) -> Iterator[None]:
-    """Run the machines until the block ends; consoles are files in `folder`, and in the error.
+    """Run the machines until the block ends. Files in `folder` get their consoles, and an error quotes them.
 
-    `others` are ranks that are no machine's, and come as well.
+    `others` is the number of ranks that connect from outside the machines.
     """
     initramfs = build_initramfs(kernel, folder)
     ranks = sum(len(machine.rails) for machine in machines) + others

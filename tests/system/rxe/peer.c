@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs program at the other end of the rxe test. It runs in a virtual machine, connects to a TCP address and obeys
-// lines; each is answered with one line. Usage: peer ADDRESS PORT
+// orders, one per line. It answers each order with one line. Usage: peer ADDRESS PORT
 //   open                            a new queue pair                      -> "qp NUMBER PSN"
 //   connect QPN PSN MTU ADDRESS     to RTS, towards that IPv4 address     -> "ok"
 //   fill SEED OFFSET LENGTH         a pattern into the buffer             -> "ok"
@@ -32,7 +32,7 @@ static void die(const char* what) {
   exit(1);
 }
 
-// Any place of the pattern can be computed alone; the test has the same formula.
+// Each byte of the pattern depends only on the seed and its position. The test has the same formula.
 static uint8_t pattern(uint32_t seed, uint32_t at) { return (uint8_t)(((seed + at) * 2654435761u) >> 16); }
 
 static void open_device(void) {
@@ -50,7 +50,7 @@ static void open_device(void) {
   if (!mr) die("ibv_reg_mr");
 }
 
-// The GID that stands for the IPv4 address: ::ffff:a.b.c.d
+// The GID of the IPv4 address: ::ffff:a.b.c.d
 static void find_gid(void) {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   union ibv_gid gid;
@@ -95,7 +95,7 @@ static int connect_queue_pair(uint32_t qpn, uint32_t psn, int mtu, const char* a
     return -1;
   }
   attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 17;  // 0.5 s: an emulated host that is kept waiting for a core is not to send again what arrives
+  attr.timeout = 17;  // 0.5 s: an emulated host that waits for a core must not repeat packets that have arrived
   attr.retry_cnt = 7;
   attr.rnr_retry = 7;
   attr.sq_psn = kFirstPsn;

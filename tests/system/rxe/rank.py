@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that do what a test's meeting asks: `python -m system.rxe.rank HOST:PORT FIRST_RANK INTERFACE,…`.
+"""Ranks that do a test's tasks: `python -m system.rxe.rank HOST:PORT FIRST_RANK INTERFACE,…`.
 
-One process per interface. Each task is a new job; what comes of it goes back as a line of JSON.
+Each interface has one process. Each task is a new job. The rank answers with a line of JSON.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from railweave.hosts.communicator import Communicator
 from railweave.hosts.events import RailOffer
 from railweave.hosts.options import Options, parse_rails
 
-THE_TEST = "the test"  # stands where the controller does
+THE_TEST = "the test"  # in place of the controller's address
 RESUMED_S = 60.0
 SIZES = (1, 5, 1000, 100_003)
 KINDS = (("float32", "sum"), ("int32", "max"), ("float64", "avg"), ("uint8", "min"), ("float16", "sum"))
 
 
 class Line:
-    """The connection with the meeting: an object per line, both ways."""
+    """The connection to the meeting. Both sides send one JSON object per line."""
 
     def __init__(self, meeting: socket.socket) -> None:
         self._socket = meeting
@@ -51,7 +51,7 @@ class Line:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def join(self, controller: str, **given: Any) -> StaticMembership:
-        """Stand where the controller's join stands."""
+        """Replace the join at a controller: the ranks meet through the test."""
         self.say(offers=[asdict(offer) for offer in given["rails"]])
         answer = self.hear()
         assert answer is not None
@@ -62,12 +62,12 @@ class Line:
 
 
 def values(rank: int, count: int, dtype: str) -> np.ndarray:
-    """Whole numbers, whose sums and means over 1, 2 or 4 ranks are exact in any order and type."""
+    """Return whole numbers: sums and means over 1, 2 or 4 ranks are exact in any order and type."""
     return ((np.arange(count) + 7 * rank) % 53).astype(dtype)
 
 
 def collectives(comm: Communicator) -> dict[str, Any]:
-    """Every collective, on sizes of all algorithms; each element of each result is compared."""
+    """Run every collective on sizes for all algorithms, and compare each element of each result."""
     ranks, compared = range(comm.world_size), 0
     fold = {"sum": np.sum, "max": np.max, "min": np.min, "avg": np.mean}
 
@@ -94,7 +94,7 @@ def collectives(comm: Communicator) -> dict[str, Any]:
 
 
 def large(comm: Communicator) -> dict[str, Any]:
-    """4 MiB, three times; what the rail says that it has carried."""
+    """Reduce 4 MiB three times, and check each result."""
     count = 1 << 20
     for turn in range(3):
         total = sum(values(rank + turn, count, "float32") for rank in range(comm.world_size))
@@ -103,7 +103,7 @@ def large(comm: Communicator) -> dict[str, Any]:
 
 
 def killed(comm: Communicator) -> dict[str, Any]:
-    """The last rank dies in the middle; the others say how they learn of it."""
+    """Kill the last rank. The other ranks return the error that they get."""
     comm.all_reduce(values(comm.rank, 1000, "int32"))
     if comm.rank == comm.world_size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -111,7 +111,7 @@ def killed(comm: Communicator) -> dict[str, Any]:
 
 
 def failing(comm: Communicator) -> dict[str, Any]:
-    """Call until it fails."""
+    """Call until a call fails, and return its error."""
     try:
         while True:
             comm.all_reduce(values(comm.rank, 100_000, "int32"))
@@ -120,7 +120,7 @@ def failing(comm: Communicator) -> dict[str, Any]:
 
 
 def restarted(comm: Communicator) -> dict[str, Any]:
-    """The interface of rank 0's device goes down and comes back: the other rail carries on, then both do."""
+    """Set the interface of rank 0's device down and up again. The other rail goes on, and then both do."""
     rail = comm.options.rails[0]
     states = []
 
@@ -148,7 +148,7 @@ def restarted(comm: Communicator) -> dict[str, Any]:
 
 
 def summed(comm: Communicator) -> dict[str, Any]:
-    """What a switch that adds can add, and what is too small; into how many packets' places it was cut."""
+    """Sum values that a switch can add, and values that are too small for it. Return the number of chunks."""
     chunks = 0
     for count, dtype in product((5, 1025, 100_003), ("int32", "float32", "float16")):
         all_values = [values(rank, count, dtype) for rank in range(comm.world_size)]
@@ -160,7 +160,7 @@ def summed(comm: Communicator) -> dict[str, Any]:
 
 
 def resumed(comm: Communicator) -> dict[str, Any]:
-    """The first rail fails and carries again, while the sums go on; how much it had carried before."""
+    """Sum until the first rail has failed and carries data again. Return the bytes that it carried before."""
     carried, latest = 0, time.monotonic() + RESUMED_S
     while time.monotonic() < latest:
         count = 1 << 18
@@ -179,7 +179,7 @@ TASKS = {task.__name__: task for task in (collectives, large, killed, failing, r
 
 
 def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
-    """Do tasks until the meeting is over; `do` does one."""
+    """Call `do` for each task until the meeting ends."""
     line = Line(meeting)
     line.say(rank=rank)
     while (task := line.hear()) is not None:
@@ -187,7 +187,7 @@ def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., N
 
 
 def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> None:
-    """Take part in one job."""
+    """Do a task as one rank of a job, and send the answer."""
     try:
         rails = parse_rails(task["rails"].replace("IF", interface))
         options = Options(rank, task["size"], rails, **{"controller": THE_TEST, **task["options"]})
@@ -201,7 +201,7 @@ def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> No
 
 
 def carry_out_apart(line: Line, *task: Any) -> None:
-    """The same in a process of its own, which may die."""
+    """Do the same in a child process, which may die."""
     child = os.fork()
     if child == 0:
         carry_out(line, *task)
@@ -211,7 +211,7 @@ def carry_out_apart(line: Line, *task: Any) -> None:
 
 
 def main(meeting: str, first: str, interfaces: Sequence[str]) -> None:
-    """A process per rank, which share what they have imported."""
+    """Start one process per rank by fork, so that the ranks share the imported modules."""
     host, _, port = meeting.rpartition(":")
     children = []
     for rank, interface in enumerate(interfaces, int(first)):

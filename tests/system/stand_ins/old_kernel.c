@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// To be preloaded: a kernel before Linux 6.2, which takes no UDP super-packets from packet sockets.
+// A library for LD_PRELOAD that acts like Linux before 6.2: packet sockets take no UDP super-packets.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session of p4runtime-shell, run by its own interpreter: all that its entities can do, and refusals.
+"""A session of p4runtime-shell in its own interpreter: all operations of its entities, and refusals.
 
 Arguments: address, device id, P4Info, BMv2 JSON. A line "send" asks for a frame on port 5 of the switch.
 """
