@@ -24,7 +24,7 @@ COUNTS = {"fetched_bytes": 3.0, "payload_bytes": 400.0, "ring_messages": 60.0, "
 def of_scenario(
     scenario: Scenario, efficiency: Mapping[str, float] | None = None, **fields: Any
 ) -> list[Record]:
-    """Return successful runs. `efficiency` is the share of its limit that a contender reaches (0.95)."""
+    """Return successful runs. `efficiency` is the reached share of the limit (default: 0.95)."""
     found = []
     for number in range(scenario.repetitions):
         for contender in scenario.contenders:
