@@ -128,7 +128,7 @@ def test_injected_loss_has_the_probability_asked_for(
     arrived = [got for _ in range(10) for got in bridge.exchange_many([(HOST.port, data)] * 20)]
     assert arrived == [(PEER.port, data)] * len(arrived)
     assert lost[0] <= 200 - len(arrived) <= lost[1]
-    # The harness's own frames may have passed the injector too, so the counters can be greater.
+    # The harness's own frames may have passed the injector too, so the counters may be greater.
     assert bridge.counter(f"injected_drops_{direction}", port) >= 200 - len(arrived)
     assert bridge.direct_counter(f"injector_{direction}", {"port": port}) >= 200
 
