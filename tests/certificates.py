@@ -15,7 +15,7 @@ NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "
 
 
 def authority(folder: Path, name: str = "ca") -> Path:
-    """Make a CA; return its certificate, beside which its key lies."""
+    """Make a CA and return its certificate. The key lies beside the certificate."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder.mkdir(exist_ok=True)
@@ -25,7 +25,7 @@ def authority(folder: Path, name: str = "ca") -> Path:
 
 
 def certificate(ca: Path, name: str, alternative: str) -> TlsFiles:
-    """Make a certificate of a CA in its folder, for an alternative name such as IP:127.0.0.1."""
+    """Make a certificate, signed by a CA, for an alternative name such as IP:127.0.0.1."""
     key, own = ca.with_name(f"{name}.key"), ca.with_name(f"{name}.pem")
     signed = ("-CA", str(ca), "-CAkey", str(ca.with_suffix(".key")), "-addext", "basicConstraints=CA:FALSE")
     request = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={alternative}")

@@ -15,7 +15,7 @@ from typing import Any
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BAD = ("error", "warning", "assert")  # kinds of messages
-# Until a condition holds; the test's own timeout is the deadline.
+# Wait until a condition holds. The test's own timeout is the deadline.
 WAIT = "new Promise((done) => {{ const look = () => ({}) ? done(true) : setTimeout(look, 20); look(); }})"
 
 
@@ -23,7 +23,7 @@ class Browser:
     """`with Browser(folder) as browser:` is a Chromium with one empty page."""
 
     def __init__(self, folder: Path) -> None:
-        """Its profile goes to `folder`."""
+        """Keep the browser's profile in `folder`."""
         self._folder = folder
         self._count = 0
         self._session = ""
@@ -31,7 +31,7 @@ class Browser:
         self.complaints: list[str] = []  # errors and warnings of the console, exceptions, failed loads
 
     def __enter__(self) -> Browser:
-        """Start it."""
+        """Start the browser."""
         orders, self._orders = os.pipe()
         answers, results = os.pipe()
         program = [str(PROGRAM), "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
@@ -47,7 +47,7 @@ class Browser:
         self._answers = os.fdopen(answers, "rb")
         self._rest = b""
         with contextlib.ExitStack() as begun:
-            begun.push(self)  # a test's deadline may come here: then it must not stay
+            begun.push(self)  # end the browser if a test's deadline expires here
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
             session = self.call("Target.attachToTarget", targetId=target, flatten=True)
             self._session = session["sessionId"]
@@ -60,14 +60,14 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """End the browser."""
         self._process.kill()
         self._process.wait()
         self._answers.close()
         os.close(self._orders)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol, and note complaints on the way."""
+        """Call a method of the protocol. Note complaints that arrive before the answer."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": parameters}
         if self._session:
@@ -118,7 +118,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def value(self, expression: str) -> Any:
-        """Return what an expression has as its value in the page."""
+        """Return the value of an expression in the page."""
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled programs, which the repository holds compressed: NAME.json lies there as NAME.json.gz."""
+"""Compiled programs. The repository holds them compressed: NAME.json is stored as NAME.json.gz."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def unpacked(path: Path) -> Path:
-    """Return the file, which is made from its compressed form if only that is there."""
+    """Return the file. Decompress it first if only its compressed form exists."""
     return path if path.exists() else _made(path)
 
 
@@ -25,14 +25,14 @@ def _made(path: Path) -> Path:
 
 @functools.cache
 def _folder() -> Path:
-    """Return a folder that ends with this process."""
+    """Return a folder that is deleted when this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="railweave-programs-")
     atexit.register(folder.cleanup)
     return Path(folder.name)
 
 
 def pack(*paths: Path) -> None:
-    """Replace files by their compressed forms. These hold no name and no time: equal files are equal."""
+    """Replace files by their compressed forms. Equal files compress to equal bytes, without name and time."""
     for path in paths:
         with _packed(path).open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
             packed.write(path.read_bytes())

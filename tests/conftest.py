@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every tier shares: who may run beside whom, and what the end says ran and was absent."""
+"""Rules of all test tiers: parallel runs, coroutine tests, and the final summary."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes says how busy the machine is.
+# Examples have no deadline: on a busy machine, any example may be slow.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
 TIERS = ("unit", "protocol", "dataplane", "system", "gpu")
-ONE_AT_A_TIME = ("dataplane", "system", "gpu")  # they load the links and switches of this machine
-DEADLINE_S = 60.0  # of a test that is a coroutine
+ONE_AT_A_TIME = ("dataplane", "system", "gpu")  # these tiers load the machine's links and switches
+DEADLINE_S = 60.0  # for a coroutine test
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 
@@ -34,7 +34,7 @@ def _tier(nodeid: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine, within a deadline; fixtures that are to be entered are, in its loop."""
+    """Run a coroutine test within a deadline. Enter asynchronous context managers among its fixtures."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
 
@@ -50,7 +50,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist's own reads the groups
+@pytest.hookimpl(tryfirst=True)  # before xdist's hook, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _tier(item.nodeid) in ONE_AT_A_TIME:
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests of each tier ran, what tests report, and each absent target with its reason."""
+    """Print the number of tests per tier, the summary lines of tests, and the reasons for skipped tests."""
     counts: Counter[tuple[str, str]] = Counter()
     absent: Counter[str] = Counter()
     reported: list[object] = []

@@ -37,7 +37,7 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def _in_line(line: str) -> Iterator[list[str]]:
-    """Yield the railweave commands of a line of shell; variables stand for 1."""
+    """Yield the railweave commands of a shell line. Each variable is replaced by 1."""
     lexer = shlex.shlex(
         VARIABLE.sub("1", line.strip().removeprefix("$ ")), posix=True, punctuation_chars=True
     )
@@ -51,7 +51,7 @@ def _in_line(line: str) -> Iterator[list[str]]:
         if word and set(word) <= SEPARATORS:
             while part and (part[0] in ("sudo", "do", "then") or ASSIGNMENT.fullmatch(part[0])):
                 del part[0]
-            if part[:1] == ["railweave"] and part[1:] and not part[1].endswith(":"):  # else a message
+            if part[:1] == ["railweave"] and part[1:] and not part[1].endswith(":"):  # no message
                 yield part[1:]
             part = []
         else:
@@ -82,13 +82,13 @@ def parse(words: list[str]) -> None:
     try:
         part.make_context(" ".join(words), rest)
     except typer.BadParameter as error:
-        if "does not exist" not in error.message:  # pages name files that a reader has
+        if "does not exist" not in error.message:  # a page may name a file that only a reader has
             raise
 
 
 def unknown(words: list[str]) -> list[str]:
-    """Return the options that do not exist, of a command without its values and before any `--`."""
-    if not words or words[0].startswith("-") or not words[0].islower():  # such as COMMAND
+    """Return the unknown options of a command. Values and words after `--` are not checked."""
+    if not words or words[0].startswith("-") or not words[0].islower():  # a placeholder such as COMMAND
         return []
     if words[0] not in dict(cli.COMMANDS):
         return words[:1]

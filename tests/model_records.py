@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records as the cost model T = a + x/b would give them, for tests of claims, figures and report."""
+"""Synthetic records from the cost model T = a + x/b, for tests of claims, figures and report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTS = {"fetched_bytes": 3.0, "payload_bytes": 400.0, "ring_messages": 60.0, "
 def of_scenario(
     scenario: Scenario, efficiency: Mapping[str, float] | None = None, **fields: Any
 ) -> list[Record]:
-    """Return good runs of all contenders; `efficiency` is what each reaches of its limit, 0.95 by default."""
+    """Return successful runs. `efficiency` is the reached share of the limit (default: 0.95)."""
     found = []
     for number in range(scenario.repetitions):
         for contender in scenario.contenders:
@@ -57,7 +57,7 @@ def of_scenario(
 
 
 def of_experiment(step: Experiment) -> list[Record]:
-    """Return runs such as the experiments of the figures record."""
+    """Return runs with the fields that an experiment of the figures records."""
     if step.name == "traffic model":
         counts = {name: {"4": [24, 16]} for name in ("one switch", "fat tree of radix 36")}
         model = {"counts": counts, "ring_188": 76670, "multicast_188": 38540, "ratio_188": 1.989, "off": 0.0}
@@ -117,6 +117,6 @@ def _curve() -> dict[str, Any]:
 def of(
     step: Scenario | Experiment, change: Callable[[Record], Record] = lambda record: record
 ) -> list[Record]:
-    """Return good runs of a step of a figure's plan."""
+    """Return successful runs of a step of a figure's plan."""
     made = of_scenario(step) if isinstance(step, Scenario) else of_experiment(step)
     return [change(record) for record in made]

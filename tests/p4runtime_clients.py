@@ -27,7 +27,7 @@ A, B = 0x020000000001, 0x020000000002
 
 
 class Server(AbstractAsyncContextManager["Server"]):
-    """A served device, restartable on its address; `pipelines` are those that packets went through."""
+    """A served device, restartable on its address. `pipelines` lists the pipelines that became active."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -57,7 +57,7 @@ class Server(AbstractAsyncContextManager["Server"]):
 
 
 def files(program: str) -> tuple[Path, Path]:
-    """P4Info and JSON of one of the tests' programs."""
+    """Return P4Info and JSON of one of the tests' programs."""
     return unpacked(PROGRAMS / f"{program}.p4info.txtpb"), unpacked(PROGRAMS / f"{program}.json")
 
 
@@ -71,7 +71,7 @@ def to_port(port: int, destination: int = A) -> P4TableEntry:
 
 
 class Client:
-    """A bare client: its stream, and requests with its election id."""
+    """A bare gRPC client with a stream. Its requests carry its election id."""
 
     def __init__(self, channel: grpc.aio.Channel, election_id: int | None, program: str) -> None:
         self.program = program
@@ -104,13 +104,13 @@ class Client:
         await self.stub.SetForwardingPipelineConfig(request)
 
     async def read(self, *entities: finsy.P4Entity | p4r.Entity) -> list[p4r.Entity]:
-        """All that is answered, in order."""
+        """Return all entities of the answer, in order."""
         patterns = [encode(entity, self.program) for entity in entities]
         request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
         return [entity async for reply in self.stub.Read(request) for entity in reply.entities]
 
     async def write(self, *updates: p4r.Update, **fields: object) -> list[p4r.Error]:
-        """Per-update errors; empty if all went well."""
+        """Write updates. Return one error per update, or an empty list on success."""
         request = p4r.WriteRequest(device_id=DEVICE, election_id=self.election_id, updates=updates, **fields)  # type: ignore[arg-type]
         try:
             await self.stub.Write(request)

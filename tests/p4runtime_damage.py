@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to messages, as hypothesis draws it."""
+"""Random damage to messages, drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 
 def damage(message: bytes, changes: list[tuple[int, int, int]]) -> bytes:
-    """Overwrite, insert or remove bytes here and there."""
+    """Overwrite, insert or remove bytes of a message."""
     data = bytearray(message)
     for how, place, value in changes:
         at = place % (len(data) + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One of every entity of the program `entities`, and short ways to write them."""
+"""One entity of each kind of the program `entities`, and helpers that write entities."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ EVERYTHING: list[fy.P4Entity] = [
 
 
 async def write(one: Client, *updates: tuple[str, fy.P4Entity], **fields: object) -> list[str]:
-    """Codes of the updates; empty if all were done."""
+    """Write updates. Return their status codes, or an empty list on success."""
     return codes(await one.write(*(update(kind, entity, ENTITIES) for kind, entity in updates), **fields))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own distributed tests, which its wheel brings: `python torch_suite.py [--cuda] [NAME …]`.
 
-Each runs on railweave in three processes over loopback. Names are those of the methods, and may have * in
-them. By default those that Gloo can run are run; with `--cuda` those that NCCL can run, and all ranks share
-one GPU: tests that take a rank for the number of a GPU fail then. Exit status 1 if one has failed. Needs
-`expecttest`.
+Each test runs on railweave in three processes over loopback. NAME is the name of a test method and may
+contain `*`. By default the script runs the tests that Gloo supports. With `--cuda` it runs the tests that
+NCCL supports, and all ranks share one GPU. Tests that use a rank as the number of a GPU then fail. The exit
+status is 1 if a test fails. The script needs `expecttest`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 RANKS = "3"
-CUDA = "--cuda" in sys.argv  # also in a process that is spawned
+CUDA = "--cuda" in sys.argv  # a spawned process has the same arguments
 
 
 class Backend(str):
-    """The name of railweave's back end, which passes for the one whose tests are run."""
+    """The name of railweave's back end. It also compares equal to the back end whose tests run."""
 
     __slots__ = ()
     passes_for = "nccl" if CUDA else "gloo"
@@ -51,7 +51,7 @@ class Instead:
 
 
 def share_one_gpu() -> None:
-    """Let tests that want a GPU for each rank run with the first one."""
+    """Let tests that want one GPU per rank run with the first GPU."""
     import torch  # noqa: PLC0415
     from torch.testing._internal import common_distributed  # noqa: PLC0415
 
@@ -68,14 +68,14 @@ def share_one_gpu() -> None:
 
 
 def spawned(target: Any, args: Any, **others: Any) -> Any:
-    """Return a process for a rank; a process that is forked could not use CUDA."""
+    """Return a spawned process for a rank. A forked process could not use CUDA."""
     del target
     return multiprocessing.get_context("spawn").Process(target=run_rank, args=args, **others)
 
 
 def run_rank(*given: Any, **named: Any) -> None:
     """Run a test as one rank."""
-    os.environ.pop("INIT_METHOD", None)  # the parent's: a forked process would not see it either
+    os.environ.pop("INIT_METHOD", None)  # from the parent; a forked process would not see it either
     tests()._run(*given, **named)
 
 
@@ -110,7 +110,7 @@ def suite(patterns: list[str]) -> unittest.TestSuite:
 
 
 def main() -> int:
-    """Run them, and say what has become of them."""
+    """Run the chosen tests and print their outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "barrier").mkdir()
         os.environ |= {"BACKEND": Backend.passes_for, "WORLD_SIZE": RANKS, "TEMP_DIR": folder}

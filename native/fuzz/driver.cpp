@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target without libFuzzer: on the files named, then on mutations of them (or of nothing) for the
-// number of rounds in RAILWEAVE_FUZZ_ROUNDS (default 10,000), seeded by RAILWEAVE_FUZZ_SEED.
+// Runs a fuzz target without libFuzzer, first on the named files, then on mutations of these files (or of an
+// empty input). RAILWEAVE_FUZZ_ROUNDS sets the number of mutations (default 10,000), RAILWEAVE_FUZZ_SEED the
+// seed.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine against hostile plans and packets. With RAILWEAVE_FUZZ_PLAN naming a plan (the second value
-// of railweave.switch.lowering.lower) the input is a sequence of packets, each behind two bytes of length;
-// without it, the input is a plan, which gets a few fixed packets if it loads.
+// The engine against hostile plans and packets. RAILWEAVE_FUZZ_PLAN names a file with a plan (the second
+// value of railweave.switch.lowering.lower). With this variable, the input is a sequence of packets, each
+// after two bytes of length. Without it, the input is a plan. If the plan loads, the engine processes a few
+// fixed packets.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -22,7 +23,7 @@ struct Discard : railweave::engine::OutputSink {
   void emit(std::uint16_t port, const railweave::engine::Pieces& packet) override {
     for (const Bytes piece : packet.of) {
       for (const std::byte byte : piece)
-        checksum = checksum * 31 + static_cast<unsigned>(byte);  // reads it all
+        checksum = checksum * 31 + static_cast<unsigned>(byte);  // reads every byte
     }
     checksum += port;
   }
@@ -46,7 +47,7 @@ std::unique_ptr<Engine> engine_of_environment() {
   std::ifstream file(name, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   auto engine = std::make_unique<Engine>(std::as_bytes(std::span(text)));
-  for (std::uint16_t number = 1; number < 300; ++number) {  // so that copies are made, too
+  for (std::uint16_t number = 1; number < 300; ++number) {  // so that the engine copies packets, too
     const auto state = engine->control();
     state->replication.set_group(number, {{1, 1}, {2, 2}});
     state->replication.set_session(number, {{{3, 0}}, number & 64u});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile switch: the input says which calls run, and what comes back for what was sent: the result as it
-// should be, a spoilt one, raw bytes, nothing; when time passes, and when the group restarts or moves.
-// Packets may be sealed: the rank is alone then, so that what it has sent is the result.
+// A hostile switch. The input chooses the calls, the answers of the switch, the passing of time, and restarts
+// or moves of the group. An answer is the right result, a spoilt result, raw bytes, or nothing.
+// Packets may be sealed. Then the rank is alone, so that its own packet is the result.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -65,9 +65,8 @@ struct Play {
     if (sent.size() > 64) sent.erase(sent.begin(), sent.end() - 64);
   }
 
-  /// One of the packets sent lately comes back as a result, with some bytes changed and perhaps cut. A
-  /// contribution without lanes gets some; another may be to a chunk of the other rank's, whose result has
-  /// none.
+  /// Returns a recent packet as a result, perhaps with changed bytes or without its end. A contribution
+  /// without lanes gets lanes. Another contribution may lose its lanes, as if the other rank owned the chunk.
   void answer(bool spoil) {
     if (sent.empty()) return;
     std::vector<std::byte> packet = sent[sent.size() - 1 - script.next() % sent.size()];
@@ -93,14 +92,14 @@ struct Play {
     endpoint.receive(packet, now);
   }
 
-  /// What the packets sent so far were for is given up; others may have been ahead.
+  /// Gives up the chunks of all packets sent so far. Other ranks may have been ahead.
   void halt_and_restart() {
     endpoint.halt();
     if (script.next() % 2 == 0) answer(/*spoil=*/false);
     endpoint.restart(endpoint.next_chunk() + script.next() % 64, now);
   }
 
-  /// The others may be up to two windows behind. Of what this endpoint cannot go back to it says so.
+  /// Other ranks may be up to two windows behind. The endpoint throws if it cannot go back that far.
   void move() {
     const std::uint64_t position = endpoint.pause(now);
     if (script.next() % 2 == 0) halt_and_restart();
@@ -141,7 +140,7 @@ struct Play {
   int world_size;
   std::uint32_t lanes;
   Endpoint endpoint;
-  std::array<std::uint32_t, 4 * kMaxElements> values;  // two shards of eight bytes an element
+  std::array<std::uint32_t, 4 * kMaxElements> values;  // two shards of eight bytes per element
   std::vector<std::vector<std::byte>> sent;
   std::uint32_t calls = 0;
   Time now = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers of the RDMA rail. The input is a script; its first byte says of what:
-// - a peer against hostile messages: of what this rank does and of what arrives, control messages as they
-//   stand, or such as an honest peer may send, in any order
-// - two honest peers: of what they post, and of when what they send arrives. In the end all has come, and
-//   no number is wrong
-// Buffers are of the heap, so that the sanitizer sees a step outside.
+// Peers of the RDMA rail. The input is a script, whose first byte chooses the game:
+// - A peer against hostile messages. The script chooses the actions of this rank and the arriving messages:
+//   raw control messages, or messages that an honest peer may send, in any order.
+// - Two honest peers. The script chooses their posts and the arrival times of their messages. In the end all
+//   messages must have arrived with the right contents.
+// Buffers are on the heap, so that the sanitizer sees accesses out of bounds.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -20,7 +20,7 @@ using namespace railweave;
 
 constexpr std::size_t kShort = 64;
 
-/// Completes what is posted only when the script says so.
+/// Completes posted requests only when the script says so.
 class ScriptedConnection final : public RdmaConnection {
  public:
   void post(const roce::WorkRequest& request) override { posted.push_back(request); }
@@ -102,7 +102,7 @@ MessageLabel label_of(std::uint8_t op_index) {
           .slice_count = 16};
 }
 
-/// Short ones and longer ones.
+/// Returns sizes of short and of longer messages.
 std::size_t size_of(std::uint8_t value) { return value % 8 == 7 ? 2 * kShort : 1 + value % kShort; }
 
 Key key_of(int rank) { return {static_cast<std::byte>(rank)}; }
@@ -194,7 +194,7 @@ class Hostile {
 
 class Honest {
  public:
-  /// One of so many messages is long.
+  /// Makes one of every `period` messages long.
   explicit Honest(std::size_t period) : period_(period) {}
   void step(Script& script) {
     const std::uint8_t what = script.next();
@@ -257,12 +257,12 @@ class Honest {
     end.received.emplace_back(size_of(end.received.size()));
     end.peer.post_receive(end.received.back(), now_);
   }
-  /// The oldest of what an end has sent; false if there is nothing.
+  /// Delivers the oldest message of an end. Returns false if the end has sent nothing.
   bool arrive(End& from, End& at) {
     if (from.connection.posted.empty()) return false;
     const auto request = from.connection.posted.front();
     if (request.operation == roce::Operation::kSend) {
-      require(!at.connection.receives.empty());  // else the connection would stand still
+      require(!at.connection.receives.empty());  // otherwise the connection would stall
       at.connection.arrive(request.local);
     } else if (request.immediate) {
       std::copy(request.local.begin(), request.local.end(), at.connection.offered.at(request.rkey).begin());

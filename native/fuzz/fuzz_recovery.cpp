@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An enemy who knows the keys, between two ranks: the input says what becomes of their datagrams (delivered,
-// lost, doubled, spoilt, made up), what their agents do, and when time passes. Whatever comes, a machine
-// tells its agent only what the agent can follow.
+// An attacker between two ranks who knows the keys. The input chooses the fate of datagrams (delivered, lost,
+// doubled, spoilt, made up), the actions of agents, and the passing of time. In every case, a machine tells
+// its agent only events that the agent can follow.
 #include <array>
 #include <deque>
 #include <optional>
@@ -23,7 +23,7 @@ constexpr std::size_t kMostSent = 1000;  // by one machine in one turn
 constexpr std::size_t kMostKept = 64;
 constexpr std::size_t kNumberAt = 1;  // of a datagram's sequence number
 
-/// One rank: its machine, and what its agent may count on.
+/// One rank: its machine, and the guarantees for its agent.
 struct Host {
   explicit Host(int rank) : machine({.rank = rank, .world_size = kRanks, .rails = kRails, .secret = {}}, 0) {}
 
@@ -104,7 +104,7 @@ struct Play {
     turn(datagram.to);
   }
 
-  // Or nearly all that is spoilt, late or doubled would be refused for its code or number.
+  // Renews number and code. Otherwise the machine would refuse nearly all spoilt, late or doubled datagrams.
   void renew(Datagram& datagram) {
     if (script.next() % 16 == 0 || datagram.bytes.size() < kNumberAt + sizeof sequence + sizeof(Mac)) return;
     store_be(datagram.bytes.data() + kNumberAt, ++sequence);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RoCEv2 parsers and a queue pair against hostile input. The first byte chooses: the rest is a frame, a
-// super-packet to be cut, a control message of the RDMA rail, or a script of packets for a queue pair that
-// has requests of its own under way. Its buffers are blocks of the heap, so that the sanitizer sees a step
-// outside.
+// The RoCEv2 parsers and a queue pair against hostile input. The first byte chooses the kind of the rest: a
+// frame, a super-packet to be cut, a control message of the RDMA rail, or packets for a queue pair with
+// pending requests. Buffers are blocks of the heap, so that the sanitizer sees accesses out of bounds.
 #include <cstdint>
 #include <vector>
 
@@ -64,7 +63,8 @@ struct Target {
   }
 };
 
-/// Numbers near those that the target expects, sizes near the path MTU, keys that are right or nearly so.
+/// Returns a packet with a number near the expected number and a size near the path MTU. The key is right or
+/// nearly right.
 Packet next_packet(Script& script, const Target& target, std::uint32_t& expected,
                    const std::vector<std::byte>& payload) {
   static constexpr std::size_t kSizes[] = {1024, 0, 4, 1023, 1025, 952, 1, 2048};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostile peers and a hostile switch: the input says which tasks begin, which packets come, good ones, spoilt
-// ones, raw bytes, the machine's own thrown back, and when time passes, the group moves or halts. Memory
-// around what slices hold stays as it is.
+// Hostile peers and a hostile switch. The input chooses the tasks, the arriving packets, the passing of time,
+// and moves or halts of the group. A packet is good, spoilt, raw bytes, or a packet of the machine itself.
+// The memory around the outputs of slices must not change.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -20,9 +20,9 @@ constexpr int kRank = 1;
 constexpr std::size_t kCount = 600;  // bytes of a shard, at most
 constexpr std::size_t kGuard = 64;   // bytes around the output
 constexpr std::byte kUntouched{0xa5};
-constexpr Keys kKeys{};  // the enemy has them
+constexpr Keys kKeys{};  // the attacker knows them
 
-/// The memory of one slice, apart from all others so that the sanitizer sees every step beyond it.
+/// The memory of one slice, in separate blocks, so that the sanitizer sees accesses out of bounds.
 struct Memory {
   std::vector<std::byte> input = std::vector<std::byte>(kCount, std::byte{1});
   std::vector<std::byte> output = std::vector<std::byte>(kRanks * kCount + 2 * kGuard, kUntouched);
@@ -76,7 +76,7 @@ struct Play {
     if (sent.size() > 64) sent.erase(sent.begin(), sent.end() - 64);
   }
 
-  /// A chunk or a question as peers send them, or nearly.
+  /// Delivers a chunk or a fetch request that is right or nearly right.
   void packet(bool fetch) {
     std::vector<std::byte> bytes(ina::kHeaderBytes + (fetch ? 4 : chunk_bytes));
     for (std::size_t i = ina::kHeaderBytes; i < bytes.size(); ++i) bytes[i] = std::byte{script.next()};
@@ -94,7 +94,7 @@ struct Play {
     deliver(proven(bytes));
   }
 
-  /// With a code, in nearly all cases: else hardly anything would be taken.
+  /// Appends a code in nearly all cases. Otherwise the machine would accept hardly any packet.
   std::vector<std::byte> proven(std::vector<std::byte> bytes) {
     if (script.next() % 16 == 0 || bytes.size() < ina::kHeaderBytes) return bytes;
     const ina::Header header = ina::decode(bytes.data());
@@ -118,7 +118,7 @@ struct Play {
     return bytes;
   }
 
-  /// Some bytes change, or the end is missing.
+  /// Delivers a packet of the machine with changed bytes or without its end.
   void spoilt() {
     if (sent.empty()) return;
     std::vector<std::byte> bytes = sent[script.next() % sent.size()];
@@ -149,7 +149,7 @@ struct Play {
     }
   }
 
-  /// The memory is the caller's, who frees it.
+  /// Frees the memory of a slice, as the caller does.
   void end(Memory& mine) {
     require(mine.output.empty() || mine.guarded());
     mine.input = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of a TCP rail's stream against hostile bytes. The first byte seeds how the rest is cut; however
-// that is, the same is understood, and messages are what the stream held. Frames get their codes and CRCs
-// here, unless the first byte is 0. Their memory is of the heap, so that the sanitizer sees a step outside.
+// The reader of a TCP rail's stream against hostile bytes. The first byte seeds the cuts of the rest. The
+// cuts must not change the events and messages that the reader finds. Frames get their codes and CRCs here,
+// unless the first byte is 0. Messages are on the heap, so that the sanitizer sees accesses out of bounds.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -20,7 +20,7 @@ using namespace railweave;
 
 constexpr std::size_t kLargest = 4096;  // larger messages are thrown away
 
-/// What a stream was understood to say.
+/// The events and messages that a reader found in a stream.
 struct Heard {
   std::vector<std::string> events;
   std::vector<std::vector<std::byte>> messages;
@@ -30,7 +30,7 @@ struct Heard {
 
 class Listener {
  public:
-  /// Takes at most so many of the bytes; how many it was.
+  /// Takes at most `most` of the bytes. Returns their number.
   std::size_t feed(Bytes bytes, std::size_t most) {
     std::size_t fed = 0;
     for (const MutableBytes room : reader_.room()) {
@@ -52,7 +52,7 @@ class Listener {
 
  private:
   void take(const TcpReader::MessageBegins& message) {
-    const auto again = reader_.next();  // until it is placed
+    const auto again = reader_.next();  // the same event, until the message is placed
     require(again && std::holds_alternative<TcpReader::MessageBegins>(*again));
     require(message.size > 0);
     heard_.events.push_back("begins " + describe(message.label) + " " + std::to_string(message.size));
@@ -89,7 +89,7 @@ Heard listen(Bytes stream, const Cut& cut) {
   return listener.heard();
 }
 
-/// The stream with the codes and CRCs of its frames, as an honest peer would send it.
+/// Returns the stream with the codes and CRCs of its frames, as an honest peer would send it.
 std::vector<std::byte> coded(Bytes stream) {
   constexpr std::size_t kHead = kFrameHeaderSize - sizeof(Mac);
   std::vector<std::byte> out;
@@ -117,7 +117,7 @@ std::vector<std::byte> coded(Bytes stream) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Bytes input(reinterpret_cast<const std::byte*>(data), size);
-  decode_failure(input);  // RDMA rails give it what is left of a message, however short
+  decode_failure(input);  // RDMA rails give it the rest of a message, however short
   if (size < 1 + kHelloSize) return 0;
   decode_hello(input.data() + 1, 0, {});
   const Bytes raw = input.subspan(1);

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the fuzz targets and runs each for a time: `make fuzz`, or native/fuzz/run.py [TARGET…].
 
-With clang they are libFuzzer's, else they mutate by themselves (driver.cpp). They begin with the inputs
-in corpus/TARGET; --grow adds what libFuzzer finds to those, as few inputs as reach the same code. The engine
-gets hostile plans (fuzz_engine, which begins with the plans of tests/vectors) and hostile packets, which run
-through those plans and begin with the vectors' packets (fuzz_engine:FEATURE/NAME).
+With clang, libFuzzer mutates the inputs; with other compilers, driver.cpp does. Targets begin with the inputs
+in corpus/TARGET. --grow adds libFuzzer's findings to these inputs and keeps the fewest inputs that reach the
+same code. The target `fuzz_engine` gives hostile plans to the engine and begins with the plans of
+tests/vectors. A target `fuzz_engine:FEATURE/NAME` sends hostile packets through the plan of that program and
+begins with its packets in tests/vectors.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ CORPUS = HERE / "corpus"
 BUILD = ROOT / "build" / "fuzz"
 PROGRAMS = ROOT / "tests" / "vectors"
 MAX_BYTES = 1 << 14
-ROUNDS_PER_S = 200  # of the driver without libFuzzer, at least
+ROUNDS_PER_S = 200  # least rate of the driver without libFuzzer
 
 
 def build() -> bool:
-    """Compile with the sanitizers; whether libFuzzer is in it."""
-    clang = shutil.which("clang++") or shutil.which("clang++-14")  # as Debian has it without its default
+    """Compile with the sanitizers. Return whether the targets use libFuzzer."""
+    clang = shutil.which("clang++") or shutil.which("clang++-14")  # Debian's name without the default package
     configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", "-DRAILWEAVE_FUZZ=ON"]
     configure += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
     if clang:
@@ -43,7 +44,7 @@ def build() -> bool:
 
 
 def targets() -> list[str]:
-    """All targets; the engine on packets once per program."""
+    """Return all targets, including one target per program for the engine on packets."""
     names = sorted(path.stem for path in HERE.glob("fuzz_*.cpp"))
     return names + [f"fuzz_engine:{path.parent.name}/{path.stem}" for path in programs()]
 
@@ -59,7 +60,7 @@ def plan_of(source: Path) -> bytes:
 
 
 def environment(target: str, folder: Path) -> dict[str, str]:
-    """What the target reads; the plan of its program, made anew."""
+    """Return the target's environment. Write the plan of its program to the folder."""
     _, colon, program = target.partition(":")
     if not colon:
         return dict(os.environ)
@@ -69,13 +70,13 @@ def environment(target: str, folder: Path) -> dict[str, str]:
 
 
 def corpus(target: str) -> Path:
-    """Where inputs of the target lie."""
+    """Return the folder with the target's inputs."""
     name, colon, _ = target.partition(":")
     return CORPUS / (f"{name}_packets" if colon else name)
 
 
 def seeds(target: str, folder: Path) -> Path:
-    """Inputs made anew from tests/vectors."""
+    """Make inputs from tests/vectors. Return their folder."""
     made = folder / "seeds"
     made.mkdir()
     _, colon, program = target.partition(":")
@@ -92,7 +93,7 @@ def seeds(target: str, folder: Path) -> Path:
 
 
 def run(target: str, seconds: int, libfuzzer: bool, grow: bool) -> int:
-    """Run one target; its exit status."""
+    """Run one target and return its exit status."""
     program = BUILD / "native" / "fuzz" / target.partition(":")[0]
     kept = corpus(target)
     kept.mkdir(parents=True, exist_ok=True)
@@ -124,14 +125,14 @@ def run(target: str, seconds: int, libfuzzer: bool, grow: bool) -> int:
 
 
 def _figures(lines: list[str]) -> list[str]:
-    """Executions and coverage, as libFuzzer says them."""
+    """Return the executions and the coverage that libFuzzer reports."""
     done = [line for line in lines if line.startswith(("Done", "stat::number_of_executed_units"))]
     covered = [line.split("cov: ")[1].split()[0] for line in lines if "cov: " in line]
     return [*done[:1], *([f"{covered[-1]} edges"] if covered else [])]
 
 
 def _merge(program: Path, kept: Path, found: Path, merged: Path, variables: dict[str, str]) -> None:
-    """Replace the corpus by the fewest inputs that reach all that has been reached."""
+    """Replace the corpus by the fewest inputs that reach the same code."""
     merged.mkdir()
     command = [str(program), "-merge=1", f"-max_len={MAX_BYTES}", str(merged), str(kept), str(found)]
     subprocess.run(command, env=variables, stderr=subprocess.DEVNULL, check=True)
@@ -142,7 +143,7 @@ def _merge(program: Path, kept: Path, found: Path, merged: Path, variables: dict
 
 
 def main(arguments: list[str]) -> int:
-    """1 if any target fails."""
+    """Run the targets. Return 1 if any target fails."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help="default: all")
     parser.add_argument("--seconds", type=int, default=5, help="for each target")

@@ -11,7 +11,7 @@ inline void require(bool holds) {
   if (!holds) std::abort();
 }
 
-/// Reads an input byte by byte; zeros when it is at its end.
+/// Reads an input byte by byte. Returns zeros after the end.
 class Script {
  public:
   Script(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}

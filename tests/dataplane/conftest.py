@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets for the data-plane tests: one suite, every target that this machine has."""
+"""Targets for the data-plane tests. The same tests run on every target that this machine has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = ["inprocess", *TARGETS]
 
 @pytest.fixture(scope="session")
 def _processes() -> Iterator[dict[str, WireSwitch]]:
-    """Switch processes started so far; they serve one test after the other."""
+    """Switch processes that have started. Successive tests share them."""
     with ExitStack() as stack:
         started = _Processes(stack)
         yield started
@@ -48,17 +48,17 @@ def _target(name: str, processes: dict[str, WireSwitch]) -> Switch:
 
 @pytest.fixture(params=ALL)
 def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
-    """A target without a program: `target.load(…)` gives it one, and forgets what was before."""
+    """A target without a program. `target.load(…)` loads a program and clears all earlier state."""
     return _target(request.param, _processes)
 
 
 @pytest.fixture(params=["embedded", "bmv2"])
 def wired(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> WireSwitch:
-    """As `target`, of those only that have links and P4Runtime."""
+    """A target without a program, which has links and P4Runtime."""
     return _processes[request.param]
 
 
-# A process takes seconds to load the program with the most lanes; test_gso.py has it on links.
+# A process takes seconds to load the program with the most lanes. Only test_gso.py runs it on links.
 PLACES = [
     *((name, program) for name in ALL for program in (aggregation(256), aggregation(64), *TNA)),
     ("inprocess", aggregation(JUMBO_LANES)),
@@ -74,7 +74,7 @@ def switch(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) ->
 
 @pytest.fixture
 def grows(switch: Switch) -> bool:
-    """Whether the target can answer a packet without lanes with some."""
+    """Whether the target can answer a packet without lanes with a packet that has lanes."""
     most = TARGETS[switch.name].lanes if switch.name in TARGETS else None
     return not most or switch.lanes <= most
 
@@ -87,6 +87,6 @@ def full_answers(grows: bool) -> None:
 
 @pytest.fixture
 def injector(switch: Switch) -> None:
-    """Only for programs that can lose packets on purpose."""
+    """Skip programs that have no loss injector."""
     if switch.program in TNA:
         pytest.skip("the program for Tofino has no loss injector")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain synchronous P4Runtime controller: what the data-plane tests write and read tables with."""
+"""A plain synchronous P4Runtime controller, with which data-plane tests write and read tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Config = p4r.SetForwardingPipelineConfigRequest
 
 
 class Control(Protocol):
-    """Where updates go and entities come from."""
+    """An object that writes updates and reads entities."""
 
     def load(self, schema: P4Schema) -> None: ...
     def write(self, updates: Iterable[p4r.Update]) -> None: ...
@@ -24,7 +24,7 @@ class Control(Protocol):
 
 
 class GrpcControl:
-    """The primary controller of a switch process; holds its stream open until closed."""
+    """The primary controller of a switch process. Its stream stays open until `close`."""
 
     def __init__(self, address: str, device_id: int = 1, election_id: int = 1) -> None:
         self._device_id = device_id
@@ -47,7 +47,7 @@ class GrpcControl:
         self._channel.close()
 
     def load(self, schema: P4Schema) -> None:
-        """Run another program, with nothing left of the one before."""
+        """Load another program and clear all state of the earlier program."""
         self._delete_groups()
         request = _Config(
             device_id=self._device_id, election_id=self._election_id, action=_Config.VERIFY_AND_COMMIT
@@ -56,7 +56,7 @@ class GrpcControl:
         self._stub.SetForwardingPipelineConfig(request, timeout=DEADLINE_S)
 
     def _delete_groups(self) -> None:
-        """Delete the multicast groups: BMv2 keeps them over a change of program, and no longer shows them."""
+        """Delete the multicast groups. After a program change, BMv2 keeps but no longer shows them."""
         groups = p4r.Entity()
         groups.packet_replication_engine_entry.multicast_group_entry.SetInParent()
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One face for every switch target: write tables by name, send packets in, see which come out."""
+"""One interface to every switch target: write tables by name, send packets and collect the output."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from railweave.switch.targets import Target
 PORTS = (1, 2, 3, 4)
 START_S = 20.0
 STOP_S = 5.0
-ANSWER_S = 0.05  # a sentinel that has not come back by then may be lost: send another
-GIVE_UP_S = 1.5  # the program takes all sentinels: what has come by now is all
-BURST = {"bmv2": 32}  # packets at a time: BMv2 loses what does not fit into its small input buffer
+ANSWER_S = 0.05  # after this time a sentinel may be lost: send another one
+GIVE_UP_S = 1.5  # stop waiting for sentinels: the program may drop all of them
+BURST = {"bmv2": 32}  # packets at a time: BMv2 loses packets beyond its small input buffer
 
 Frames = list[tuple[int, bytes]]
 Sentinel = Callable[[int, bytes], bytes]
@@ -38,10 +38,10 @@ Sentinel = Callable[[int, bytes], bytes]
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled program, and how it can be made to hand a packet to a chosen port.
+    """A compiled program, and a way to send sentinels to a chosen port.
 
-    `sentinel(port, token)` is a packet that carries the token and leaves by that port once `prepare` has
-    written what it takes. Without one, the end of an exchange is only found by waiting.
+    `prepare` writes the table entries for sentinels. `sentinel(port, token)` is a packet that carries the
+    token and leaves by that port. Without a sentinel, an exchange only ends by a time-out.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Program:
 
     @functools.cached_property
     def schema(self) -> fy.P4Schema:
-        """What both files say, read once."""
+        """The schema of P4Info and JSON, read once."""
         return fy.P4Schema(self.p4info, self.json)
 
 
 class Switch:
-    """Tables, counters and registers by name; packets by `exchange`, which subclasses provide."""
+    """A switch with tables, counters and registers by name. Subclasses implement `exchange_many`."""
 
     def __init__(self, name: str, control: Control) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Switch:
         self.program: Program
 
     def load(self, program: Program) -> Switch:
-        """Run a program; tables and registers start anew."""
+        """Load a program with fresh tables and registers."""
         self.program = program
         self.lanes = program.lanes
         self.schema = program.schema
@@ -97,7 +97,7 @@ class Switch:
         self._update(p4r.Update.DELETE, fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority))
 
     def default(self, table: str, action: str | None, params: Mapping[str, int] | None = None) -> None:
-        """Set a table's default action; None: back to the program's own."""
+        """Set a table's default action. None restores the program's default action."""
         chosen = fy.P4TableAction(action, **(params or {})) if action else None
         self._update(p4r.Update.MODIFY, fy.P4TableEntry(table, action=chosen, is_default_action=True))
 
@@ -112,13 +112,13 @@ class Switch:
         return self._read(fy.P4TableEntry(table))
 
     def direct_counter(self, table: str, key: Mapping[str, Any], priority: int = 0) -> int:
-        """Packets that hit an entry."""
+        """Return the number of packets that hit an entry."""
         entry = fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority)
         [found] = self._read(fy.P4DirectCounterEntry(table_entry=entry))
         return int(found.packet_count)
 
     def action_packets(self, table: str) -> dict[str, int]:
-        """Packets per action of a table with a direct counter; misses are not counted (by BMv2 neither)."""
+        """Return packets per action of a table with a direct counter. No target counts misses."""
         counts: dict[str, int] = {}
         names = {self._identity(entry): entry.action.name for entry in self.entries(table)}
         for counted in self._read(fy.P4DirectCounterEntry(table_entry=fy.P4TableEntry(table))):
@@ -127,7 +127,7 @@ class Switch:
         return counts
 
     def counter(self, name: str, index: int) -> int:
-        """Packets in one cell of an indirect counter."""
+        """Return the packets in one cell of an indirect counter."""
         [found] = self._read(fy.P4CounterEntry(name, index=index))
         return int(found.packet_count)
 
@@ -139,11 +139,11 @@ class Switch:
         self._update(p4r.Update.MODIFY, fy.P4RegisterEntry(name, index=index, data=value))
 
     def exchange(self, port: int, packet: bytes) -> Frames:
-        """Send a packet; all that leaves because of it, with ports."""
+        """Send a packet. Return all resulting packets with their ports."""
         return self.exchange_many([(port, packet)])
 
     def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
-        """Send packets in this order; all that leaves, per port in order."""
+        """Send packets in this order. Return all resulting packets, in order per port."""
         raise NotImplementedError
 
     def _update(self, kind: p4r.Update.Type.ValueType, entity: Any) -> None:
@@ -157,7 +157,7 @@ class Switch:
 
 
 class WireSwitch(Switch):
-    """A target as a process, on veth links."""
+    """A target that runs as a process on veth links."""
 
     def __init__(
         self, name: str, control: Control, sockets: Mapping[int, socket.socket], namespace: str
@@ -179,10 +179,10 @@ class WireSwitch(Switch):
         return frames
 
     def collect(self, sender: int) -> Frames:
-        """What comes because of what was sent into a port: until a sentinel has come through every port.
+        """Collect the results of packets into a port, until a sentinel has come out of every port.
 
-        The sentinel to the sender's own port goes last and by another port: it cannot overtake, because by
-        then the switch has dealt with all that came from the sender.
+        The sentinel to the sender's own port goes last and enters by another port. It cannot overtake,
+        because the switch has then processed all packets from the sender.
         """
         frames: Frames = []
         others = [port for port in self.ports if port != sender]
@@ -212,7 +212,7 @@ class WireSwitch(Switch):
         self.sockets[port].send(packet)
 
     def _receive(self, timeout_s: float) -> Frames:
-        """What waits at the ports; if nothing does, wait for the first."""
+        """Return the packets that wait at the ports. If nothing waits, wait for the first packet."""
         ready, _, _ = select.select(list(self.sockets.values()), [], [], timeout_s)
         frames: Frames = []
         for port, raw in self.sockets.items():
@@ -228,7 +228,7 @@ class WireSwitch(Switch):
 
 @contextlib.contextmanager
 def links(label: str) -> Iterator[tuple[str, dict[int, str], dict[int, socket.socket]]]:
-    """A namespace with a veth pair per port: its name, the switch's interfaces, sockets at the other ends."""
+    """Create a namespace with a veth pair per port. Yield its name, switch interfaces, far-end sockets."""
     with ExitStack() as stack:
         name = stack.enter_context(wire.namespace(label))
         interfaces = {port: f"s{port}" for port in PORTS}
@@ -249,7 +249,7 @@ def links(label: str) -> Iterator[tuple[str, dict[int, str], dict[int, socket.so
 
 @contextlib.contextmanager
 def running(target: Target) -> Iterator[WireSwitch]:
-    """A target's process on links of its own, and its primary controller."""
+    """Run a target's process on separate links, with its primary controller."""
     with (
         tempfile.TemporaryDirectory() as folder,
         links(target.name) as (namespace, interfaces, sockets),
@@ -266,8 +266,11 @@ def running(target: Target) -> Iterator[WireSwitch]:
 
 @contextlib.contextmanager
 def process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A child that has said `ready`, and is ended with the context; what it prints besides goes to `log`."""
-    command = ["setpriv", "--pdeathsig", "TERM", *command]  # however the tests end, it ends with them
+    """Run a child process during the context, which begins when the child prints `ready`.
+
+    The child's standard error goes to `log`.
+    """
+    command = ["setpriv", "--pdeathsig", "TERM", *command]  # the child ends even if the tests are killed
     with log.open("wb") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as child:
         try:
             assert child.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts with an IP stack on an embedded switch: each in a network namespace of its own."""
+"""Hosts with an IP stack on an embedded switch. Each host has its own network namespace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREFIX = "10.77.0."
 
 @dataclass(frozen=True)
 class Host:
-    """One host: port number n has the address 10.77.0.n."""
+    """A host. The host on port n has the address 10.77.0.n."""
 
     namespace: str
     port: int
@@ -31,7 +31,7 @@ class Host:
         return f"{PREFIX}{self.port}"
 
     def run(self, call: Callable[[], _T]) -> _T:
-        """Call inside the host's namespace: sockets made there are the host's."""
+        """Call a function inside the host's namespace. Sockets that it makes belong to the host."""
         return wire.in_namespace(self.namespace, call)
 
 
@@ -39,7 +39,7 @@ class Host:
 def network(
     program: Program, count: int = 2, options: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, list[Host]]]:
-    """An embedded switch that runs a program from its start: its namespace, and hosts on ports 1…n."""
+    """Start an embedded switch with a program. Yield its namespace and the hosts on ports 1…n."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         switch = stack.enter_context(wire.namespace("switch"))
@@ -55,7 +55,7 @@ def network(
 
 
 def connect(switch: str, host: Host) -> None:
-    """Lay the link between a switch's port and its host."""
+    """Create the link between a switch's port and its host."""
     link = f"s{host.port}"
     peer = ["peer", "name", "eth0", "netns", host.namespace]
     wire.ip("-n", switch, "link", "add", link, "type", "veth", *peer)

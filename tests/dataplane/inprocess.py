@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine without process, sockets and gRPC: packets go straight through a pipeline."""
+"""The engine in this process, without sockets and gRPC. Packets go directly through a pipeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _lowered = functools.cache(lower)
 
 
 class DeviceControl:
-    """Entities straight into the server's device model."""
+    """A controller that writes directly to the server's device model."""
 
     device: Device
 
@@ -35,7 +35,7 @@ class DeviceControl:
 
 
 class InProcessSwitch(Switch):
-    """A switch in this process, with a clock that counts packets."""
+    """A switch in this process. Its clock advances by 1 µs per packet."""
 
     def __init__(self) -> None:
         self._control = DeviceControl()

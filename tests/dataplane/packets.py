@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregation packets, built and taken apart independently of the code under test, and who sends them."""
+"""Aggregation packets and their senders. The code is independent of the code under test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CONTRIBUTE, RESULT, PROBE, SPREAD, FETCH = 0, 1, 2, 3, 4
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
 HEADER = struct.Struct(">BBHBBHII")
-UPLINK_RID = 32  # of the copy for the parent: no child has it
+UPLINK_RID = 32  # of the copy for the parent; no child has this number
 
 Frames = list[tuple[int, bytes]]
 """Packets with the port that each arrives at or leaves by."""
 
 
 class Switch(Protocol):
-    """What the tests ask of a target that runs the program (`conftest.py` makes one)."""
+    """The interface of a target that runs the program. `conftest.py` makes such targets."""
 
     name: str
     lanes: int
@@ -44,7 +44,7 @@ class Switch(Protocol):
 
 @dataclass(frozen=True)
 class Station:
-    """Somebody with an address: a host, or a virtual address of a switch."""
+    """A host or a virtual address of a switch, with its IPv4 and MAC address."""
 
     ip: int
     mac: int
@@ -60,7 +60,7 @@ class Station:
 
 @dataclass(frozen=True)
 class Member(Station):
-    """A station that takes part in a group, on a port of the switch."""
+    """A station that is a member of a group, on a port of the switch."""
 
     port: int
     child: int
@@ -69,7 +69,7 @@ class Member(Station):
 
 @dataclass(frozen=True)
 class Chunk:
-    """An aggregation packet from its own header on; lanes are signed."""
+    """An aggregation packet without its outer headers. Lanes are signed."""
 
     kind: int = CONTRIBUTE
     op: int = SUM
@@ -97,14 +97,14 @@ class Chunk:
 
 
 def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] = {}, **ip: Any) -> bytes:
-    """Return the Ethernet frame of a datagram; `udp` and `ip` override header fields, sane or not."""
+    """Return the Ethernet frame of a datagram. `udp` and `ip` override header fields with any values."""
     ports = {"sport": getattr(sender, "udp_port", PORT), "dport": PORT} | dict(udp)
     packet = Ether(dst=to.mac_text, src=sender.mac_text) / IP(src=sender.ip_text, dst=to.ip_text, **ip)
     return bytes(packet / UDP(**ports) / payload)
 
 
 def open_frame(data: bytes, sender: Station, to: Station) -> tuple[int, bytes]:
-    """Check that the switch made this datagram properly for those two; return UDP destination and payload."""
+    """Check a datagram that the switch made for these stations. Return its UDP destination and payload."""
     packet = Ether(data)
     assert (packet.src, packet.dst) == (sender.mac_text, to.mac_text)
     ip, udp = packet[IP], packet[UDP]
@@ -144,7 +144,7 @@ class Group:
 
     @property
     def spread_group(self) -> int:
-        """The multicast group of all neighbours, the parent among them."""
+        """The multicast group of all neighbours, including the parent."""
         return self.mcast_group if self.root else self.mcast_group + 100
 
     def install(self) -> Group:
@@ -190,14 +190,14 @@ class Group:
         return replace(Chunk(group=self.number, child=m.child, lanes=tuple(lanes)), **fields)
 
     def send(self, m: Member, chunk: Chunk) -> dict[int, Chunk]:
-        """Send from a member; return what comes out per port, each made for the member on that port."""
+        """Send a chunk from a member. Return the output by port, checked for the member on that port."""
         return self.received(self.switch.exchange(m.port, frame(m, VIRTUAL, chunk.pack())))
 
     def contribute(self, m: Member, lanes: Sequence[int], **fields: Any) -> dict[int, Chunk]:
         return self.send(m, self.chunk(m, lanes, **fields))
 
     def outcomes(self) -> dict[str, int]:
-        """What the switch counts of this group's packets; without zeros."""
+        """Return the switch's counters of this group's packets that are not zero."""
         names = {n.removeprefix("OUTCOME_"): v for n, v in CONFIG.items() if n.startswith("OUTCOME_")}
         first = self.slot_base // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
         counts = {name: self.switch.counter("group_packets", first + place) for name, place in names.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that targets run in the tests, and how each hands a sentinel to a port."""
+"""The programs that targets run in the tests, with the sentinels of each program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dataplane.harness import Program, Switch
 from railweave.p4src.artifacts import AGGREGATION, NETREDUCE, artifact
 
 FOLDER = Path(__file__).parent / "programs"
-SENTINEL_MAC = 0x02FE00000000  # plus the port it asks for
+SENTINEL_MAC = 0x02FE00000000  # plus the number of the output port
 SENTINEL_SOURCE = 0x02FE000000FF
 SENTINEL_TYPE = 0x88B5  # IEEE 802 local experimental
 
 
 def sentinel(port: int, token: bytes) -> bytes:
-    """A frame to a station that lives behind a port."""
+    """Return a frame to the sentinel station behind a port."""
     addresses = (SENTINEL_MAC + port).to_bytes(6, "big") + SENTINEL_SOURCE.to_bytes(6, "big")
     return (addresses + SENTINEL_TYPE.to_bytes(2, "big") + token).ljust(60, b"\0")
 
@@ -33,7 +33,7 @@ def _learn(table: str, action: str) -> Callable[[Switch], None]:
 
 
 def _trusting(switch: Switch) -> None:
-    """Trust every port, as if it led to another switch: tests of the source guard take that back."""
+    """Trust every port as if it led to another switch. Tests of the source guard revoke the trust."""
     _learn("mac_table", "forward")(switch)
     if any(table.alias == "trunk_ports" for table in switch.schema.tables):
         for port in switch.ports:
@@ -41,13 +41,13 @@ def _trusting(switch: Switch) -> None:
 
 
 def aggregation(lanes: int, program: str = AGGREGATION) -> Program:
-    """railweave's own program."""
+    """Return a program of railweave with this number of lanes."""
     built = artifact(lanes, program=program)
     return Program(f"{program}-{lanes}", built.json_path, built.p4info_path, lanes, _trusting, sentinel)
 
 
 def netreduce(lanes: int) -> Program:
-    """The program that sums RDMA connections."""
+    """Return the program that sums RDMA connections."""
     return aggregation(lanes, NETREDUCE)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring of RoCEv2 connections whose WRITEs the switch sums: their table entries, and their packets."""
+"""Table entries and packets of a ring of RoCEv2 connections. The switch sums the WRITEs of the ring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railweave._native import roce
 from railweave._native.roce import Opcode
 
 PSN_MASK = 2**24 - 1
-HIDDEN_QP = 0x800000  # the number that senders are told differs from the receiver's in this bit
+HIDDEN_QP = 0x800000  # senders use the receiver's QP number with this bit flipped
 WRITES = [
     Opcode.WRITE_FIRST,
     Opcode.WRITE_MIDDLE,
@@ -31,7 +31,7 @@ IMMEDIATE = frozenset({Opcode.WRITE_LAST_IMMEDIATE, Opcode.WRITE_ONLY_IMMEDIATE}
 
 @dataclass(frozen=True)
 class RingMember(Station):
-    """A host on a port of the switch; the connection to the next member is its own."""
+    """A host on a port of the switch. It owns the connection to the next member."""
 
     port: int
     number: int
@@ -41,7 +41,7 @@ class RingMember(Station):
 
     @property
     def sent_qp(self) -> int:
-        """The QP number that the sender's packets bear."""
+        """The QP number in the sender's packets."""
         return self.qp ^ HIDDEN_QP
 
     @property
@@ -50,7 +50,7 @@ class RingMember(Station):
 
 
 def ring_members(count: int, first_psns: Sequence[int] = ()) -> tuple[RingMember, ...]:
-    """Members on ports 1 to `count`; PSNs start at different places, some about to wrap."""
+    """Return members on ports 1 to `count`. Their first PSNs differ, and some PSNs soon wrap."""
     psns = first_psns or (2**24 - 3, 5, 0x123456, 2**23 - 1)
     return tuple(
         RingMember(
@@ -67,7 +67,7 @@ def ring_members(count: int, first_psns: Sequence[int] = ()) -> tuple[RingMember
 
 
 class Arrival(NamedTuple):
-    """What a receiver takes out of a frame."""
+    """The fields that a receiver reads from a frame."""
 
     opcode: Opcode
     psn: int
@@ -91,7 +91,7 @@ class Ring:
     mcast_group: int = 2
 
     def next(self, m: RingMember) -> RingMember:
-        """The receiver of a member's connection."""
+        """Return the receiver of a member's connection."""
         return self.members[(m.number + 1) % len(self.members)]
 
     def install(self) -> Ring:
@@ -117,20 +117,20 @@ class Ring:
         return self
 
     def unregister(self) -> None:
-        """Take the entries away; what is in registers stays."""
+        """Delete the table entries. Registers keep their values."""
         for m in self.members:
             self.switch.delete("connections", self.key(m))
             self.switch.delete("deliveries", {"group": self.number, "member": m.number})
         self.switch.delete_multicast(self.mcast_group)
 
     def key(self, m: RingMember) -> dict[str, int]:
-        """The key of a member's entry in `connections`."""
+        """Return the key of a member's entry in `connections`."""
         to = self.next(m)
         match = {"ingress_port": m.port, "mac": to.mac, "source": m.ip}
         return match | {"destination": to.ip, "qp": m.sent_qp}
 
     def frame(self, m: RingMember, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
-        """A packet of a member's connection, `index` packets behind the first; `fields`: `roce.build`."""
+        """Return packet `index` of a member's connection, counted from 0. `fields` go to `roce.build`."""
         fields = {"qpn": m.sent_qp, "psn": (m.first_psn + index) & PSN_MASK} | fields
         ip_id, source_port = fields.pop("ip_id", index & 0xFFFF), fields.pop("udp_port", m.udp_port)
         to, mac = self.next(m), 6
@@ -138,11 +138,11 @@ class Ring:
         return roce.seal(path, ip_id, roce.build(opcode, payload=payload, **fields))
 
     def send(self, m: RingMember, frame: bytes) -> dict[int, Arrival]:
-        """Send from a member; what arrives on which member's connection."""
+        """Send a frame from a member. Return the arrivals by the number of the connection's member."""
         return self.received(self.switch.exchange(m.port, frame))
 
     def received(self, frames: Frames) -> dict[int, Arrival]:
-        """Check that all these frames are as the senders of their connections would have made them."""
+        """Check that all frames have the headers of their connections. Return the arrivals by member."""
         arrivals: dict[int, Arrival] = {}
         for port, data in frames:
             [m] = [m for m in self.members if self.next(m).port == port]
@@ -167,12 +167,12 @@ class Ring:
         return arrivals
 
     def expected(self, m: RingMember, index: int, opcode: Opcode, payload: bytes, **fields: Any) -> Arrival:
-        """What the receiver of a member's connection gets of the sum at `index`."""
+        """Return the expected arrival of the sum at `index` on a member's connection."""
         reth, immediate = fields.get("reth"), fields.get("immediate")
         psn = (m.first_psn + index) & PSN_MASK
         return Arrival(opcode, psn, fields.get("ack_request", False), payload, reth, immediate)
 
 
 def lanes(values: Sequence[int] | np.ndarray[Any, Any]) -> bytes:
-    """Integers as they travel."""
+    """Return integers in network byte order."""
     return np.asarray(values).astype(">u4").tobytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring whose members stand at several switches: a root that sums what the leaves below it have summed."""
+"""A ring with members at several switches. Leaves sum first, then the root adds the sums of leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from railweave.controller.state import SwitchState
 from railweave.controller.tables import NOWHERE, Connection, Endpoint
 from railweave.controller.tree import Contributor, Node, Parent, Tree
 
-LINK_QP = 0x7AFE00  # and the ring's number: the queue pair that packets between switches bear
+LINK_QP = 0x7AFE00  # plus the ring's number: the queue pair of packets between switches
 LINK_UDP_PORT = 0xC000
 NAMES: dict[int | None, str] = {None: "root", 0: "leaf 0", 1: "leaf 1"}
 PLACES = {name: place for place, name in NAMES.items()}
@@ -35,7 +35,7 @@ class Leaf(Station):
     down: int
 
     def frame(self, ring: Ring, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
-        """A packet between this switch and the root, in either direction."""
+        """Return a packet between this switch and the root, in either direction."""
         fields = {"qpn": LINK_QP + ring.number, "psn": index & 0xFFFFFF} | fields
         mac = self.mac.to_bytes(6)
         path = roce.Path(mac, mac, self.ip, self.ip, LINK_UDP_PORT)
@@ -43,7 +43,7 @@ class Leaf(Station):
 
 
 def leaves(count: int, up: int = 4, first_down: int = 1) -> tuple[Leaf, ...]:
-    """Leaves at ports from `first_down` on of the root; port `up` leads from each to the root."""
+    """Return leaves at the root's ports from `first_down` on. A leaf's port `up` leads to the root."""
     return tuple(
         Leaf(ip=0x0A02FF01 + n, mac=0x02FE0A02FF01 + n, up=up, down=first_down + n) for n in range(count)
     )
@@ -51,22 +51,22 @@ def leaves(count: int, up: int = 4, first_down: int = 1) -> tuple[Leaf, ...]:
 
 @dataclass(frozen=True)
 class RingTree:
-    """A ring's parts, as the controller writes them: each leaf's by its index, the root's by None.
+    """A ring's parts, as the controller writes them. A leaf is named by its index, the root by None.
 
-    A member's `port` is one of the switch at which it stands.
+    A member's `port` is a port of the switch that the member is attached to.
     """
 
     ring: Ring
     leaves: Sequence[Leaf]
-    at: Mapping[int, int | None]  # by member's number: where it stands
+    at: Mapping[int, int | None]  # by member's number: its switch
 
     def install(self, switch: Switch, leaf: int | None) -> RingTree:
-        """Have a switch forward, and sum its part: that of a leaf or of the root (None)."""
+        """Set up forwarding and sums on a switch, as a leaf or as the root (None)."""
         self.bridge(switch, leaf)
         return self.register(switch, leaf)
 
     def bridge(self, switch: Switch, leaf: int | None) -> None:
-        """The way to all members, and none to switches."""
+        """Insert entries that forward frames to members and drop frames to switches."""
         for m in self.ring.members:
             switch.insert("mac_table", {"destination": m.mac}, "forward", {"port": self.way(leaf, m)})
         for each in self.leaves:
@@ -81,7 +81,7 @@ class RingTree:
         return self
 
     def unregister(self, switch: Switch, leaf: int | None) -> None:
-        """Take the entries away; what is in registers stays."""
+        """Delete the table entries. Registers keep their values."""
         state = self.states[leaf]
         for entry in state.entries:
             switch.delete(entry.table, dict(entry.match))
@@ -89,7 +89,7 @@ class RingTree:
             switch.delete_multicast(multicast.group)
 
     def way(self, leaf: int | None, m: RingMember) -> int:
-        """The port of a switch towards a member."""
+        """Return the port of a switch towards a member."""
         there = self.at[m.number]
         if there == leaf:
             return m.port
@@ -97,7 +97,7 @@ class RingTree:
 
     @cached_property
     def states(self) -> dict[int | None, SwitchState]:
-        """What each leaf needs, and the root (None)."""
+        """The entries and multicast groups of each leaf and of the root (None)."""
         ring = self.ring
         slots = SlotRange(ring.slot_base // 2, ring.slots // 2, ring.epoch)
         found = parts(self._tree(), [self._connection(m) for m in ring.members], self._link, self._way)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corners of numbers, rounds and slots at the root of a tree, and the switch's counters.
+"""Edge cases of numbers, rounds and slots at the root of a tree, and the switch's counters.
 
-The order of packets, retransmissions and flags are for test_model.py, which compares them with a model.
+test_model.py tests the order of packets, retransmissions and flags by comparison with a model.
 """
 
 import itertools
@@ -102,7 +102,7 @@ def test_slots_and_their_copies_are_apart(group: Group) -> None:
 
 
 def test_serial_numbers_run_over_the_top(group: Group) -> None:
-    """Tags are start + round, and start is 1: the last rounds here have the tags 2^32 - 1, 0 and 1."""
+    """A tag is start + round, and start is 1. So the last rounds have the tags 2^32 - 1, 0 and 1."""
     a, b, c = group.members
     for round_ in (2**31 - 9, 2**32 - 17, 2**32 - 2, 2**32 - 1, 0):
         assert group.contribute(a, ramp(group, 1), round=round_) == {}

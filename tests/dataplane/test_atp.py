@@ -27,14 +27,14 @@ from railweave.topologies.named import named
 
 PLANE: Plane = replace(named("racks:racks=1,hosts=3,ina=1", rails=["ina"], rates=[0]).planes[0])
 SERVER = PLANE.nics[0]
-RANKS = (1, 2)  # behind the switch, but the server's
+RANKS = (1, 2)  # behind the switch, without the server
 JOBS = (0, 1)
 FREE = 4  # a port of the switch without a host
 
 
 @pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
 def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
-    """With one aggregator for two jobs."""
+    """A switch with one aggregator for two jobs."""
     loaded = target.load(aggregation(request.param, ATP))
     [state] = fabric.states(PLANE, JOBS, 1).values()
     install(loaded, state)
@@ -57,7 +57,7 @@ def gradient(
 
 
 def send(switch: Switch, rank: int, packet: Packet, port: int | None = None) -> Frames:
-    """What leaves because of a gradient; addresses are looked at here."""
+    """Send a gradient. Check the addresses of the output and return it without headers."""
     nic = PLANE.nics[rank]
     to = station(SERVER, server_port(packet.job))
     sent = frame(station(nic, worker_port(packet.job)), to, packet.encode())
@@ -74,7 +74,7 @@ def at_server(packet: Packet) -> Frames:
 
 
 def answer(switch: Switch, sequence: int, job: int = 0, port: int = SERVER.port) -> Frames:
-    """What leaves because of a result to the rack."""
+    """Send a result to the rack and return the output."""
     first = station(PLANE.nics[RANKS[0]], worker_port(job))
     result = Packet(RESULT, 0, job, sequence, 7, payload(switch, 9)).encode()
     return switch.exchange(port, frame(station(SERVER, server_port(job)), first, result))
@@ -95,7 +95,7 @@ def test_a_result_goes_to_all_workers_and_frees_the_aggregator(switch: Switch) -
     for port, data in out:
         nic = next(nic for nic in PLANE.nics if nic.port == port)
         assert data == frame(station(SERVER, server_port(0)), station(nic, worker_port(0)), result)
-    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []  # it is taken by the next
+    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []  # the next gradient takes the aggregator
 
 
 def test_a_collision_goes_on_alone(switch: Switch) -> None:
@@ -126,7 +126,7 @@ def test_what_is_sent_again_takes_along_what_is_held(switch: Switch, rank: int) 
     again = gradient(switch, rank, 3 if rank == 1 else 4, flags=RESEND)
     held = gradient(switch, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
     assert send(switch, rank, again) == at_server(held)
-    assert send(switch, rank, again) == at_server(again)  # alone; it takes no aggregator
+    assert send(switch, rank, again) == at_server(again)  # without a sum; it takes no aggregator
     assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []
 
 
@@ -140,7 +140,7 @@ def test_a_worker_cannot_speak_for_others(switch: Switch, ranks: int) -> None:
 
 
 def test_strangers_are_forwarded_and_summed_nowhere(switch: Switch) -> None:
-    """From another port, of another job: what they send is the server's to judge."""
+    """Strangers send from another port or for another job. The server must judge their packets."""
     stranger = gradient(switch, 1, 3)
     assert send(switch, 1, stranger, port=FREE) == at_server(stranger)
     other = gradient(switch, 1, 3, job=7)

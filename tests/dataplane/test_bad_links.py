@@ -31,7 +31,7 @@ NEEDS_CHECKSUM, UDP_L4 = 1, 5
 
 
 class Patched:
-    """Ports of this process under a program that joins ports 1 and 2, and the other ends of their links."""
+    """Ports of this process with a program that joins ports 1 and 2, and the far ends of their links."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Patched:
         self.ports = wire.in_namespace(namespace, opened)
 
     def through(self, packets: list[bytes], expected: list[bytes]) -> None:
-        """Send into port 1; exactly the expected must leave by port 2, in order."""
+        """Send packets into port 1. Exactly the expected packets must leave by port 2, in order."""
         assert self.sent(packets, len(expected)) == expected
 
     def sent(self, packets: list[bytes], count: int) -> list[bytes]:
-        """Send into port 1; what has left by port 2 once that many packets have, or after a while.
+        """Send packets into port 1. Return the output of port 2 after `count` packets or a deadline.
 
-        What is sent before the start of the ports is one batch for them.
+        The ports receive all packets that were sent before their start as one batch.
         """
         for packet in packets:
             self.hosts[1].send(packet)
@@ -106,7 +106,7 @@ def captured(path: Path) -> list[bytes]:
 
 
 def survivors(impairment: Impairment, packets: list[bytes]) -> list[bytes]:
-    """What the same link lets through in virtual time."""
+    """Return the packets that the same link delivers in virtual time."""
     link = native.ImpairedLink(impairment.as_dict())
     out = []
     for packet in packets:
@@ -148,7 +148,7 @@ def test_captures_hold_what_the_program_is_given_and_what_leaves(patched: Patche
     patched.ports.capture(1, None)
     assert captured(tmp_path / "s1_in.pcap") == expected
     assert captured(tmp_path / "s1_out.pcap") == []
-    patched.ports.stop()  # ends the other one
+    patched.ports.stop()  # ends the capture of port 2
     assert captured(tmp_path / "deeper" / "two" / "s2_out.pcap") == expected
 
 
@@ -203,7 +203,7 @@ def test_exact_packets_still_leave_as_one(exact: Patched) -> None:
 def test_captures_hold_what_left_and_what_the_kernel_rewrote_is_counted(
     patched: Patched, tmp_path: Path, like: Callable[[int], list[bytes]], rewritten: int
 ) -> None:
-    """One batch of packets, which leave as one: the kernel of this link cuts it."""
+    """One batch of packets leaves as one super-packet. The kernel of this link cuts it."""
     patched.ports.capture(2, tmp_path)
     packets = like(16)
     arrived = patched.sent(packets, 16)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program does besides aggregation: bridging, ARP and ICMP echo, injected loss."""
+"""Functions of the program besides aggregation: bridging, ARP and ICMP echo, injected loss."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ def test_echo_between_others_is_bridged(bridge: Switch) -> None:
 def test_injected_loss_has_the_probability_asked_for(
     bridge: Switch, direction: str, threshold: int, lost: tuple[int, int]
 ) -> None:
-    """200 frames in batches that no queue refuses; one half is bounded by six standard deviations."""
+    """Send 200 frames in batches that fit all queues. The bounds of one half are six standard deviations."""
     port = HOST.port if direction == "ingress" else PEER.port
     data = datagram(HOST, PEER, 64)
     bridge.insert(f"injector_{direction}", {"port": port}, "inject_loss", {"threshold": threshold})
     arrived = [got for _ in range(10) for got in bridge.exchange_many([(HOST.port, data)] * 20)]
     assert arrived == [(PEER.port, data)] * len(arrived)
     assert lost[0] <= 200 - len(arrived) <= lost[1]
-    # The harness's own frames may have passed the injector too: the counters are bounds.
+    # The harness's own frames may have passed the injector too, so the counters may be greater.
     assert bridge.counter(f"injected_drops_{direction}", port) >= 200 - len(arrived)
     assert bridge.direct_counter(f"injector_{direction}", {"port": port}) >= 200
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave switch` as people meet it: what it says, what it refuses, how it ends."""
+"""The command `railweave switch`: its messages, its refusals and its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def namespace() -> Iterator[str]:
 
 
 def refused(namespace: str, *arguments: str, under: Sequence[str] = ()) -> str:
-    """The message of a switch that does not start, as a command or run by another one."""
+    """Return the message of a switch that does not start. `under` is a command that runs the switch."""
     done = subprocess.run(
         ["ip", "netns", "exec", namespace, *under, *COMMAND, *arguments],
         capture_output=True,

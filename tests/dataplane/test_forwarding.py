@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every target under a small router: tables, counters, registers, multicast, odd frames."""
+"""Every target with a small router program: tables, counters, registers, multicast, odd frames."""
 
 from __future__ import annotations
 

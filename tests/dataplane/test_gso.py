@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Super-packets through the embedded switch: what a receiver sees must not depend on them."""
+"""Super-packets through the embedded switch. They must not change the data that a receiver sees."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ DEADLINE_S = 10.0
 
 @pytest.fixture
 def embedded(_processes: dict[str, WireSwitch]) -> WireSwitch:
-    """The embedded switch, on links whose kernel cuts all that the switch sends."""
+    """The embedded switch, on links whose kernel cuts all super-packets of the switch."""
     return _processes["embedded"]
 
 
 @pytest.fixture
 def router(embedded: WireSwitch) -> WireSwitch:
-    """The same, which sends to B by port 2."""
+    """The embedded switch with the router program, which sends frames for B to port 2."""
     embedded.load(ROUTER)
     embedded.insert("bridge", {"destination": B}, "to_port", {"port": 2})
     return embedded
@@ -55,7 +55,7 @@ def datagram(payload: bytes, ident: int, **ip: object) -> bytes:
 
 
 def send_with_offload(switch: WireSwitch, port: int, offload: bytes, frame: bytes) -> Frames:
-    """Have the host's kernel hand over a frame with work left to do, as a socket with offloads does."""
+    """Let the host's kernel send a frame with pending offload work, as a socket with offloads does."""
 
     def send() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
@@ -90,7 +90,7 @@ def test_a_udp_super_packet_leaves_as_its_datagrams(router: WireSwitch, last: in
 
 
 def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSwitch) -> None:
-    """The kernel that cuts what the switch sends in one gives datagrams a UDP checksum: left out here."""
+    """The test ignores UDP checksums, because the kernel adds them when it cuts a super-packet."""
     group = Group(embedded.load(aggregation(64)), children(3)).install()
     sender, *others = group.members
 
@@ -113,7 +113,7 @@ def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSw
 
 @pytest.mark.parametrize("lanes", [64, JUMBO_LANES])
 def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch, lanes: int) -> None:
-    """Eight contributions in a super-packet complete chunks that two other ranks own in turn."""
+    """Eight contributions in a super-packet complete chunks. Two other ranks own them alternately."""
     group = Group(embedded.load(aggregation(lanes)), children(3)).install()
     last, *owners = group.members
     ones = [1] * lanes
@@ -161,7 +161,7 @@ def test_a_checksum_left_to_hardware_leaves_complete(router: WireSwitch) -> None
 
 
 def test_a_run_of_like_packets_is_cut_into_the_very_same(router: WireSwitch) -> None:
-    """Enough at once for the switch to coalesce; the kernel of this link cuts what it sends."""
+    """The switch coalesces packets of a large burst. The kernel of this link cuts them again."""
     burst = [datagram(random.Random(i).randbytes(700), i) for i in range(200)]
     assert router.exchange_many([(1, packet) for packet in burst]) == [(2, packet) for packet in burst]
 
@@ -212,13 +212,13 @@ def test_udp_sockets_with_and_without_offloads(hosts: list[Host], gro: bool, che
             got: list[bytes] = []
             while sum(map(len, got)) < len(data):
                 got += cut(receiver.recv(1 << 16), size)
-            # The sender's kernel may change their order: what waits for ARP goes beside what comes after it.
+            # The sender's kernel may reorder datagrams while it waits for ARP.
             assert sorted(got) == sorted(datagrams)
 
 
 @contextmanager
 def tunnel(hosts: list[Host]) -> Iterator[str]:
-    """A VXLAN tunnel between two hosts; the second one's address in it."""
+    """Create a VXLAN tunnel between two hosts. Yield the second host's address in the tunnel."""
     for own, peer in (hosts, hosts[::-1]):
         remote = ["id", "7", "remote", peer.address, "dstport", "4789", "dev", "eth0"]
         wire.ip("-n", own.namespace, "link", "add", "tunnel", "type", "vxlan", *remote)
@@ -268,7 +268,7 @@ def carry(hosts: list[Host], address: str) -> int:
 
 
 def _answers(host: Host, peer: Host) -> bool:
-    """Whether a datagram to the peer comes through; tried until the deadline of a link that comes up."""
+    """Return whether a datagram reaches the peer. Try for 5 s, because a link may still come up."""
     with udp(host, gro=False) as sender, udp(peer, gro=False) as receiver:
         for _ in range(100):
             sender.sendto(b"hello", (peer.address, 5257))
@@ -292,7 +292,7 @@ def test_a_switch_outlives_its_links() -> None:
 
 @contextmanager
 def patched_hosts() -> Iterator[tuple[str, socket.socket, socket.socket, tuple[str, int]]]:
-    """A switch that sends short super-packets; sockets of two hosts, and where the first sends to."""
+    """Run a switch with short super-packets. Yield its namespace, two hosts' sockets, and a destination."""
     with (
         network(PATCH, 2, ("--super-packet-bytes", "5000")) as (switch, (a, b)),
         udp(a, gro=False) as out,

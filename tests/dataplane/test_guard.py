@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source guard: a host's frames pass as its own or not at all, and the switch counts the others."""
+"""The source guard. A host can send only with its own addresses; other frames are dropped and counted."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ OWN = {
 
 
 def plane() -> Plane:
-    """The hosts on their ports of a switch, and a trunk to another one."""
+    """Return a plane with the hosts on their ports of a switch, and a trunk to another switch."""
     nics = (Nic(f"h{m.port}", "eth0", m.ip_text, m.mac_text, "s", m.port) for m in (HOST, PEER))
     return Plane("ina", "ina", "10.1.0.0/16", 0, (), tuple(nics), (Trunk("s", TRUNK, "spine", 1),))
 
 
 def guard(switch: Switch) -> Switch:
-    """Have a switch bridge, guarded as the controller does it."""
+    """Set up bridging and the source guard on a switch, as the controller does."""
     for port in switch.ports:
         switch.delete("trunk_ports", {"ingress_port": port})
         switch.insert("other_sources", {"ingress_port": port, "mac": SENTINEL_SOURCE}, "own")
@@ -123,7 +123,7 @@ def test_own_frames_pass_unchanged(guarded: Switch) -> None:
 
 
 def test_nobody_speaks_at_a_port_that_the_topology_does_not_list(guarded: Switch) -> None:
-    """Not even with a right pair of addresses."""
+    """Frames with a valid pair of addresses are dropped too."""
     frames = [*OWN.values(), *FORGED.values()]
     assert guarded.exchange_many([(UNLISTED, frame) for frame in frames]) == []
     assert forged(guarded, UNLISTED) == len(frames)
@@ -143,7 +143,7 @@ def test_the_switch_answers_no_forged_question(guarded: Switch) -> None:
 
 
 def test_a_forged_contribution_reaches_no_slot_and_no_group(guarded: Switch) -> None:
-    """Its port and its IPv4 address are those of a member, its MAC is not."""
+    """The first packet has the port and IPv4 address of a member, but another MAC."""
     group = Group(guarded, (HOST, PEER)).install()
     chunk = group.chunk(HOST, [1] * guarded.lanes)
     packets = [

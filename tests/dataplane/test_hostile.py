@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that should not be: each is dropped, counted under its name, and leaves the slot as it was."""
+"""Invalid packets. The switch drops each one, counts it by its reason, and changes no slot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def altered(**fields: Any) -> Make:
 
 
 def posing(**place: int) -> Make:
-    """The second member's contribution from somewhere else."""
+    """The second member's contribution from another port, address or child index."""
 
     def make(g: Group) -> tuple[Member, bytes]:
         m = replace(g.members[1], **place)
@@ -50,7 +50,7 @@ def posing(**place: int) -> Make:
 
 
 def resized(*, lanes: int = 0, udp: int = 0, ip: int = 0, cut: int = 0) -> Make:
-    """The second member's contribution: lanes too many, lengths that are off, bytes cut from its end."""
+    """The second member's contribution with extra lanes, wrong lengths, or without its last bytes."""
 
     def make(g: Group) -> tuple[Member, bytes]:
         m = g.members[1]
@@ -73,7 +73,7 @@ def with_ip(**fields: Any) -> Make:
 
 
 def header_only(kept: int, **fields: int) -> Make:
-    """So many bytes of a header, in lengths that agree; padded as Ethernet pads."""
+    """The first `kept` bytes of a header, with consistent lengths and Ethernet padding."""
 
     def make(g: Group) -> tuple[Member, bytes]:
         m = g.members[1]
@@ -84,7 +84,7 @@ def header_only(kept: int, **fields: int) -> Make:
 
 
 def other(layers: Packet) -> Make:
-    """Something else than aggregation, to the virtual address."""
+    """A packet to the virtual address that is no aggregation packet."""
 
     def make(g: Group) -> tuple[Member, bytes]:
         m = g.members[1]
@@ -142,7 +142,7 @@ def group(switch: Switch) -> Group:
 
 
 def test_hostile_packets_are_counted_by_name_and_change_no_slot(group: Group) -> None:
-    """One after the other between the contributions to one chunk: any harm would show in its result."""
+    """Send the packets between the contributions to one chunk. Any harm would show in its result."""
     a, b, c = group.members
     ones = [1] * group.switch.lanes
     assert group.contribute(a, ones) == {}
@@ -161,7 +161,7 @@ def test_hostile_packets_are_counted_by_name_and_change_no_slot(group: Group) ->
 
 
 def test_frames_cut_anywhere_do_no_harm(group: Group) -> None:
-    """Every length of a frame from its Ethernet header to its last byte but one."""
+    """Cut a frame at many lengths, from its Ethernet header to its last byte but one."""
     a, b, c = group.members
     ones = [1] * group.switch.lanes
     assert group.contribute(a, ones) == {}
@@ -187,7 +187,7 @@ def test_a_stranger_reaches_no_slot_even_with_the_newest_round(group: Group) -> 
 
 
 def test_aggregation_needs_the_virtual_mac(group: Group) -> None:
-    """Under another MAC it is a frame to bridge, whatever its IPv4 destination."""
+    """The switch bridges a frame to another MAC, even if its IPv4 destination is the virtual address."""
     a = group.members[0]
     elsewhere = replace(VIRTUAL, mac=0x02000001AAAA)
     group.switch.insert("mac_table", {"destination": elsewhere.mac}, "forward", {"port": 2})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two jobs on one switch, with the same slots, rounds and children: neither sees the other."""
+"""Two jobs on one switch, with the same slots, rounds and children. Neither job sees the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataplane.packets import RESULT, VIRTUAL, Group, Switch, children, frame
 
 @pytest.fixture
 def jobs(switch: Switch) -> tuple[Group, Group]:
-    """One on ports 1 and 2, one on ports 3 and 4, whose numbers of children are the same."""
+    """Two jobs, on ports 1 and 2 and on ports 3 and 4. Both use the same child indices."""
     a, b, c, d = children(4)
     one = Group(switch, (a, b)).install()
     others = (replace(c, child=0), replace(d, child=1))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program against the model that the protocol tests trust: the same packets in, the same packets out.
+"""Comparison of the program with the switch model of the protocol tests, packet by packet.
 
-Random contributions, retransmissions, results, owners, shards, other rounds, and headers with a bit changed.
+The input has random contributions, retransmissions, results, owners, shards and other rounds. Some headers
+have a changed bit.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from protocol.switch_model import PARENT as MODEL_PARENT
 from protocol.switch_model import Membership, SwitchModel
 
 PACKETS = 400
-HEADER_BYTES = (*range(8), *range(12, 16))  # all but the round: far ahead, it would leave the rest stale
+HEADER_BYTES = (*range(8), *range(12, 16))  # not the round: a round far ahead makes later packets stale
 ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)
 
 
 def traffic(
     group: Group, model: SwitchModel, rng: random.Random, bare_part: float
 ) -> Iterator[tuple[Member, bytes]]:
-    """Yield who sends what: mostly the round in progress of four slot numbers, from all sides.
+    """Yield random senders and packets, mostly for the current round of four slots.
 
-    A round is left when it is complete, now and then before. The parent answers complete slots only: it
-    has no result without this switch's part.
+    A slot enters its next round after the current round is complete, and rarely before. The parent answers
+    only complete slots, because it has no result without this switch's part.
     """
     everybody = (1 << len(group.members)) - 1
     rounds = dict.fromkeys(range(4), 0)
@@ -81,7 +82,7 @@ def traffic(
 @pytest.mark.parametrize("seed", range(3))
 def test_program_and_model_agree_packet_by_packet(switch: Switch, grows: bool, root: bool, seed: int) -> None:
     group = Group(switch, children(3), root=root).install()
-    # The uplink's child index at the parent is also what the parent's results carry.
+    # The parent's results carry the child index that this switch has at the parent.
     membership = Membership(
         group.number,
         len(group.members),

@@ -35,12 +35,12 @@ def ring(switch: Switch) -> Ring:
 
 
 def ramp(ring: Ring, factor: int) -> bytes:
-    """Lanes 0, factor, 2 factor, …, which wrap."""
+    """Return the lanes 0, factor, 2 factor, …, modulo 2^32."""
     return lanes(np.arange(ring.switch.lanes, dtype=np.int64) * factor)
 
 
 def own(m: RingMember, opcode: Opcode, message_bytes: int) -> dict[str, Any]:
-    """What only this member's packet says."""
+    """Return the fields that are specific to this member's packet."""
     fields: dict[str, Any] = {}
     if opcode in RETH:
         fields["reth"] = ((0xABCDEF0123450000 + m.number) & (2**64 - 1), 0xBEEF0000 + m.number, message_bytes)
@@ -60,7 +60,7 @@ def sums(ring: Ring, index: int, factor: int, opcode: Opcode = MIDDLE) -> dict[i
 
 
 def complete(ring: Ring, index: int, factor: int) -> None:
-    """All members contribute; the sum is `factor` times the number of members."""
+    """Let all members contribute a ramp of `factor`, and check the sum."""
     answers = [contribute(ring, m, index, factor) for m in ring.members]
     assert answers == [{}] * (len(ring.members) - 1) + [sums(ring, index, factor * len(ring.members))]
 
@@ -114,7 +114,7 @@ def test_scapy_computes_the_same_icrc(ring: Ring) -> None:
 
 
 def test_psns_wrap_and_need_not_start_alike(ring: Ring) -> None:
-    """Each member's 24-bit PSN wraps at another index, and the index itself at the end."""
+    """Each member's 24-bit PSN wraps at another index. The index itself wraps at the end."""
     for first in (0, 2**22, 2**23, 3 * 2**22, 2**24 - ring.slots, 2**24):
         for index in range(first, first + ring.slots):
             complete(ring, index, 1 + index % 5)
@@ -150,7 +150,7 @@ def test_a_wish_for_an_acknowledgement_ends_with_its_packet(ring: Ring) -> None:
 
 
 def test_what_may_change_on_the_way_is_no_damage(ring: Ring) -> None:
-    """TOS, TTL, the UDP checksum, FECN and BECN are not in the ICRC, which the receivers' codec checks."""
+    """The ICRC excludes TOS, TTL, UDP checksum, FECN and BECN. The receivers' codec checks the ICRC."""
     for m in ring.members:
         ether = Ether(ring.frame(m, 0, ramp(ring, 1), MIDDLE))
         ether[IP].tos, ether[IP].ttl, ether[UDP].chksum, ether[IP].chksum = 3, 9, 0xBEEF, None
@@ -182,7 +182,7 @@ def test_an_older_packet_goes_on_empty(ring: Ring) -> None:
     for m in ring.members:
         again = contribute(ring, m, 2, 9, Opcode.WRITE_ONLY, reth=(1, 2, 3))
         assert again == {m.number: ring.expected(m, 2, MIDDLE, b"", ack_request=True)}
-        assert contribute(ring, m, 2 + ring.slots, 1).keys() == {m.number}  # the slot is what it was
+        assert contribute(ring, m, 2 + ring.slots, 1).keys() == {m.number}  # the slot is unchanged
     assert ring.switch.action_packets("decide")["acknowledge"] == 3
 
 
@@ -273,7 +273,7 @@ def test_two_members_and_one(switch: Switch) -> None:
     assert contribute(alone, alone.members[0], 0, 3) == sums(alone, 0, 3)
 
 
-# What is not summed.
+# Packets that the switch does not sum.
 
 
 def untouched(ring: Ring, m: RingMember, data: bytes) -> None:
@@ -282,7 +282,7 @@ def untouched(ring: Ring, m: RingMember, data: bytes) -> None:
 
 @pytest.mark.parametrize("opcode", OTHERS, ids=lambda opcode: opcode.name)
 def test_what_is_no_write_passes_as_it_is(ring: Ring, opcode: Opcode) -> None:
-    """ACKs, NAKs and READs among it; on the connection itself as well as on its way back."""
+    """The opcodes include ACKs, NAKs and READs. They pass in both directions of a connection."""
     m = ring.members[0]
     payload = ramp(ring, 1)
     untouched(ring, m, ring.frame(m, 0, payload, opcode))
@@ -325,18 +325,18 @@ def test_payloads_that_are_not_all_lanes_are_refused(ring: Ring, size: int) -> N
 
 
 def test_no_damage_gets_into_a_sum(ring: Ring) -> None:
-    """One bit of every byte behind the Ethernet header, and of some of the payload's."""
+    """Flip one bit in each header byte after the Ethernet header, and in some payload bytes."""
     a, b, c = ring.members
     contribute(ring, a, 0, 1)
     contribute(ring, c, 0, 1)
     intact = ring.frame(b, 0, ramp(ring, 1), MIDDLE)
     places = {*range(14, 60), *range(60, len(intact) - 4, 97), *range(len(intact) - 4, len(intact))}
-    places -= {40, 41, 46}  # the UDP checksum, and what congestion changes
+    places -= {40, 41, 46}  # the UDP checksum and the congestion bits
     for place in sorted(places):
         damaged = bytearray(intact)
         damaged[place] ^= 1 << place % 8
         for _, data in ring.switch.exchange(b.port, bytes(damaged)):
-            assert data == damaged, f"byte {place}"  # no packet of the connection any more
+            assert data == damaged, f"byte {place}"  # a packet of another connection
     assert ring.switch.action_packets("decide")["bad_icrc"] > len(places) // 3
     assert contribute(ring, b, 0, 1) == sums(ring, 0, 3)
 
@@ -370,7 +370,7 @@ def test_bad_first_bytes_of_a_bth_are_refused(ring: Ring) -> None:
 
 @pytest.mark.parametrize("lengths", [(4, 0), (0, 4), (0, -4), (-4, -4)])
 def test_lengths_that_contradict_each_other_are_refused(ring: Ring, lengths: tuple[int, int]) -> None:
-    """With an ICRC that fits them."""
+    """The packets have a correct ICRC."""
     m = ring.members[0]
     ether = Ether(ring.frame(m, 0, ramp(ring, 1), MIDDLE))
     ether[IP].len += lengths[0]

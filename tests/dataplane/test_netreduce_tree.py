@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums on RoCEv2 connections in trees of switches: what leaf and root make of packets, bit for bit."""
+"""Sums on RoCEv2 connections in trees of switches. The tests compare all bits of the output."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
 
 
 class Part:
-    """One switch of a tree, and packets of what it sums.
+    """One switch of a tree, and the packets that it sums.
 
-    Of three members 0 and 1 stand at leaf 0, by ports 1 and 2, and member 2 at leaf 1, by port 3.
+    Members 0 and 1 are on ports 1 and 2 of leaf 0. Member 2 is on port 3 of leaf 1.
     """
 
     def __init__(self, switch: Switch, leaf: int | None, tree: RingTree | None = None) -> None:
@@ -43,7 +43,7 @@ class Part:
         return lanes(np.arange(self.switch.lanes, dtype=np.int64) * factor)
 
     def own(self, m: RingMember, opcode: Opcode) -> dict[str, Any]:
-        """What only this member's packet says."""
+        """Return the fields that are specific to this member's packet."""
         fields: dict[str, Any] = {}
         if opcode in RETH:
             fields["reth"] = (0xABCD_0123_0000 + m.number, 0xBEEF0000 + m.number, 4 * self.switch.lanes)
@@ -54,13 +54,13 @@ class Part:
     def contribute(
         self, number: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any
     ) -> Frames:
-        """From a member at this switch."""
+        """Send a contribution of a member at this switch, and return the output."""
         m = self.ring.members[number]
         data = self.ring.frame(m, index, self.ramp(factor), opcode, **self.own(m, opcode) | fields)
         return self.switch.exchange(m.port, data)
 
     def arrives(self, number: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
-        """The sum as it goes on, on a member's connection."""
+        """Return the sum as the switch sends it on a member's connection."""
         m = self.ring.members[number]
         fields = {"qpn": m.qp} | self.own(m, opcode) | fields
         return self.ring.frame(m, index, self.ramp(factor), opcode, **fields)
@@ -68,7 +68,7 @@ class Part:
     def between(
         self, leaf: int, of: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any
     ) -> bytes:
-        """A packet between a leaf and the root, with what member `of` says."""
+        """Return a packet between a leaf and the root, with the fields of member `of`."""
         fields = self.own(self.ring.members[of], opcode) | fields
         return self.tree.leaves[leaf].frame(self.ring, index, self.ramp(factor), opcode, **fields)
 
@@ -76,7 +76,7 @@ class Part:
         return self.between(leaf, LEAVES[leaf], index, factor, opcode, **fields)
 
     def going_down(self, leaf: int, index: int, factor: int, opcode: Opcode = MIDDLE, **fields: Any) -> bytes:
-        """What belongs to the connection that leads to the leaf."""
+        """Return the root's packet to a leaf, for the connection that leads to this leaf."""
         return self.between(leaf, LEAVES[1 - leaf], index, factor, opcode, **fields)
 
     def decided(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ class AtLeaf(Part):
         return self.going_down(0, index, factor, opcode, **fields)
 
     def all_get(self, index: int, factor: int, opcode: Opcode = MIDDLE) -> Frames:
-        """On the connections that lead to members here: from member 2, and from member 0."""
+        """Return the sums on the connections to members here, from member 2 and from member 0."""
         return [
             (1, self.arrives(2, index, factor, opcode)),
             (2, self.arrives(0, index, factor, opcode)),
@@ -146,7 +146,7 @@ def root(switch: Switch) -> AtRoot:
 @pytest.mark.parametrize("asks", [0, 1])
 @pytest.mark.parametrize("opcode", WRITES, ids=lambda opcode: opcode.name)
 def test_a_leafs_own_sum_goes_up_and_that_of_all_goes_on(leaf: AtLeaf, opcode: Opcode, asks: int) -> None:
-    """RETH, immediate data and the wish for an acknowledgement go up for the connection to another leaf."""
+    """RETH, immediate data and the ACK request of the connection to the other leaf go up."""
     assert leaf.contribute(1, 5, 3, opcode, ack_request=asks == 1) == []
     up = leaf.goes_up(5, 7, opcode, ack_request=asks == 1)
     assert leaf.contribute(0, 5, 4, opcode, ack_request=asks == 0) == up
@@ -191,11 +191,11 @@ def test_a_sum_from_above_counts_once_and_not_too_late(leaf: AtLeaf) -> None:
         assert leaf.from_above(down) == []
     assert leaf.from_above(leaf.down(0, 50)) == []
     assert leaf.decided()["late_result"] == 3
-    assert leaf.contribute(0, size, 1) == [(2, leaf.arrives(0, size, 50 + size))]  # it is what it was
+    assert leaf.contribute(0, size, 1) == [(2, leaf.arrives(0, size, 50 + size))]  # unchanged
 
 
 def test_an_empty_packet_from_above_changes_nothing(leaf: AtLeaf) -> None:
-    """The root sends one where it holds later numbers."""
+    """The root sends an empty packet if its slot already holds a later index."""
     leaf.complete(0, 1)
     assert leaf.from_above(leaf.uplink.frame(leaf.ring, 0, b"", MIDDLE, ack_request=True)) == []
     assert leaf.decided()["late_result"] == 1
@@ -204,7 +204,7 @@ def test_an_empty_packet_from_above_changes_nothing(leaf: AtLeaf) -> None:
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "between"])
 def test_a_sum_that_comes_before_what_members_repeat_is_kept_for_them(leaf: AtLeaf, before: int) -> None:
-    """As after a restart of the leaf: nobody gets it whose own headers are not known, nothing is added."""
+    """A restarted leaf holds a sum until it knows the headers of a member. It adds nothing to the sum."""
     if before:
         assert leaf.contribute(0, 3, 1, Opcode.WRITE_ONLY) == []
     assert leaf.from_above(leaf.down(3, 50, Opcode.WRITE_ONLY)) == []
@@ -241,7 +241,7 @@ def test_nobody_but_the_switch_above_speaks_for_it(leaf: AtLeaf) -> None:
     for port in (1, 2):  # a member's
         assert leaf.switch.exchange(port, down) == []
     to_a_host = leaf.ring.members[0].mac.to_bytes(6) + down[6:]
-    assert leaf.from_above(to_a_host) == [(1, to_a_host)]  # as any frame to it
+    assert leaf.from_above(to_a_host) == [(1, to_a_host)]  # bridged as any other frame
     assert sorted(leaf.from_above(down)) == leaf.all_get(0, 50)
 
 
@@ -263,7 +263,7 @@ def test_a_leaf_of_one_member_sends_everything_up(switch: Switch) -> None:
         ]
     down = part.going_down(1, 7, 60, Opcode.WRITE_ONLY)
     assert switch.exchange(up, down) == [(3, part.arrives(1, 7, 60, Opcode.WRITE_ONLY))]
-    # Its own connection leads to the other leaf, which sends the sum, unless that was lost.
+    # The member's connection leads to the other leaf, which sends the sum. Here that sum was lost.
     assert part.contribute(2, 7, 6, Opcode.WRITE_ONLY) == [(up, part.arrives(2, 7, 60, Opcode.WRITE_ONLY))]
 
 
@@ -299,7 +299,7 @@ def test_leaves_at_different_places_of_a_message_are_not_added(root: AtRoot) -> 
 
 
 def test_packets_of_an_earlier_tree_reach_nobody(root: AtRoot) -> None:
-    """They bear another queue pair's number; nor can a leaf speak for another, nor a host for a leaf."""
+    """Earlier packets have another queue pair number. Only a leaf itself can speak for it."""
     first, _ = root.tree.leaves
     root.contribute_leaf(0, 0, 1)
     assert root.contribute_leaf(1, 0, 9, qpn=0x7AFE77) == []
@@ -309,7 +309,7 @@ def test_packets_of_an_earlier_tree_reach_nobody(root: AtRoot) -> None:
 
 
 def test_the_root_passes_members_packets_as_they_are(root: AtRoot) -> None:
-    """Sums on connections from leaf to leaf among them; no host's connection is known to it."""
+    """The packets include sums on connections between leaves. The root knows no host's connection."""
     a, b, c = root.ring.members
     for data, port in ((root.arrives(1, 0, 5), 2), (root.arrives(2, 0, 5), 1)):
         assert root.switch.exchange(3 - port, data) == [(port, data)]

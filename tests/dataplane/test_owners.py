@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results without lanes: they are for an owner elsewhere, and nobody is sent a part of the sum instead."""
+"""Results without lanes, whose owner is elsewhere. The switch never sends a partial sum instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bare_results(leaf: Group) -> dict[int, Chunk]:
 
 @pytest.mark.parametrize("claims", [True, False], ids=["owner below", "owner elsewhere"])
 def test_where_the_parent_sends_no_lanes_none_leave(leaf: Group, claims: bool) -> None:
-    """Not even for a child that claims to be the owner: this switch has a part of the sum only."""
+    """A child that claims to be the owner gets no lanes either: this switch has only a partial sum."""
     a, b = leaf.members
     leaf.contribute(a, lanes(leaf, 4))
     leaf.contribute(b, lanes(leaf, 4), flags=OWNER if claims else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch process under hostile packets and messages, shortly; longer by `python -m hostile`."""
+"""A switch process under hostile packets and messages for seconds. `python -m hostile` runs longer."""
 
 from __future__ import annotations
 

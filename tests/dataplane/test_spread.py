@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPREAD: what a member sends reaches all others of its group once, and nothing of it stays in the switch."""
+"""SPREAD packets. Each packet reaches all other members of its group once and changes no register."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def group(request: pytest.FixtureRequest, switch: Switch) -> Group:
 
 
 def everybody(group: Group) -> tuple[Member, ...]:
-    """Who sends to this switch, and gets what the others send."""
+    """Return the neighbours that send to this switch and get the packets of the others."""
     return group.members if group.root else (*group.members, PARENT)
 
 
 def packet(group: Group, sender: Member, payload: bytes, /, **fields: Any) -> bytes:
-    """The frame that a member sends. Its slot is a rank, and its round a chunk number: no slot has such."""
+    """Return a frame of a member. Its slot (a rank) and round (a chunk number) match no slot."""
     there = {"kind": SPREAD, "slot": 0xFFFF, "round": 2**31 + 7} | fields
     return frame(sender, VIRTUAL, group.chunk(sender, (), **there).pack() + payload)
 
 
 def arrived(group: Group, frames: list[tuple[int, bytes]], payload: bytes) -> list[Member]:
-    """To whom these copies are addressed, in the ports' order; all else is as it was sent."""
+    """Check that copies differ only in their addresses. Return their receivers in the ports' order."""
     found = []
     for port, data in sorted(frames):
         header_bytes = data[42:58]
@@ -75,7 +75,7 @@ def test_ethernets_padding_is_no_payload(group: Group) -> None:
 
 
 def test_ranks_behind_one_port_reach_each_other(switch: Switch) -> None:
-    """Left out is who has sent, not the port that it came by."""
+    """The switch sends no copy to the sender, but it does send copies to the sender's port."""
     a, b, c = children(3)
     group = Group(switch, (a, replace(b, port=a.port), c), root=False).install()
     for sender in group.members:
@@ -95,7 +95,7 @@ def test_other_groups_get_nothing(group: Group) -> None:
 
 
 def posing(member: Member) -> dict[str, Member]:
-    """The member's packet, if somebody else sent it."""
+    """Return strangers that differ from the member in one property."""
     return {
         "from another port": replace(member, port=member.port % 4 + 1),
         "as another child": replace(member, child=member.child + 1),
@@ -118,7 +118,7 @@ def test_strangers_reach_nobody(group: Group) -> None:
     assert group.outcomes() == {}
 
 
-LENGTHS = {  # by which the UDP and IPv4 lengths are off
+LENGTHS = {  # errors of the UDP and IPv4 lengths
     "udp too short": (-1, 0),
     "udp too long": (1, 0),
     "ip too short": (0, -1),
@@ -145,7 +145,7 @@ def test_other_operations_and_versions_are_refused(group: Group, field: str, cou
 
 
 def test_sums_in_progress_do_not_notice(group: Group) -> None:
-    """Between the contributions to a slot, of that slot by its number and of later rounds."""
+    """Send SPREAD packets between contributions to a slot, with its number and with later rounds."""
     a, b, c = group.members
     ones = (1,) * group.switch.lanes
     noise = bytes(n % 256 for n in range(4 * group.switch.lanes))
@@ -198,7 +198,7 @@ def test_losses_on_the_way_in_reach_nobody(group: Group) -> None:
 
 
 def test_the_copy_that_would_go_back_is_not_counted_as_lost() -> None:
-    """In process, where no sentinels pass the injector."""
+    """This test runs in process, where no sentinels pass the injector."""
     group = Group(InProcessSwitch().load(aggregation(64)), children(3)).install()
     a = group.members[0]
     group.switch.insert("injector_egress", {"port": a.port}, "inject_loss", {"threshold": NEVER})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program for Tofino, as the suite runs it: of these sources, and with the same controller."""
+"""The program for Tofino. It must match its sources and work with the same controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_compiled_program_is_of_these_sources() -> None:
 
 
 def interface(table: Any) -> dict[str, Any]:
-    """What a controller has to know of a table."""
+    """Return the properties of a table that a controller must know."""
     fields = [(field.alias, field.bitwidth, field.match_type) for field in table.match_fields]
     actions = {
         action.alias: [(param.name, param.bitwidth) for param in action.params] for action in table.actions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same program on a switch below another: sums go up, results come down, probes tell who is there."""
+"""The program on a switch below another one: sums go up, results come down, probes get answers."""
 
 from __future__ import annotations
 

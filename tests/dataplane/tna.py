@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the program for Tofino, on v1model, for the suite: `python -m dataplane.tna` in tests."""
+"""Compiles the program for Tofino, on v1model, for the tests: `python -m dataplane.tna` in tests/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHERS: Final = ("netreduce", "atp")
 
 
 def sources() -> str:
-    """Return the hashes of all that the program is made of."""
+    """Return the hashes of all sources of the program."""
     return f"{hashlib.sha256(SOURCE.read_bytes()).hexdigest()}  {SOURCE.name}\n{source_hashes(*OTHERS)}"
 
 

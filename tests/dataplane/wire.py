@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links between a switch process and the test: veth pairs in a network namespace of their own."""
+"""Links between a switch process and the test: veth pairs in a separate network namespace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*command: str) -> None:
-    """Run a command; its complaint is the exception's text."""
+    """Run a command. If it fails, raise OSError with its error output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -45,7 +45,7 @@ def ip(*arguments: str) -> None:
 
 
 def in_namespace(name: str, call: Callable[[], _T]) -> _T:
-    """Call in a thread of its own that has entered the network namespace; sockets made there stay there."""
+    """Call a function in a new thread inside the network namespace. Its sockets stay in the namespace."""
     result: list[_T] = []
     failure: list[BaseException] = []
 
@@ -75,7 +75,7 @@ def delete_leftovers() -> None:
 
 @contextmanager
 def namespace(label: str) -> Iterator[str]:
-    """A network namespace without IPv6 (whose discovery is noise), deleted at the end."""
+    """Create a network namespace without IPv6, as IPv6 discovery is noise. Delete it at the end."""
     name = f"rwt-{os.getpid()}-{next(_numbers)}-{label}"
     ip("netns", "add", name)
     try:
@@ -94,7 +94,7 @@ def _without_ipv6() -> None:
 
 
 def cut_in_kernel(interface: str) -> None:
-    """Have the kernel cut what leaves here and complete checksums, as for a receiver without any offload."""
+    """Let the kernel cut super-packets and complete checksums, as for a receiver without offloads."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in (ETHTOOL_SGSO, ETHTOOL_STXCSUM):
             value = ctypes.create_string_buffer(struct.pack("II", command, 0))
@@ -103,7 +103,7 @@ def cut_in_kernel(interface: str) -> None:
 
 
 def packet_socket(interface: str) -> socket.socket:
-    """A raw socket that sees all that arrives, but not what it sends."""
+    """Return a raw socket that receives all arriving frames, but not its own frames."""
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     raw.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
     raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
@@ -114,7 +114,7 @@ def packet_socket(interface: str) -> socket.socket:
 
 
 def receive(raw: socket.socket) -> bytes | None:
-    """One frame, with its VLAN tag where the kernel put that aside; None if none waits."""
+    """Return a waiting frame or None. Restore a VLAN tag that the kernel has removed."""
     try:
         data, ancillary, _, _ = raw.recvmsg(1 << 17, 256)
     except BlockingIOError:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m differential` in tests/: random programs on the embedded engine and on the real BMv2.
+"""Runs random programs on the embedded engine and on the real BMv2: `python -m differential` in tests/.
 
-Every program, its entries and its packets come from one seed, which is printed. The first difference ends a
-program; it is made small and left in --folder as a golden case, which `vectors.embedded` can replay.
+One seed, which is printed, determines a program, its entries and its packets. A program ends at its first
+difference. The tool makes the difference smaller and saves it in --folder as a golden case, which
+`vectors.embedded` can replay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vectors import bmv2
 
 @dataclass
 class Totals:
-    """What a run adds up to; `--json` prints it."""
+    """The totals of a run; `--json` writes them to a file."""
 
     first_seed: int
     programs: int = 0
@@ -34,7 +35,7 @@ class Totals:
     differences: tuple[int, ...] = ()  # seeds
 
     def add(self, seed: int, outcome: Outcome) -> None:
-        """One more program."""
+        """Add the outcome of one program."""
         if outcome.invalid or outcome.refused:
             self.refused += bool(outcome.refused)
             return
@@ -46,7 +47,7 @@ class Totals:
 
 
 def main(arguments: list[str]) -> int:
-    """1 if a difference was found."""
+    """Run the programs. Return 1 if a difference was found."""
     parser = argparse.ArgumentParser(prog="python -m differential", description=__doc__)
     parser.add_argument("--programs", type=int, default=20, help="how many that both switches run")
     parser.add_argument("--packets", type=int, default=1000, help="into each program")

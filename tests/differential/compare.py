@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same program, entries and packets on the embedded engine, interpreted and compiled, and on BMv2."""
+"""Comparison of the embedded engine, interpreted and compiled, with BMv2 on the same input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railweave.switch.errors import UnsupportedConstruct
 from railweave.switch.pipeline import Pipeline
 
 CHUNK = 4096  # packets that are generated and compared at a time
-QUEUE = 40  # copies in one of BMv2's queues of 64 that are surely not lost
+QUEUE = 40  # copies that one of BMv2's queues, which hold 64, never loses
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The outcome of one program."""
 
     packets: int = 0
     frames: int = 0
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None = None) -> Outcome:
-    """Compile into the case's folder and send packets, up to the first that differs."""
+    """Compile a program into the case's folder. Send packets up to the first difference."""
     case.source.parent.mkdir(parents=True, exist_ok=True)
     case.source.write_text(program.template.render())
     try:
@@ -64,7 +64,7 @@ def run(program: Program, count: int, case: Case, given: Sequence[Packet] | None
         compiled = Embedded(case.schema, Pipeline.load(case.json.read_bytes()), compiled=True)
     except UnsupportedConstruct as refusal:
         return Outcome(refused=str(refusal))
-    except Exception as error:  # a program that BMv2 loads
+    except Exception as error:  # a difference, because BMv2 loads the program
         return Outcome(difference=Difference(Step(), repr(error), "loads"))
     with bmv2.running(case.p4info, case.json) as reference:
         for step in program.setup:
@@ -108,7 +108,7 @@ def _compare(
 
 
 def _bursts(results: Iterable[Frames], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of packets whose copies fit into BMv2's queues together."""
+    """Yield ranges of packets whose copies fit into BMv2's queues together."""
     start, copies = 0, dict[int, int]()
     end = 0
     for end, frames in enumerate(results):
@@ -124,5 +124,5 @@ def _bursts(results: Iterable[Frames], most: int) -> Iterator[tuple[int, int]]:
 
 
 def folder(root: Path, seed: int) -> Case:
-    """Where the program of a seed lies."""
+    """Return the case for a seed's program."""
     return Case(root / "differential" / f"seed{seed}.p4")

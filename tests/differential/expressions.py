@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random expressions of every width, and what they are made of."""
+"""Random expressions of every width, and their variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDE = (200, 256, 512, 1000, 2048)
 
 
 def some_width(rng: random.Random, least: int = 1) -> int:
-    """A width in bits; seldom one that no machine word holds."""
+    """Return a width in bits, rarely one of more than 128."""
     if rng.random() < 0.03:
         return rng.choice(WIDE)
     return rng.choice([width for width in WIDTHS if width >= least])
@@ -19,7 +19,7 @@ def some_width(rng: random.Random, least: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Variable:
-    """Something that has a value; `guard` says when (a header's field has none while it is invalid)."""
+    """A variable. It has a value only if the condition `guard` holds, such as a header's validity."""
 
     name: str
     width: int
@@ -30,18 +30,18 @@ class Variable:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a piece of code sees, and the source of chance."""
+    """The variables and conditions that a piece of code can use, and a random generator."""
 
     rng: random.Random
     variables: tuple[Variable, ...]
     conditions: tuple[str, ...] = ()  # boolean expressions, such as h.b.isValid()
 
     def plus(self, *more: Variable) -> Scope:
-        """With further variables."""
+        """Return this scope with further variables."""
         return replace(self, variables=(*self.variables, *more))
 
     def target(self, unsigned: bool = False) -> Variable:
-        """A variable that may be written anywhere."""
+        """Return a variable that code may write without a condition."""
         return self.rng.choice(
             [v for v in self.variables if v.writable and not v.guard and not (unsigned and v.signed)]
         )
@@ -49,14 +49,14 @@ class Scope:
     # Leaves.
 
     def constant(self, width: int, signed: bool) -> str:
-        """Often 0, 1, the least and the greatest."""
+        """Return a constant, often 0, 1, the least or the greatest value."""
         value = self.rng.choice((0, 1, (1 << width) - 1, 1 << (width - 1), self.rng.getrandbits(width)))
         if not signed:
             return f"{width}w{value}"
         return f"((int<{width}>){width}w{value})"
 
     def leaf(self, width: int, signed: bool) -> str:
-        """A constant or a variable, cut, extended and converted to what is wanted."""
+        """Return a constant or a variable, converted to this width and type."""
         if self.rng.random() < 0.2:
             return self.constant(width, signed)
         variable = self.rng.choice(self.variables)
@@ -78,7 +78,7 @@ class Scope:
     # Expressions.
 
     def value(self, width: int, depth: int, signed: bool = False) -> str:  # noqa: PLR0911 - a case each
-        """An expression of type bit<width> or int<width>."""
+        """Return an expression of type bit<width> or int<width>."""
         kind = self.rng.random()
         if depth == 0:
             return self.leaf(width, signed)
@@ -102,7 +102,7 @@ class Scope:
         return f"((bit<{width}>){self.value(some_width(self.rng, 2), depth - 1)})"
 
     def _binary(self, width: int, depth: int, signed: bool) -> str:
-        operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]  # p4c has / and % of constants only
+        operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]  # p4c supports / and % only for constants
         if width == 1:
             operators = ["+", "-", "*", "&", "|", "^"]
         operator = self.rng.choice(operators)
@@ -110,7 +110,7 @@ class Scope:
         return f"({left} {operator} {right})"
 
     def condition(self, depth: int) -> str:
-        """A boolean expression."""
+        """Return a boolean expression."""
         kind = self.rng.random()
         if depth > 0 and kind < 0.3:
             operator = self.rng.choice(("&&", "||"))

@@ -21,7 +21,7 @@ UPDATE = "update_checksum({}, {{ {} }}, h.a.ck, HashAlgorithm.{});"
 
 @dataclass(frozen=True)
 class Program:
-    """A program, what the control plane does first, what it reads at the end, and packets."""
+    """A program with its packets. The control plane does `setup` first and `reads` last."""
 
     seed: int
     shape: Shape
@@ -30,14 +30,14 @@ class Program:
     reads: tuple[Step, ...]
 
     def packets(self) -> Iterator[Packet]:
-        """Packets without end, always the same ones."""
+        """Yield packets without end. A seed always gives the same packets."""
         rng = random.Random(f"packets {self.seed}")
         while True:
             yield Packet(rng.randrange(PORTS), self.shape.packet(rng).hex())
 
 
 def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
-    """The program of a seed; `without` names features to leave out."""
+    """Return the program of a seed. `without` names features to leave out."""
     rng = random.Random(seed)
     shape = Shape.some(rng, without)
     parser = ParserGenerator(shape, rng)
@@ -95,7 +95,7 @@ class Control:
         block.statements += self.writer.block(2, 3).statements
         if self.rng.random() < 0.2:
             block.statements.append(Statement(f"if ({self.scope.condition(1)}) {{ exit; }}"))
-        for variable in self.shape.metadata:  # what metadata holds must be seen
+        for variable in self.shape.metadata:  # the output must show all metadata
             into = self.rng.choice(self.shape.first)
             text = f"(bit<{variable.width}>){variable.name}"
             block.add(f"{into.name} = {into.name} ^ (bit<{into.width}>)({text});")
@@ -114,11 +114,11 @@ class Control:
     # Text.
 
     def blocks(self) -> dict[str, Block]:
-        """What the holes of the text hold."""
+        """Return the blocks for the holes of the text, by name."""
         return {f"{a.name}": a.body for a in self.actions} | {f"apply{self.letter}": self.apply}
 
     def text(self) -> str:
-        """The control, with holes."""
+        """Return the control as text, with holes for its blocks."""
         head = "inout H h, inout M m, inout standard_metadata_t s"
         text = f"control {self.letter}({head}) {{\n"
         for array in self.arrays:
@@ -136,12 +136,12 @@ class Control:
     # The control plane.
 
     def entries(self) -> Iterator[Step]:
-        """What is written before the first packet."""
+        """Yield the entries that are written before the first packet."""
         for table in self.tables:
             yield from table.entries(self.rng)
 
     def reads(self, entries: list[Step]) -> Iterator[Step]:
-        """What is read after the last."""
+        """Yield the reads that follow the last packet."""
         for counter in self.counters:
             yield from (Counter(counter, index) for index in range(8))
         for table in self.tables:
@@ -164,7 +164,7 @@ def _checksums(shape: Shape, rng: random.Random) -> str:
 
 
 def _replication(rng: random.Random) -> Iterator[Step]:
-    """Groups 1 and 2, and sessions 1 and 2; 0 and 3 are not there."""
+    """Yield multicast groups 1 and 2 and clone sessions 1 and 2. Numbers 0 and 3 do not exist."""
     for number in (1, 2):
         ports = rng.sample(range(PORTS), rng.randint(1, 3))
         yield Multicast(number, [(port, rng.randrange(3)) for port in ports])

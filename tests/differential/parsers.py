@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A random parser: a chain of optional headers, entered by masks, ranges, sets, lookahead and flags."""
+"""A random parser. It selects optional headers by masks, ranges, sets, lookahead and flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ParserGenerator:
         self.scope: Scope = shape.scope(rng, "parser")
 
     def text(self) -> str:
-        """The whole parser."""
+        """Return the whole parser as text."""
         features = self.shape.features
         states = ["at_b", "at_meta"]
         states += [f"at_{name}" for name in ("stack", "union", "varbit") if getattr(features, name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers, metadata and features of a random program, and packets that its parser likes."""
+"""The headers, metadata and features of a random program, and packets for its parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PORTS = 8
 
 @dataclass(frozen=True)
 class Features:
-    """What a program uses, apart from expressions, branches and tables, which all do."""
+    """Optional features of a program. Every program uses expressions, branches and tables."""
 
     stack: bool
     union: bool
@@ -35,23 +35,23 @@ class Features:
 
     @classmethod
     def some(cls, rng: random.Random, without: frozenset[str]) -> Features:
-        """About a third of all."""
+        """Choose about a third of all features."""
         return cls(**{f.name: rng.random() < 0.35 and f.name not in without for f in fields(cls)})
 
     @property
     def in_step(self) -> bool:
-        """Whether packets must come one by one, as BMv2's threads would mix them otherwise."""
+        """Whether packets must come one by one, because BMv2's threads would reorder them."""
         return self.recirculate or self.egress_clone
 
     @property
     def unordered(self) -> bool:
-        """Whether copies race through BMv2's threads, so that those to one port have no order."""
+        """Whether copies to one port have no order, because they race through BMv2's threads."""
         return self.in_step and self.multicast
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Names and widths."""
+    """The names and widths of headers and metadata, and the features."""
 
     features: Features
     first: tuple[Variable, ...]  # fields of h.a, which is always there
@@ -63,7 +63,7 @@ class Shape:
 
     @classmethod
     def some(cls, rng: random.Random, without: frozenset[str]) -> Shape:
-        """A random one."""
+        """Return a random shape."""
         features = Features.some(rng, without)
         first = [Variable("h.a.kind", 8), Variable("h.a.sel", 8)]
         first += [Variable(f"h.a.f{i}", some_width(rng)) for i in range(rng.randint(2, 10))]
@@ -88,7 +88,7 @@ class Shape:
     # Declarations.
 
     def declarations(self) -> str:
-        """Header types and structs."""
+        """Return the declarations of header types and structs."""
         item = "bit<8> more; " + _members(self.item)
         headers = [f"header a_t {{ {_members(self.first)}}}", f"header b_t {{ {_members(self.second)}}}"]
         headers += [f"header item_t {{ {item}}}", "header x_t { bit<8> tag; bit<16> x; }"]
@@ -109,14 +109,14 @@ class Shape:
         )
 
     def emits(self) -> list[str]:
-        """The headers in the deparser's order."""
+        """Return the headers in the deparser's order."""
         names = {"stack": "h.s", "union": "h.u", "varbit": "h.v"}
         return ["h.a", "h.b", *(name for key, name in names.items() if getattr(self.features, key))]
 
-    # What code sees.
+    # Scopes.
 
     def scope(self, rng: random.Random, place: str) -> Scope:
-        """Variables in `parser`, `ingress` or `egress`."""
+        """Return the variables that code in `parser`, `ingress` or `egress` can use."""
         seen = [*self.first, *self.metadata]
         standard = {"ingress": {"ingress_port": 9, "packet_length": 32, "instance_type": 32}, "parser": {}}
         standard["ingress"] |= {"checksum_error": 1} if self.features.checksum else {}
@@ -143,7 +143,7 @@ class Shape:
     # Packets.
 
     def packet(self, rng: random.Random) -> bytes:
-        """Bytes for all headers in the parser's order, with edges and sometimes cut short."""
+        """Return bytes for all headers in the parser's order, with edge values. Few packets are cut short."""
         data = bytes([rng.randrange(8), rng.randrange(16)]) + _bytes(rng, _size(self.first) - 2)
         if rng.random() < 0.7:
             data += _bytes(rng, _size(self.second))
@@ -170,7 +170,7 @@ def _size(variables: tuple[Variable, ...]) -> int:
 
 
 def _padded(variables: list[Variable], header: str) -> list[Variable]:
-    """With a field more where the header would not end with a byte."""
+    """Add a field if the header would not end at a byte boundary."""
     missing = -sum(v.width for v in variables) % 8
     name = f"{header}.pad" if header else "pad"
     return [*variables, Variable(name, missing)] if missing else variables

@@ -19,7 +19,7 @@ LIMIT_S = 120.0
 
 
 def shrink(program: Program, difference: Difference, case: Case) -> str:
-    """Leave a small program that still differs as a golden case beside the first; what was left of it."""
+    """Save a small program that still differs as a golden case beside `case`. Return a summary."""
     small = Case(case.source.with_stem(f"{case.source.stem}-small"))
     end = time.monotonic() + LIMIT_S
     packets = list(difference.before)
@@ -41,7 +41,7 @@ def shrink(program: Program, difference: Difference, case: Case) -> str:
     end += LIMIT_S
     last = run(program, 0, small, packets).difference
     results: list[tuple[Step, object]] = [(step, None) for step in setup]
-    results += [(p, None) for p in packets]  # BMv2's answer is known to the last
+    results += [(p, None) for p in packets]  # only BMv2's answer to the last packet is known
     if last:
         results[-1] = (last.step, last.reference)
     small.save(results)
@@ -50,7 +50,7 @@ def shrink(program: Program, difference: Difference, case: Case) -> str:
 
 
 def fewer(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """Leave out halves, quarters … as long as it still fails (delta debugging; Zeller, 1999)."""
+    """Remove halves, quarters … as long as the rest still fails (delta debugging; Zeller, 1999)."""
     size = max(1, len(items) // 2)
     if len(items) > 1 and fails(items[-1:]):
         return items[-1:]
@@ -67,7 +67,7 @@ def fewer(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
 
 
 def _fewer_statements(program: Program, fails: Callable[[], bool]) -> None:
-    """Remove statements, outer ones first, that the difference does not need."""
+    """Remove statements that the difference does not need, outer statements first."""
     for block in program.template.all_blocks():
         for statement in list(block.statements):
             if statement.kept:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random statements: assignments, branches, header operations, externs, and what becomes of the packet."""
+"""Random statements: assignments, branches, header operations, externs, forwarding and drops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from differential.shape import PORTS, Shape
 from differential.text import Block, Statement
 
 ALGORITHMS = ("crc32", "crc16", "csum16", "identity", "xor16")
-TRIPS = 2  # how often a packet may go round
+TRIPS = 2  # resubmissions and recirculations of a packet, at most
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Writer:
     loops: int = field(default=0, init=False)
 
     def block(self, depth: int, most: int = 4) -> Block:
-        """A few statements."""
+        """Return a block of a few statements."""
         block = Block()
         for _ in range(self.scope.rng.randint(1, most)):
             block.statements.append(self.statement(depth))
         return block
 
     def statement(self, depth: int) -> Statement:
-        """One statement, with blocks inside up to `depth`."""
+        """Return one statement, with nested blocks up to `depth`."""
         rng, features = self.scope.rng, self.shape.features
         choices: list[tuple[float, Callable[[int], Statement]]] = [(6.0, self._assign), (1.0, self._slice)]
         if depth > 0:
@@ -83,7 +83,7 @@ class Writer:
         return Statement(f"if ({self.scope.condition(1)})", blocks)
 
     def _for(self, depth: int) -> Statement:
-        """A loop whose end the packet decides, but an end."""
+        """Return a loop. The packet decides the number of iterations, which is bounded."""
         self.loops += 1
         name = f"i{self.loops}"
         inner = Writer(self.shape, self.scope, self.place, self.registers, self.counters, self.in_action)
@@ -109,7 +109,7 @@ class Writer:
         return rng.choice(kinds)(depth)
 
     def _valid(self, header: str, members: tuple[Variable, ...]) -> Statement:
-        """A header made valid, with a value for every field: BMv2 would leave what some packet had there."""
+        """Make a header valid and set every field, as BMv2 would leave values of an earlier packet."""
         block = Block()
         block.add(f"{header}.setValid();")
         others = tuple(v for v in self.scope.variables if not (v.guard or "").startswith(f"{header}."))
@@ -144,7 +144,7 @@ class Writer:
     def _register(self, _depth: int) -> Statement:
         rng = self.scope.rng
         array = rng.choice(self.registers)
-        # BMv2's egress runs a thread per some ports: what packets share there must be of one port.
+        # Each of BMv2's egress threads serves some ports. So packets may share a cell only per port.
         index = f"(bit<32>)s.egress_port & {PORTS - 1}"
         if self.place == "ingress":
             within = rng.random() < 0.8
@@ -171,7 +171,7 @@ class Writer:
         call = f"HashAlgorithm.{rng.choice(ALGORITHMS)}, {width}w{base}, {{ {inputs} }}, {width}w{most}"
         return Statement(f"hash({target.name}, {call});")
 
-    # What becomes of the packet.
+    # Forwarding and drops.
 
     def _forward(self, _depth: int) -> Statement:
         rng, features = self.scope.rng, self.shape.features
@@ -203,7 +203,7 @@ class Writer:
         return self._assign(depth)
 
     def _again(self, call: str) -> Statement:
-        """The packet or a copy comes back, but not for ever."""
+        """Return a call that sends the packet or a copy back, a bounded number of times."""
         block = Block()
         block.add("m.trips = m.trips + 1;", kept=True)
         block.add(call)

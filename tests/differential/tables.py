@@ -26,7 +26,7 @@ class Action:
     body: Block
 
     def arguments(self, rng: random.Random) -> dict[str, int]:
-        """Random values of its parameters."""
+        """Return random values of the parameters."""
         return {p.name: rng.choice((0, (1 << p.width) - 1, rng.getrandbits(p.width))) for p in self.params}
 
 
@@ -39,7 +39,7 @@ class Key:
     width: int
 
     def match(self, rng: random.Random) -> int | str | None:
-        """What an entry may want of it; None: anything."""
+        """Return a random value for an entry, or None if the entry matches anything."""
         value = rng.randrange(16) if rng.random() < 0.8 and self.width > 3 else rng.getrandbits(self.width)
         if self.kind == "exact":
             return value
@@ -70,7 +70,7 @@ class Table:
 
     @classmethod
     def some(cls, shape: Shape, writer: Writer, name: str, actions: tuple[Action, ...]) -> Table:
-        """A random one."""
+        """Return a random table."""
         rng = writer.scope.rng
         keys, lpm = [], False
         for number in range(rng.randint(1, 3)):
@@ -89,7 +89,7 @@ class Table:
         return any(key.kind in {"ternary", "range", "optional"} for _, key in self.keys)
 
     def text(self, selector: list[str]) -> str:
-        """Its declaration, and that of its counter and profile."""
+        """Return the declarations of the table, its counter and its profile."""
         key = "".join(f'            {e}: {k.kind} @name("{k.name}");\n' for e, k in self.keys)
         key += "".join(f"            {s}: selector;\n" for s in selector if self.profile == "action_selector")
         text = ""
@@ -109,7 +109,7 @@ class Table:
     # Entries.
 
     def entries(self, rng: random.Random) -> Iterator[Step]:
-        """What the control plane writes."""
+        """Yield the steps that fill the table and its profile."""
         chosen: list[tuple[int | None, int | None]] = [(None, None)]
         if self.profile:
             chosen = yield from self._profile(rng)
@@ -148,14 +148,14 @@ class Table:
                 yield Insert(self.name, given, None, {}, priority, member, group)
 
     def counters(self, entries: list[Step]) -> Iterator[DirectCounter]:
-        """Reads of what hit."""
+        """Yield the reads of the counters of entries."""
         for step in entries:
             if self.counted and isinstance(step, Insert):
                 yield DirectCounter(step.table, step.match, step.priority)
 
 
 def _key(writer: Writer, kind: str) -> tuple[str, int]:
-    """An expression to match on, most often with few bits."""
+    """Return an expression to match on and its width, which is usually small."""
     rng = writer.scope.rng
     if kind == "exact" and writer.scope.conditions and rng.random() < 0.15:
         header = [c for c in writer.scope.conditions if c.endswith("isValid()")]

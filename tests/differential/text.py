@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A generated P4 program as a tree of statements, so that a failing one can be made smaller."""
+"""A generated P4 program as a tree of statements, so that a failing program can be made smaller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Statement:
-    """A statement; with blocks, such as `if`, it is `head { block } middle { block } … tail`."""
+    """A statement. With blocks, its text is `head { block } middle { block } … tail`, as for `if`."""
 
     head: str
     blocks: list[Block] = field(default_factory=list)
@@ -18,7 +18,7 @@ class Statement:
     kept: bool = False  # the program makes no sense without it
 
     def lines(self, indent: int) -> Iterator[str]:
-        """The statement as text."""
+        """Yield the lines of the statement."""
         pad = "    " * indent
         if not self.blocks:
             yield f"{pad}{self.head}"
@@ -38,7 +38,7 @@ class Block:
     statements: list[Statement] = field(default_factory=list)
 
     def lines(self, indent: int) -> Iterator[str]:
-        """The statements as text."""
+        """Yield the lines of the statements."""
         for statement in self.statements:
             yield from statement.lines(indent)
 
@@ -49,13 +49,13 @@ class Block:
 
 @dataclass
 class Template:
-    """A program: text with holes `@NAME@` (alone on their lines), and a block for each."""
+    """A program as text with holes `@NAME@`, each on a separate line, and a block for each hole."""
 
     text: str
     blocks: dict[str, Block]
 
     def render(self) -> str:
-        """The P4 source."""
+        """Return the P4 source."""
         lines: list[str] = []
         for line in self.text.splitlines():
             name = line.strip().strip("@")
@@ -67,7 +67,7 @@ class Template:
         return "\n".join(lines) + "\n"
 
     def all_blocks(self) -> list[Block]:
-        """Every block, outer ones first."""
+        """Return every block, outer blocks first."""
         found: list[Block] = []
         waiting = list(self.blocks.values())
         while waiting:

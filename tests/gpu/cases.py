@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that tries CUDA tensors on one GPU: `python cases.py [NAME …]` under torchrun's variables.
+"""A rank that tests CUDA tensors on one GPU: `python cases.py [NAME …]` with torchrun's variables.
 
-Prints a line of JSON for each case: its name, and the error if there is one. After an error it stops.
+The rank prints a line of JSON for each case, with its name and any error. It stops after an error.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from railweave.hosts.errors import InvalidOption
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 from characters import Transformer, batches
 
-DEVICE = os.environ.get("RAILWEAVE_CASES_DEVICE", "cuda")  # the CPU: to try what needs no stream
+DEVICE = os.environ.get("RAILWEAVE_CASES_DEVICE", "cuda")  # or `cpu` for cases that need no stream
 SLEEP = 50_000_000  # cycles of a GPU: about 30 ms
-SIZES = (0, 1, 5, 70_001, 3_000_017)  # elements; the last one goes in several pieces
+SIZES = (0, 1, 5, 70_001, 3_000_017)  # elements; the last size goes in several pieces
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.uint8)
 STEPS = 8
 TIMEOUT = timedelta(seconds=60)
@@ -44,13 +44,13 @@ def case(function: Callable[[int, int], None]) -> Callable[[int, int], None]:
 
 
 def numbers(rank: int, count: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    """Return numbers of a rank, on the CPU."""
+    """Return random numbers of a rank, on the CPU."""
     drawn = torch.randn(count, generator=torch.Generator().manual_seed(1000 * seed + rank))
     return (drawn if dtype.is_floating_point else drawn * 50).to(dtype)
 
 
 def same(found: Tensor, expected: Tensor, what: object = "") -> None:
-    """Compare bits."""
+    """Assert that two tensors have the same bits."""
     found = found.cpu().contiguous()
     assert found.dtype == expected.dtype
     if not torch.equal(found.view(torch.uint8), expected.contiguous().view(torch.uint8)):
@@ -59,7 +59,7 @@ def same(found: Tensor, expected: Tensor, what: object = "") -> None:
 
 @contextmanager
 def raises(kind: type[Exception], text: str) -> Iterator[None]:
-    """As pytest.raises, without pytest."""
+    """Expect an exception as pytest.raises does, without pytest."""
     try:
         yield
     except kind as error:
@@ -179,7 +179,7 @@ def what_gloo_carries(rank: int, size: int) -> None:
     z = torch.full((5,), 1j * rank, device=DEVICE)
     dist.all_reduce(z)
     assert z[0].item() == 1j * sum(range(size))
-    # To the next rank, while what is sent is still computed.
+    # Send to the next rank while the GPU still computes the data.
     after, before = (rank + 1) % size, (rank - 1) % size
     sleep()
     sent, got = numbers(rank, 1000).to(DEVICE, copy=True), torch.zeros(1000, device=DEVICE)
@@ -270,7 +270,7 @@ def memory_that_is_freed_is_not_used_before_the_call_has_ended(rank: int, size: 
             futures.append(work.get_future().then(lambda done: done.value()[0].sum(dtype=torch.float64)))
             works.append(work)
             del x, work
-            torch.full((2_000_000,), -100.0, device=DEVICE)  # gets the memory, if it is free
+            torch.full((2_000_000,), -100.0, device=DEVICE)  # reuses the memory, if it is free
         del works
         for future in futures:
             assert future.wait().item() == 2_000_000 * size * (size + 1) / 2
@@ -294,7 +294,7 @@ def calls_for_both_devices_keep_their_order(rank: int, size: int) -> None:
     works = []
     for number in range(40):
         if number % 5 == rank:
-            sleep()  # each rank is late with others
+            sleep()  # each rank is late for other calls
         x = torch.full((3 + 100_000 * (number % 3),), float(rank + number), device=DEVICE)
         y = torch.full((3,), float(rank - number))
         works.append((dist.all_reduce(x, async_op=True), x, number))
@@ -363,7 +363,7 @@ class Done(dist.Work):  # type: ignore[misc]
 
 @contextmanager
 def over_the_cpu() -> Iterator[None]:
-    """Let calls for CUDA tensors copy them, make the call for tensors on the CPU, and copy back."""
+    """Let calls for CUDA tensors copy the tensors to the CPU, run there, and copy the results back."""
     from railweave.torch.process_group import ProcessGroup, _on_cpu, _tensors  # noqa: PLC0415
 
     names = [
@@ -417,7 +417,7 @@ def trained(rank: int, parallel: Callable[[nn.Module], nn.Module], device: str) 
 
 
 def curves(rank: int, what: str, parallel: Callable[[nn.Module], nn.Module]) -> None:
-    """Train on both ways, and compare."""
+    """Train with CUDA tensors directly and over the CPU, and compare the losses."""
     torch.use_deterministic_algorithms(True)
     try:
         losses = trained(rank, parallel, DEVICE)
@@ -482,13 +482,13 @@ def a_rank_that_is_gone_fails_calls(rank: int, size: int) -> None:
         future = work.get_future()
         with raises(dist.DistBackendError, f"rank {size - 1} is lost"):
             work.wait()
-        with raises(RuntimeError, "is lost"):  # torch's, of what a callback has raised
+        with raises(RuntimeError, "is lost"):  # torch wraps the callback's exception
             future.wait()
         assert isinstance(work.exception(), dist.DistBackendError)
 
 
 def main(names: Sequence[str]) -> None:
-    """Run cases; the last one ends the group."""
+    """Run cases. The last case ends the group."""
     faulthandler.dump_traceback_later(float(os.environ.get("RAILWEAVE_CASES_LIMIT_S", "200")), exit=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if DEVICE == "cuda":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA tensors: ranks that share one GPU, over a TCP rail on loopback, and on the lab's hosts."""
+"""CUDA tensors of ranks that share one GPU, over a TCP rail on loopback and on the lab's hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Outcomes = list[tuple[dict[str, str], str]]
 
 
 def devices() -> int:
-    """Count GPUs, in a process of its own: this one stays able to fork."""
+    """Count GPUs in a separate process, so that this process can still fork."""
     if importlib.util.find_spec("torch") is None:
         return 0
     ask = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
@@ -39,7 +39,7 @@ NAMES = re.findall(r"^@case\ndef (\w+)", CASES.read_text(), re.MULTILINE)
 
 @pytest.fixture(scope="module", params=[2, 4], ids=lambda size: f"{size} ranks")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """Let ranks try all cases; return what each rank says of each case, and what it complains about."""
+    """Run all cases on the ranks. Return each rank's errors by case, and its standard error."""
     folder = tmp_path_factory.mktemp("ranks")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -86,7 +86,7 @@ def _lab() -> None:
 
 
 RUN = ("run", "--hosts", "2", "--rails", "ina,tcp", "--join", "0")
-IN_THE_LAB = (  # numbers that the switch adds exactly
+IN_THE_LAB = (  # cases with numbers that the switch adds exactly
     "the_current_stream_orders_a_call_with_what_is_before_and_behind_it",
     "memory_that_is_freed_is_not_used_before_the_call_has_ended",
     "callbacks_run_on_streams_that_wait_for_the_result",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m hostile packets|messages` in tests/, as root: what a switch process must survive, for a time.
+"""Hostile input for a switch process: `python -m hostile packets|messages` in tests/, as root.
 
-packets: malformed, truncated, oversized and random frames at line rate into all ports.
-messages: random P4Runtime messages, and pipeline configurations with something wrong in them.
+`packets` sends malformed, truncated, oversized and random frames at line rate into all ports.
+`messages` sends random P4Runtime messages and faulty pipeline configurations.
 
-The switch must stay, answer an honest controller at the end, and not grow: its memory is measured when a
-tenth of the time has passed and at the end, with messages as the least of a round of calls. It must never
-have taken more than PEAK_KIB, and refuse what is beyond each of its limits.
+The switch must survive, answer an honest controller at the end, and not grow. Its memory is measured after a
+tenth of the time and at the end. For `messages`, a measurement is the least memory during a round of calls.
+The switch must never take more than PEAK_KIB. It must refuse requests beyond each of its limits.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hostile.greedy import Greedy
 from hostile.messages import HIGHEST, Caller, Chaos
 from hostile.packets import flood, malformed
 
-PEAK_KIB = 512 << 10  # 120 MiB of a switch with a program, and what its limits allow requests to take
-CALLS = 100  # as primary, and then without one: a round
-GROWTH_KIB = 20_000  # what allocators and caches may take after the first tenth of the time
+PEAK_KIB = 512 << 10  # 120 MiB for a switch with a program, the rest for requests within its limits
+CALLS = 100  # of each half of a round: with a primary controller, then without
+GROWTH_KIB = 20_000  # for allocators and caches after the first tenth of the time
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was sent, and the memory of the switch in KiB."""
+    """The number of frames or calls, the answers, and the memory of the switch in KiB."""
 
     kind: str
     seed: int
@@ -52,13 +52,13 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the switch has kept its bounds."""
+        """Whether the memory of the switch stayed within its bounds."""
         grown = self.memory_after_kib - self.memory_before_kib
         return grown <= GROWTH_KIB and self.memory_peak_kib <= PEAK_KIB
 
 
 def packets(seed: int, seconds: float) -> Report:
-    """Flood every port."""
+    """Flood every port and report the memory of the switch."""
     program = aggregation(64)
     rng = random.Random(seed)
     honest = [sentinel(port, rng.randbytes(rng.randrange(64))) for port in (1, 2, 3, 4)]
@@ -66,7 +66,7 @@ def packets(seed: int, seconds: float) -> Report:
     frames = malformed(rng, honest, 5000)
     with victim.running() as switch:
         honest_control = GrpcControl(switch.address, victim.DEVICE)
-        Switch("victim", honest_control).load(program)  # which trusts all ports
+        Switch("victim", honest_control).load(program)  # the program trusts all ports
         sockets = list(switch.sockets.values())
         sent = flood(sockets, frames, seconds / 10)
         before = switch.memory_kib()
@@ -79,14 +79,14 @@ def packets(seed: int, seconds: float) -> Report:
 
 
 def frame_of_aggregation(rng: random.Random) -> bytes:
-    """A contribution, nearly right."""
+    """Return a contribution that is nearly valid."""
     addresses = bytes.fromhex("02000001ffff") + rng.randbytes(6)
     ip = bytes.fromhex("4500013400004000401100000a0100010a01fffe")
     return addresses + b"\x08\x00" + ip + rng.randbytes(8 + 16 + 256)
 
 
 def messages(seed: int, seconds: float) -> Report:
-    """Ask too much, then talk nonsense: as the primary controller, and while there is none."""
+    """Exceed the limits, then send random messages, with and without a primary controller."""
     program = aggregation(64)
     schema = program.schema
     rng = random.Random(seed)
@@ -98,7 +98,7 @@ def messages(seed: int, seconds: float) -> Report:
         chaos = Chaos(rng, schema.p4info, program.json.read_bytes(), victim.DEVICE)
 
         def talk() -> int:
-            """Some calls; the least memory between them: a program saved beside another takes 15 MiB."""
+            """Make calls. Return the least memory between them, as a second saved program takes 15 MiB."""
             least = switch.memory_kib()
             for _ in range(CALLS):
                 stream = rng.random() < 0.2
@@ -123,7 +123,7 @@ def messages(seed: int, seconds: float) -> Report:
 
 @contextlib.contextmanager
 def _primary(address: str, schema: P4Schema) -> Iterator[None]:
-    """An honest controller, whose election id nonsense can repeat but not exceed, with its program."""
+    """Run an honest controller. Random messages can repeat its election id but not exceed it."""
     control = _elected(address)
     try:
         control.load(schema)
@@ -133,7 +133,7 @@ def _primary(address: str, schema: P4Schema) -> Iterator[None]:
 
 
 def _elected(address: str) -> GrpcControl:
-    """The primary, when the one before, which had the same election id, has left."""
+    """Return the primary, after the previous primary with the same election id has left."""
     end = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -144,7 +144,7 @@ def _elected(address: str) -> GrpcControl:
 
 
 def main(arguments: list[str]) -> int:
-    """1 if the switch took too much memory; what else goes wrong is an exception."""
+    """Return 1 if the switch took too much memory. Other failures raise exceptions."""
     parser = argparse.ArgumentParser(prog="python -m hostile", description=__doc__)
     parser.add_argument("kind", choices=("packets", "messages"))
     parser.add_argument("--seconds", type=float, default=60.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipeline configurations that a hostile controller might push: programs with something wrong in them."""
+"""Faulty pipeline configurations that a hostile controller might push."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutilated(rng: random.Random, text: bytes) -> bytes:
-    """A program with some places of its JSON changed, taken out, doubled or exchanged; or bytes spoilt."""
+    """Return a program with JSON values changed, removed, doubled or swapped, or with damaged bytes."""
     if rng.random() < 0.1:
         data = bytearray(text)
         data[rng.randrange(len(data))] = rng.randrange(256)

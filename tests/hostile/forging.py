@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that a stranger on a plane forges: each kind in the name of a station of its choice.
+"""Frames that a stranger on a plane forges in the name of another station.
 
 A blind attacker guesses groups, children, slots, rounds and queue pairs; `Guess` draws them. All frames
 carry valid checksums, so that only the forged fields can betray them.
@@ -25,7 +25,7 @@ BROADCAST: Final = 0xFFFFFFFFFFFF
 
 @dataclass(frozen=True)
 class Guess:
-    """What a blind attacker does not know, and draws; attributes say from what."""
+    """Guesses of a blind attacker. The attributes give the ranges of the guessed numbers."""
 
     rng: random.Random = field(default_factory=lambda: random.Random(1))
     groups: int = 4
@@ -51,7 +51,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Target:
-    """A member's NIC, and the port of its rail; UDP for data, and the same number for control."""
+    """A member's NIC, and the UDP port of its rail. Data and control use the same port number."""
 
     station: Station
     port: int = PORT
@@ -88,7 +88,7 @@ def tcp(source: Station, to: Station, source_port: int, port: int, flags: int) -
 
 
 def arp(source: Station, asked: int, *, says: Station | None = None, reply: bool = False) -> bytes:
-    """Return a broadcast of ARP: `source` claims to be `says`, by default itself, and asks for an address."""
+    """Return an ARP broadcast. `source` claims to be `says` (by default itself) and asks for an address."""
     says = says or source
     body = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2 if reply else 1)
     body += says.mac.to_bytes(6, "big") + struct.pack(">I", says.ip) + bytes(6) + struct.pack(">I", asked)
@@ -96,7 +96,7 @@ def arp(source: Station, asked: int, *, says: Station | None = None, reply: bool
 
 
 def tagged(frame: bytes, ether_type: int = 0x8100, vlan: int = 0) -> bytes:
-    """Return the frame with a VLAN tag. Receivers take those of VLAN 0 as untagged."""
+    """Return the frame with a VLAN tag. Receivers treat a tag of VLAN 0 as no tag."""
     return frame[:12] + struct.pack(">HH", ether_type, vlan) + frame[12:]
 
 
@@ -106,18 +106,18 @@ def result(guess: Guess, claimed: Station, to: Target) -> bytes:
 
 
 def mismatch(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a RESULT that says that the ranks' calls differ."""
+    """Return a RESULT with the flag that the ranks' calls differ."""
     return udp(claimed, to.station, PORT, to.port, guess.chunk(RESULT, MISMATCH).pack())
 
 
 def spread(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a chunk of a broadcast; its mark is the number of a task, which counts from 0."""
+    """Return a chunk of a broadcast. Its mark is the number of a task, and tasks count from 0."""
     chunk = guess.chunk(SPREAD)
     return udp(claimed, to.station, PORT, to.port, Chunk(**{**vars(chunk), "mark": chunk.round}).pack())
 
 
 def fetch(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a request for chunks of a broadcast, which are to go to `claimed`."""
+    """Return a request that asks the target to send chunks of a broadcast to `claimed`."""
     chunk = guess.chunk(FETCH)
     asked = Chunk(**{**vars(chunk), "mark": chunk.round, "lanes": (guess.rng.randrange(1 << 16),)})
     return udp(claimed, to.station, PORT, to.port, asked.pack())
@@ -131,7 +131,7 @@ def heartbeat(guess: Guess, claimed: Station, to: Target) -> bytes:
 
 
 def goodbye(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return a farewell of recovery with a guessed key: it says that a rank is dead."""
+    """Return a goodbye of recovery with a guessed key. It says that a rank is dead."""
     body = recovery.Goodbye()
     body.rank, body.dead, body.reason = guess.rng.randrange(guess.children), True, "forged"
     return _control(guess, claimed, to, body)
@@ -148,7 +148,7 @@ def nak(guess: Guess, claimed: Station, to: Target) -> bytes:
 
 
 def unreachable(guess: Guess, claimed: Station, to: Target) -> bytes:
-    """Return an ICMP port-unreachable that quotes a datagram of the target's to `claimed`."""
+    """Return an ICMP port-unreachable that quotes a datagram from the target to `claimed`."""
     quoted = udp(to.station, claimed, to.port, to.port, bytes(8))[14 : 14 + 28]
     message = struct.pack(">BBHI", 3, 3, 0, 0) + quoted
     return ipv4(claimed, to.station, ICMP, message[:2] + _checksum(message) + message[4:])

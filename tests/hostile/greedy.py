@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that ask for as much as they can and read nothing of it: each reaches a limit that is stated."""
+"""Clients that ask for as much as they can and read no answers. Each client reaches a stated limit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TIMEOUT_S = 60.0
 
 
 class Greedy:
-    """Asks much of a switch whose primary has the election id HIGHEST."""
+    """Sends large requests to a switch whose primary has the election id HIGHEST."""
 
     def __init__(self, address: str, device: int, p4info: p4i.P4Info) -> None:
-        """Channels of its own: what it leaves unread holds up no other client."""
+        """Use separate channels, because unread answers must not delay other clients."""
         self._address = address
         self._device = device
         self._register = p4info.registers[0].preamble.id
 
     def ask_everything(self) -> None:
-        """All once; AssertionError, with the name of the limit, for one that is not reached."""
+        """Send each kind of request once. Raise AssertionError with the name of an unreached limit."""
         for ask, limit in (
             (self._long_read, "up to 1048576 bytes"),
             (self._unread_reads, "requests in progress|reads are in progress"),
@@ -64,7 +64,7 @@ class Greedy:
             ended.set()
 
     def _unread_notices(self) -> Iterator[str]:
-        """A controller is told that it is primary each time that it says so, and does not read that."""
+        """Claim to be primary many times, and do not read the notices that confirm it."""
         said = threading.Event()
 
         def claims() -> Iterator[p4r.StreamMessageRequest]:
@@ -88,12 +88,12 @@ class Greedy:
         yield self._written(1, p4r.WriteRequest.DATAPLANE_ATOMIC)
 
     def _wildcard_writes(self) -> None:
-        """Allowed: they take turns with what others ask."""
+        """Write wildcards. The switch allows them, because they take turns with other requests."""
         refusal = self._written(MANY_UPDATES, p4r.WriteRequest.CONTINUE_ON_ERROR)
         assert not refusal, refusal
 
     def _written(self, count: int, atomicity: Any) -> str:
-        """What the switch says to so many updates of all cells of a register; nothing if it makes them."""
+        """Send `count` updates of all cells of a register. Return the refusal or an empty string."""
         update = p4r.Update(type=p4r.Update.MODIFY)
         update.entity.register_entry.register_id = self._register
         update.entity.register_entry.data.bitstring = b"\1"
@@ -135,7 +135,7 @@ def _until(ended: threading.Event, *first: p4r.StreamMessageRequest) -> Iterator
 
 
 def _refusals(calls: Sequence[Any]) -> list[str]:
-    """What the calls end with that do so without being read, the first of which is waited for."""
+    """Wait until one call ends without being read. Return the refusals of all ended calls."""
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for call in calls:
         call.add_done_callback(done.put)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random P4Runtime messages: of the right shape with wrong contents, and of no shape at all."""
+"""Random P4Runtime messages: well-formed messages with wrong contents, and malformed messages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NUMBERS = (0, 1, 2, 3, 7, 255, 256, 511, 512, 65535, (1 << 31) - 1)
 TEXTS = ("", "x", "a.b", "\u2603" * 50, "hit")
 TIMEOUT_S = 120.0
 DEPTH = 6
-REPEATS = 5000  # of an item of a request, at most
+REPEATS = 5000  # of an item in a request, at most
 HIGHEST = (1 << 128) - 1  # the honest primary's election id
-MAX_REPLIES = 200  # that are read, of 256 entities each: then the client leaves
+MAX_REPLIES = 200  # that the client reads before it leaves, each of 256 entities
 
 
 class Chaos:
-    """Makes messages; `ids` are numbers that mean something to the program."""
+    """Makes random messages. `ids` are valid ids of the program."""
 
     def __init__(self, rng: random.Random, p4info: p4i.P4Info, config: bytes, device: int) -> None:
         self.rng = rng
@@ -42,7 +42,7 @@ class Chaos:
         self.ids = tuple(sorted(_ids(p4info)))
 
     def unary(self) -> tuple[str, bytes]:
-        """A method and its request."""
+        """Return a method and a request for it."""
         name, kind = self.rng.choice(list(UNARY.items()))
         message = self.filled(kind())
         if self.rng.random() < 0.8:
@@ -52,7 +52,7 @@ class Chaos:
         return name, self._spoilt(message.SerializeToString())
 
     def stream(self) -> list[bytes]:
-        """Requests for one stream."""
+        """Return requests for one stream."""
         messages = []
         for _ in range(self.rng.randint(1, 4)):
             message = self.filled(p4r.StreamMessageRequest())
@@ -62,7 +62,7 @@ class Chaos:
         return messages
 
     def filled(self, message: Any, depth: int = 0) -> Any:
-        """Set some fields at random, one of each oneof, and what is inside."""
+        """Set some random fields, one field of each oneof, and their nested fields."""
         for field in message.DESCRIPTOR.fields:
             if field.containing_oneof is None and self.rng.random() < 0.4:
                 self._fill(message, field, depth)
@@ -86,7 +86,7 @@ class Chaos:
             setattr(message, field.name, self._value(field))
 
     def _repeat(self, items: Any, depth: int) -> None:
-        """Some items, and now and then one of them, or one that means everything, thousands of times."""
+        """Add some items. Sometimes repeat an item or a wildcard thousands of times."""
         for _ in range(self.rng.randrange(4)):
             self.filled(items.add(), depth + 1)
         if depth == 0 and self.rng.random() < 0.1:
@@ -94,7 +94,7 @@ class Chaos:
             items.extend([one] * self.rng.randrange(REPEATS))
 
     def _wildcard(self, message: Any) -> Any:
-        """Of an entity: all of its kind; of an update: of all cells."""
+        """Make a message a wildcard: an entity means all of its kind, an update means all cells."""
         message.Clear()
         if isinstance(message, p4r.Update):
             message.type = p4r.Update.MODIFY
@@ -123,7 +123,7 @@ class Chaos:
         return -value if signed and self.rng.random() < 0.3 else value
 
     def _aim(self, message: Any) -> None:
-        """At the device, and with the right to write."""
+        """Set the device id and the primary's election id in a message."""
         names = {field.name for field in message.DESCRIPTOR.fields}
         if "device_id" in names:
             message.device_id = self.device
@@ -153,7 +153,7 @@ class Chaos:
 
 
 def _ids(p4info: p4i.P4Info) -> Iterator[int]:
-    """Ids of all objects, of their fields and parameters."""
+    """Yield the ids of all objects, fields and parameters."""
     for field, value in p4info.ListFields():
         if field.name != "pkg_info" and field.is_repeated:
             for item in value:
@@ -163,7 +163,7 @@ def _ids(p4info: p4i.P4Info) -> Iterator[int]:
 
 
 class Caller:
-    """Sends raw bytes to the methods; the switch must answer each with a status of its own making."""
+    """Sends raw bytes to the methods. The switch itself must answer each request with a status."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._calls = {name: channel.unary_unary(SERVICE + name) for name in UNARY if name != "Read"}
@@ -171,7 +171,7 @@ class Caller:
         self._stream = channel.stream_stream(SERVICE + "StreamChannel")
 
     def unary(self, name: str, request: bytes) -> grpc.StatusCode:
-        """Call; what it said."""
+        """Call a method and return the status."""
         try:
             if name == "Read":
                 replies = self._read(request, timeout=TIMEOUT_S)
@@ -185,7 +185,7 @@ class Caller:
         return grpc.StatusCode.OK
 
     def stream(self, requests: list[bytes]) -> grpc.StatusCode:
-        """Open a stream, say everything, and close it."""
+        """Open a stream, send all requests, and close the stream. Return the status."""
         try:
             list(self._stream(iter(requests), timeout=TIMEOUT_S))
         except grpc.RpcError as error:
@@ -194,11 +194,11 @@ class Caller:
 
 
 def _own(error: Any, name: str, request: bytes) -> grpc.StatusCode:
-    """The status; AssertionError if it says that an exception was not handled, or that nothing came."""
+    """Return the status. Raise AssertionError for an unhandled exception or a missing answer."""
     code = error.code()
     details = str(error.details())
     unanswered = code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
-    # gRPC itself answers for requests that are no messages.
+    # gRPC itself answers requests that are no valid messages.
     unhandled = code is grpc.StatusCode.INTERNAL or "Unexpected <class" in details
     unparsed = "DecodeError" in details or "deserializing" in details
     wrong = unanswered or (unhandled and not unparsed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that no honest host sends, as fast as they go."""
+"""Frames that no honest host sends, at the highest rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ETHERNET = 14
 
 
 def malformed(rng: random.Random, honest: Sequence[bytes], count: int) -> list[bytes]:
-    """Random, truncated, oversized and damaged frames; `honest` are frames that the program likes."""
+    """Return random, truncated, oversized and damaged frames. The program accepts `honest` frames."""
     return [_one(rng, rng.choice(honest)) for _ in range(count)]
 
 
@@ -32,7 +32,7 @@ def _one(rng: random.Random, honest: bytes) -> bytes:
 
 
 def flood(sockets: Sequence[socket.socket], frames: Sequence[bytes], seconds: float) -> int:
-    """Send the frames round and round into all ports; how many were taken."""
+    """Send the frames repeatedly into all ports. Return how many frames the links accepted."""
     sent = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:

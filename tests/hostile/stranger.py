@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host on a plane that is no member of a job: it sends any frame, and sees what its port sees."""
+"""A host on a plane that is no member of a job. It sends any frame and sees all frames at its port."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from railweave.topologies.model import Nic
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_RCVBUFFORCE, BUFFER_BYTES = 33, 8 << 20
-SCAN_S = 2.0  # for the answers of a scan
+SCAN_S = 2.0  # wait for the answers of a scan
 
 
 def station_of(nic: Nic) -> Station:
-    """Return a NIC of a topology as somebody with an address."""
+    """Return a NIC of a topology as a station."""
     return Station(ip_number(nic.address), mac_number(nic.mac))
 
 
 @dataclass(frozen=True)
 class Stranger:
-    """An attacker's packet socket on its interface, and who it is."""
+    """An attacker: a packet socket on its interface, and its own station."""
 
     raw: socket.socket
     own: Station
@@ -47,7 +47,7 @@ class Stranger:
         return self.send(forge(guess, claimed, to) for _ in range(count))
 
     def scan(self, to: Station, ports: Iterable[int]) -> list[int]:
-        """Return the TCP ports that answer a SYN; a rail's port for data has the same number."""
+        """Return the TCP ports that answer a SYN. A rail's port for data has the same number."""
         asked = set(ports)
         self.send(forging.tcp(self.own, to, 1 + port % 65_000, port, flags=2) for port in asked)
         answered = set[int]()
@@ -71,6 +71,6 @@ def stranger_on(nic: Nic) -> Iterator[Stranger]:
 
 @contextmanager
 def silent_connections(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
-    """Open TCP connections on which nothing is ever said."""
+    """Open TCP connections that never send data."""
     with ExitStack() as stack:
         yield [stack.enter_context(socket.create_connection(address, SCAN_S)) for _ in range(count)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real switch process on links of its own, with an eye on its memory."""
+"""A real switch process on separate links, whose memory the tests watch."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Victim:
     sockets: Mapping[int, socket]
 
     def memory_kib(self) -> int:
-        """Resident memory."""
+        """Return the resident memory."""
         return self._status("VmRSS:")
 
     def peak_kib(self) -> int:
-        """The most resident memory that there has been."""
+        """Return the peak of the resident memory."""
         return self._status("VmHWM:")
 
     def _status(self, name: str) -> int:
@@ -39,18 +39,18 @@ class Victim:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
 
     def check_alive(self) -> None:
-        """AssertionError if it has ended."""
+        """Raise AssertionError if the switch has ended."""
         assert self.child.poll() is None, f"the switch ended with {self.child.returncode}"
 
 
 @contextlib.contextmanager
 def running(*options: str) -> Iterator[Victim]:
-    """The embedded switch as a process; it must end in peace when told to."""
+    """Run the embedded switch as a process. It must end cleanly at the end of the context."""
     with tempfile.TemporaryDirectory() as folder, links("hostile") as (namespace, interfaces, sockets):
         address = f"unix:{folder}/grpc"
         command = [*EMBEDDED.command(interfaces, address, DEVICE), *options]
         log = Path(folder, "log")
-        # With an arena for each thread, as much as 20 MiB of free memory are in one or another of them.
+        # With one arena per thread, the arenas would hold up to 20 MiB of free memory.
         one_arena = ["env", "MALLOC_ARENA_MAX=1"]
         with process(["ip", "netns", "exec", namespace, *one_arena, *command], log) as child:
             yield Victim(child, address, sockets)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real BMv2 as a target: set up by P4Runtime, packets through its gRPC data plane.
+"""The real BMv2 as a target. P4Runtime sets it up, and packets use its gRPC data plane.
 
-That data plane (`--dp-grpc-server-addr`) needs no interface and no root, carries packets of any size, says
-for every packet that leaves which one it came from, and ends a stream when no packet is left inside.
+The data plane (`--dp-grpc-server-addr`) needs no interface and no root, and carries packets of any size. For
+every packet that leaves, it names the packet that caused it. It ends a stream when no packet is left inside.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from vectors.controlled import Controlled
 from vectors.steps import Frames, Packet
 
 PROGRAM = "simple_switch_grpc"
-ALONE = pytest.mark.xdist_group("bmv2")  # one at a time: where built with Thrift, it listens on port 9090
+ALONE = pytest.mark.xdist_group("bmv2")  # one at a time: BMv2 built with Thrift listens on port 9090
 DEVICE = 1
 START_S = 20.0
 PACKETS_S = 20.0
 DIGEST_S = 2.0
-# Its queues hold 64 packets per port and lose what is more; a packet may have copies.
+# BMv2's queues hold 64 packets per port and lose all others. A packet may have copies.
 BURST = 24
-# Its data plane starts in a thread of its own once it has a program, and until then says UNAVAILABLE.
+# BMv2's data plane starts in a separate thread after a program is loaded. Before, it says UNAVAILABLE.
 BACKOFF = {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "3s", "backoffMultiplier": 3}
 RETRY = {
     "methodConfig": [{"name": [{}], "retryPolicy": {**BACKOFF, "retryableStatusCodes": ["UNAVAILABLE"]}}]
@@ -43,17 +43,17 @@ RETRY = {
 
 
 class SwitchFailed(Exception):
-    """BMv2 has ended, refuses a step, or does not come to an end with a packet."""
+    """BMv2 has ended, refuses a step, or does not finish a packet in time."""
 
 
 def missing() -> str | None:
-    """Why BMv2 cannot run here; None if it can."""
+    """Return the reason why BMv2 cannot run here, or None."""
     absent = [name for name in (PROGRAM, "p4c-bm2-ss") if shutil.which(name) is None]
     return f"{' and '.join(absent)} not on PATH" if absent else None
 
 
 def _message(name: str) -> Any:
-    """p4.bm.PacketStreamRequest and …Response, which are alike: what is needed of its .proto."""
+    """Return the class of a message of p4.bm. Stream requests and responses have the same fields."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="railweave/bmv2_packets.proto", package="p4.bm")
     message = file.message_type.add(name=name)
@@ -92,7 +92,7 @@ class Bmv2(Controlled):
                 self._messages.put(message)
 
     def packets(self, batch: Sequence[Packet]) -> list[Frames]:
-        """Send packets; what left because of each, sorted by port. SwitchFailed if it takes too long."""
+        """Send packets. Return the output of each, sorted by port. Raise SwitchFailed after a time-out."""
         results: list[Frames] = []
         for first in range(0, len(batch), BURST):
             results += self._burst(batch[first : first + BURST])
@@ -112,7 +112,7 @@ class Bmv2(Controlled):
         return [sorted(frames, key=lambda frame: frame[0]) for frames in results]
 
     def digests(self, name: str) -> list[list[str]]:
-        """Return all that come within a time: BMv2 sends them when it likes."""
+        """Return all digests until a pause of DIGEST_S, because BMv2 sends them at any time."""
         wanted = self.schema.digests[name].id
         result: list[list[str]] = []
         with contextlib.suppress(queue.Empty):
@@ -131,7 +131,7 @@ class Bmv2(Controlled):
 
 
 def bitstrings(data: Any) -> list[str]:
-    """The members of a P4Data message, as numbers in hex."""
+    """Return the members of a P4Data message, as numbers in hex."""
     if data.WhichOneof("data") == "bitstring":
         return [f"{int.from_bytes(data.bitstring, 'big'):x}"]
     if data.WhichOneof("data") == "bool":
@@ -142,7 +142,7 @@ def bitstrings(data: Any) -> list[str]:
 
 @contextlib.contextmanager
 def running(p4info: Path, json: Path) -> Iterator[Bmv2]:
-    """A BMv2 of its own that runs the program."""
+    """Run a separate BMv2 with the program."""
     with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("wb+") as log:
         command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "--no-p4", "--device-id", str(DEVICE), "--"]
         command += ["--grpc-server-addr", f"unix:{folder}/p4runtime"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden vectors: what the real BMv2 did with a program, step by step, in a file."""
+"""Golden vectors: files with the steps of a program and the answers of the real BMv2."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """feature/NAME."""
+        """The name, FEATURE/NAME."""
         return f"{self.source.parent.name}/{self.source.stem}"
 
     @property
     def json(self) -> Path:
-        """What p4c made of the program."""
+        """The program, compiled to JSON by p4c."""
         return unpacked(self.source.with_suffix(".json"))
 
     @property
@@ -39,26 +39,26 @@ class Case:
 
     @functools.cached_property
     def schema(self) -> fy.P4Schema:
-        """What both files say, read once."""
+        """The schema of P4Info and JSON, read once."""
         return fy.P4Schema(self.p4info, self.json)
 
     @property
     def script(self) -> Path:
-        """What is done to the switch: see `vectors.record`."""
+        """The Python file with the steps: see `vectors.record`."""
         return self.source.with_suffix(".py")
 
     @property
     def vectors(self) -> Path:
-        """The steps with their results."""
+        """The file of the steps with their results."""
         return self.source.with_suffix(".vectors.json")
 
     def load(self) -> list[tuple[Step, Any]]:
-        """The steps and what BMv2 answered."""
+        """Return the steps and BMv2's answers."""
         items = json.loads(self.vectors.read_text())["steps"]
         return [(decode(item), _result(item)) for item in items]
 
     def save(self, results: list[tuple[Step, Any]]) -> None:
-        """Write the steps, one a line."""
+        """Write the steps and their results, one step per line."""
         lines = [json.dumps(encode(s) | ({} if r is None else {"result": r})) for s, r in results]
         self.vectors.write_text('{"steps": [\n' + ",\n".join(lines) + "\n]}\n")
 
@@ -69,11 +69,11 @@ def _result(item: dict[str, Any]) -> Any:
 
 
 def cases() -> list[Case]:
-    """All cases, by name."""
+    """Return all cases, sorted by name."""
     return [Case(path) for path in sorted(FOLDER.glob("*/*.p4"))]
 
 
 def case(name: str) -> Case:
-    """The one case of this name, whatever its feature."""
+    """Return the only case with this name, of any feature."""
     [found] = [item for item in cases() if item.source.stem == name]
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch to which steps are done by P4Runtime."""
+"""A switch that does steps by P4Runtime."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Controlled:
         self.control = control
 
     def packets(self, batch: Sequence[Packet]) -> list[Frames]:
-        """Send packets; return what leaves because of each, sorted by port."""
+        """Send packets. Return the output of each, sorted by port."""
         raise NotImplementedError
 
     def digests(self, name: str) -> list[list[str]]:
-        """Return what the program has sent of a digest, as numbers in hex."""
+        """Return the program's messages of a digest, as numbers in hex."""
         raise NotImplementedError
 
     @singledispatchmethod
     def do(self, step: Step) -> Any:
-        """Do one step; its result."""
+        """Do one step and return its result."""
         raise TypeError(f"no switch can do {step}")
 
     @do.register
@@ -111,7 +111,7 @@ class Controlled:
     @do.register
     def _(self, step: steps.DirectCounter) -> list[int]:
         entry = fy.P4TableEntry(step.table, match=fy.P4TableMatch(step.match), priority=step.priority)
-        # An entry that matches anything reads as all entries, without what matches anything.
+        # The read of an entry that matches anything returns all entries, without fields that match anything.
         [found] = [
             counted
             for counted in self._read(fy.P4DirectCounterEntry(table_entry=entry))

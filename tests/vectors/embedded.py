@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded engine as a target, in this process, on a clock that counts microseconds per packet."""
+"""The embedded engine as a target, in this process. Its clock advances by 10 µs per packet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from railweave.switch.pipeline import Pipeline
 
 
 class Embedded(Controlled):
-    """A loaded pipeline under its P4Info, interpreted or compiled."""
+    """A loaded pipeline with its P4Info, interpreted or compiled."""
 
     def __init__(self, schema: fy.P4Schema, pipeline: Pipeline, *, compiled: bool = False) -> None:
         control = DeviceControl()
@@ -29,7 +29,7 @@ class Embedded(Controlled):
         self._now_us = 0
 
     def packets(self, batch: Sequence[Packet]) -> list[Frames]:
-        """Send packets one after the other; return what leaves because of each, sorted by port."""
+        """Send packets one by one. Return the output of each, sorted by port."""
         return [self._packet(packet) for packet in batch]
 
     def _packet(self, packet: Packet) -> Frames:
@@ -38,7 +38,7 @@ class Embedded(Controlled):
         return sorted(((port, data.hex()) for port, data in frames), key=lambda frame: frame[0])
 
     def digests(self, name: str) -> list[list[str]]:
-        """Return what has come of a digest since the last time."""
+        """Return the messages of a digest since the last call."""
         return [
             [f"{value:x}" for value in digest.values]
             for digest in self.pipeline.digests()

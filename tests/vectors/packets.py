@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes that show what goes wrong."""
+"""Packet bytes that expose errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vectors.steps import Packet
 
 
 def edges(rng: random.Random, count: int) -> bytes:
-    """Random bytes; in a fifth of all cases only 0x00, 0xff and the like, where arithmetic has its edges."""
+    """Return random bytes. A fifth of all results has only edge values such as 0x00 and 0xff."""
     if rng.random() < 0.2:
         return bytes(rng.choice((0, 0xFF, 0x80, 0x7F, 1)) for _ in range(count))
     return rng.randbytes(count)
 
 
 def numbered(port: int, packets: Iterable[bytes]) -> Iterator[Packet]:
-    """Packets into a port, each with a number of four bytes at its end."""
+    """Yield packets into a port, each with a number of four bytes at its end."""
     for number, packet in enumerate(packets):
         yield Packet(port, (packet + number.to_bytes(4, "big")).hex())

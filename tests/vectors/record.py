@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what the real BMv2 does: `python -m vectors.record [FEATURE/NAME…]` in tests/.
+"""Records the answers of the real BMv2: `python -m vectors.record [FEATURE/NAME…]` in tests/.
 
 It needs p4c-bm2-ss and simple_switch_grpc on PATH.
 
-A case is FEATURE/NAME.p4 and beside it NAME.py, which says what is done to the switch:
+A case is FEATURE/NAME.p4 with NAME.py beside it. NAME.py yields the steps:
 
     def steps(rng: random.Random) -> Iterable[Step]:
         yield Insert("table", {"h.x.field": 5}, "forward", {"port": 2})
@@ -12,14 +12,13 @@ A case is FEATURE/NAME.p4 and beside it NAME.py, which says what is done to the 
         yield Counter("counted", 3)
 
 `vectors.steps` has all steps. The recorder compiles the program and keeps the result compressed. It starts a
-BMv2 and does the steps one after the other: a packet has left before the next one comes. Then it writes
-NAME.vectors.json, which tests/unit/test_vectors.py plays to the embedded engine. Registers are not readable
-through BMv2's P4Runtime: let the program put what matters into packets. Results must not depend on time or
+BMv2 and does the steps one by one: a packet leaves before the next packet enters. Then it writes
+NAME.vectors.json, which tests/unit/test_vectors.py replays on the embedded engine. BMv2's P4Runtime cannot
+read registers: let the program write important values into packets. Results must not depend on time or
 `random`.
 
-So that nothing meaningless is recorded, a recording is refused if fewer than half of the packets come out
-(say `DROPS = True` in NAME.py if that is meant), if all that comes out is equal, or if a second
-run gives another result.
+The recorder refuses meaningless recordings. At least half of the packets must come out, unless NAME.py says
+`DROPS = True`. The results of packets must differ from each other. A second run must give the same results.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ SEED = 1
 
 
 class Refused(Exception):
-    """The recording would say nothing."""
+    """The case does not compile, or its recording would be meaningless."""
 
 
 def compile_program(source: Path) -> tuple[Path, Path]:
-    """Compile with p4c; return JSON and P4Info, beside the source. Its complaint is the exception's text."""
+    """Compile with p4c. Return JSON and P4Info beside the source. Raise Refused with p4c's error text."""
     json, p4info = source.with_suffix(".json"), source.with_suffix(".p4info.txtpb")
     command = ["p4c-bm2-ss", source.name, "-o", str(json), "--p4runtime-files", str(p4info)]
     if include := os.environ.get("P4C_INCLUDE"):
         command += ["-I", include]
-    # Named relatively, as the name goes into the JSON.
+    # Use a relative name, because p4c writes the name into the JSON.
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source.parent)
     if done.returncode != 0:
         raise Refused(f"p4c: {done.stderr}")
@@ -59,7 +58,7 @@ def compile_program(source: Path) -> tuple[Path, Path]:
 
 
 def script(case: Case) -> ModuleType:
-    """The case's Python file."""
+    """Load the case's Python file."""
     spec = importlib.util.spec_from_file_location(f"vectors.of.{case.source.stem}", case.script)
     if spec is None or spec.loader is None or not case.script.exists():
         raise Refused(f"{case.script} is missing")
@@ -69,13 +68,13 @@ def script(case: Case) -> ModuleType:
 
 
 def run(case: Case, todo: list[Step]) -> list[tuple[Step, Any]]:
-    """What a fresh BMv2 answers."""
+    """Do the steps on a fresh BMv2. Return each step with its answer."""
     with bmv2.running(case.p4info, case.json) as switch:
         return [(step, switch.do(step)) for step in todo]
 
 
 def record(case: Case) -> str:
-    """Record one case; a line that says what."""
+    """Record one case. Return a line that summarizes the recording."""
     pack(*compile_program(case.source))
     module = script(case)
     todo = list(module.steps(random.Random(SEED)))
@@ -94,7 +93,7 @@ def record(case: Case) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Record the cases named, or all."""
+    """Record the named cases, or all cases. Return 1 if a case is refused."""
     if missing := bmv2.missing():
         raise SystemExit(missing)
     chosen = [Case(FOLDER / f"{name}.p4") for name in names] if names else cases()

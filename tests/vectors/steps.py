@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done to a switch that runs a program, as data: every step has a result, which is compared.
+"""Steps that a test does to a switch with a program, as data. Tests compare the result of every step.
 
-A step is a frozen dataclass; in JSON it is an object with the class's name in lower case and its members.
-Names are those of the P4 program; a suffix will do where it is unique. Values are integers. In a match they
-may also be strings: `value/prefix` (lpm), `value/&mask` (ternary), `low...high` (range); a field that is left
-out matches anything.
+A step is a frozen dataclass. In JSON it is an object with the class's name in lower case and its members.
+Names come from the P4 program; a unique suffix is enough. Values are integers. In a match they may also be
+strings: `value/prefix` (lpm), `value/&mask` (ternary), `low...high` (range). A field that is left out matches
+anything.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Frames: TypeAlias = list[tuple[int, str]]  # port and bytes in hex
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is done; the result of most is None."""
+    """A step. The result of most steps is None."""
 
 
 @dataclass(frozen=True)
 class Packet(Step):
-    """A packet (in hex) comes in. The result is what leaves because of it, sorted by port; stable."""
+    """Send a packet (in hex). The result is the output, in a stable sort by port."""
 
     port: int
     data: str
@@ -67,7 +67,7 @@ class Delete(Step):
 
 @dataclass(frozen=True)
 class Default(Step):
-    """Set the action of a miss."""
+    """Set the default action of a table."""
 
     table: str
     action: str
@@ -86,7 +86,7 @@ class Member(Step):
 
 @dataclass(frozen=True)
 class Group(Step):
-    """Make a group of (member, weight) of an action selector."""
+    """Make a group of (member, weight) pairs of an action selector."""
 
     profile: str
     group: int
@@ -96,7 +96,7 @@ class Group(Step):
 
 @dataclass(frozen=True)
 class Multicast(Step):
-    """Make a multicast group of (port, instance)."""
+    """Make a multicast group of (port, instance) pairs."""
 
     group: int
     replicas: Sequence[tuple[int, int]]
@@ -104,7 +104,7 @@ class Multicast(Step):
 
 @dataclass(frozen=True)
 class CloneSession(Step):
-    """Make a clone session of (port, instance); `bytes` > 0 truncates the copies."""
+    """Make a clone session of (port, instance) pairs. `bytes` > 0 truncates the copies."""
 
     session: int
     replicas: Sequence[tuple[int, int]]
@@ -155,7 +155,7 @@ class DirectCounter(Step):
 
 @dataclass(frozen=True)
 class Digests(Step):
-    """Take what the program has sent of a digest since the last time; each is a list of hex numbers."""
+    """Take the messages of a digest since the last such step. Each is a list of hex numbers."""
 
     name: str
 
@@ -164,7 +164,7 @@ KINDS: dict[str, type[Step]] = {kind.__name__.lower(): kind for kind in Step.__s
 
 
 def encode(step: Step) -> dict[str, Any]:
-    """A step as JSON; members that need not be given are left out where they are empty."""
+    """Return a step as JSON, without optional members that are empty."""
     values = asdict(step)
     for member in fields(step):
         if values[member.name] in (None, (), [], {}) and not _required(member):
@@ -173,7 +173,7 @@ def encode(step: Step) -> dict[str, Any]:
 
 
 def decode(item: Mapping[str, Any]) -> Step:
-    """The inverse of `encode`; other keys, such as `result`, are ignored."""
+    """Return the step of a JSON object, as the inverse of `encode`. Ignore other keys, such as `result`."""
     kind = KINDS[item["step"]]
     names = {f.name for f in fields(kind)}
     return kind(**{name: value for name, value in item.items() if name in names})

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The aggregation program in a shell that P4Testgen can follow (`vectors.testgen`); what runs its tests has no shell.
+// The aggregation program in a shell that P4Testgen can follow (`vectors.testgen`). Its tests run without the shell.
 #define main whole
 #include "v1model/main.p4"
 #undef main
 
-/* To P4Testgen, a condition that reads a header which is not there is unknown, whatever else the condition says. */
+/* P4Testgen takes a condition as unknown if any part of the condition reads an invalid header. */
 #define OR_0(header, field) header.field = header.isValid() ? header.field : 0;
 #define READABLE(hdr) \
     OR_0(hdr.icmp, type) OR_0(hdr.icmp, code) OR_0(hdr.udp, dst_port) \
@@ -22,7 +22,7 @@ control ReadableIngress(inout headers_t hdr, inout metadata_t md, inout standard
     apply {
         READABLE(hdr)
         RailweaveIngress.apply(hdr, md, standard);
-        if (standard.mcast_grp != 0) {  // it drops what is multicast: here a group has one copy
+        if (standard.mcast_grp != 0) {  // P4Testgen drops multicast packets: send the only copy
             standard.egress_spec = (port_t)standard.mcast_grp;
             standard.mcast_grp = 0;
         }

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that P4Testgen has made of both aggregation programs on v1model: each one packet, entries and result.
+"""Tests that P4Testgen made for both aggregation programs on v1model. A test has entries and one packet.
 
-`python -m vectors.testgen` in tests makes them anew, where p4testgen is on PATH. It copies no packets:
-there, a packet for multicast group g goes to port g mod 512 instead (in what it is given of the program), and
-here each group that entries or the program name has this one copy. Registers hold 0, as when a program has
-been loaded.
+`python -m vectors.testgen` in tests/ makes the tests again and needs p4testgen on PATH. P4Testgen does not
+copy packets. So the program that it reads sends a packet for multicast group g to port g mod 512. In the
+tests, each group that an entry or the program names has only this copy. Registers hold 0, as after the load
+of a program.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ GROUPS: Final = ("mcast_group", "spread_group")
 SEARCHES: Final = ("GREEDY_STATEMENT_SEARCH", "RANDOM_BACKTRACK")
 TESTS: Final = 100  # per search
 SEED: Final = "1"
-PACKET_BITS: Final = "336:2400"  # a full one has 1,488
+PACKET_BITS: Final = "336:2400"  # a full packet has 1,488
 RANDOM: Final = "injector_ingress,injector_egress"  # tables whose entries lose packets at random
 
 
 @dataclass(frozen=True)
 class Source:
-    """What P4Testgen is given of a program."""
+    """A program with the source that P4Testgen reads."""
 
     name: str
     path: Path
@@ -49,7 +49,7 @@ class Source:
 
     @property
     def record(self) -> Path:
-        """Where its tests are kept."""
+        """The file that keeps the tests."""
         return RECORDS / f"{self.name}.vectors.json"
 
 
@@ -61,7 +61,7 @@ SOURCES: Final = (
 
 @dataclass(frozen=True)
 class Generated:
-    """A test: what is written, the packet that comes in, and what leaves."""
+    """A test: the writes, the input packet, and the expected output."""
 
     writes: tuple[Step, ...]
     packet: Packet
@@ -69,7 +69,7 @@ class Generated:
 
 
 def load(source: Source) -> list[Generated]:
-    """Return the tests that are kept."""
+    """Return the kept tests of a program."""
     return [_read(item) for item in json.loads(source.record.read_text(encoding="utf-8"))]
 
 
@@ -85,7 +85,7 @@ def _line(test: Generated) -> str:
 
 
 def generate(source: Source, search: str, folder: Path) -> str:
-    """Let P4Testgen write tests into a folder; what it says of coverage at the end."""
+    """Let P4Testgen write tests into a folder. Return its last line about coverage."""
     options = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--Wdisable", "-I."]
     options += [f"-DLANES={source.program.lanes}", "-DONE_COPY"]
     options += ["--test-backend", "PROTOBUF", "--out-dir", str(folder)]
@@ -101,9 +101,9 @@ def generate(source: Source, search: str, folder: Path) -> str:
 
 
 def convert(program: Program, folder: Path) -> Iterator[Generated]:
-    """Read what P4Testgen has written."""
+    """Read the tests that P4Testgen has written."""
     for path in sorted(folder.rglob("*.txtpb")):
-        # Its traces quote the program, apostrophes in comments as they are.
+        # P4Testgen's traces quote the program without escapes for apostrophes in comments.
         text = re.sub("(?m)^traces: .*", "", path.read_text(encoding="utf-8"))
         case = text_format.Parse(text, p4testgen.TestCase())
         inserts = [_insert(decode_entity(entity, program.schema)) for entity in case.entities]
@@ -127,12 +127,12 @@ def _insert(entry: fy.P4TableEntry) -> Insert:
 
 
 def _group(group: int) -> int:
-    """One that goes to the same port and is less than 4,096, as BMv2 wants."""
+    """Return a group with the same port and a number below 4,096, as BMv2 requires."""
     return group and (group & NOWHERE or NOWHERE + 1)
 
 
 def main() -> None:
-    """Make tests with every search, and keep those that differ."""
+    """Make tests with every search, and keep all different tests."""
     for source in SOURCES:
         lines: dict[str, None] = {}
         for search in SEARCHES:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of everything that P4Runtime can write, read and be told of.
+// One object of each kind that P4Runtime can write, read or notify of.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small program with one of everything that the targets' own tests need: all match kinds, const entries, direct and
+// A small program with all features that the tests of targets need: all match kinds, const entries, direct and
 // indirect counters, a register, multicast with egress rewriting, and an IPv4 checksum.
 #include <core.p4>
 #include <v1model.p4>

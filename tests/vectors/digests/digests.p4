@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of two lists, of headers and metadata; the last one asked for counts, and only ingress sends.
+// Digests of two lists of header and metadata fields. The last digest call of a packet counts. Only ingress sends.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every digest is another: BMv2 holds back what was not acknowledged."""
+"""All digests differ, because BMv2 holds back equal digests that were not acknowledged."""
 
 import random
 import struct
@@ -16,5 +16,5 @@ def steps(rng: random.Random) -> Iterator[Step]:
         kind = rng.randrange(128)
         head = edges(rng, 6) + struct.pack(">H", rng.randrange(512) << 7 | kind)
         yield Packet(rng.choice((1, 2, 400)), (head + edges(rng, 16) + struct.pack(">H", number)).hex())
-        if number % 24 == 23:  # what is not asked for is gone
+        if number % 24 == 23:  # digests of the other list are discarded
             yield Digests("learn_t" if number < 24 else "other_t")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of many widths: the packet brings operands, and leaves with results.
+// Expressions of many widths. A packet brings operands and leaves with results.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands and space for results."""
+"""Packets with operands and space for results."""
 
 import random
 from collections.abc import Iterator

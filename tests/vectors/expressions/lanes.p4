@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen lanes and what may be done to them, in the ways in which P4 programs write it.
+// Sixteen lanes with all their operations, in the forms that P4 programs use.
 #include <core.p4>
 #include <v1model.p4>
 

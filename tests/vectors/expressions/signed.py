@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands with signs and edges."""
+"""Signed operands with edge values."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands with edges: equal, all ones, signs, and shifts beyond the width."""
+"""Operands with edge values: equal, all ones, signs, and shifts beyond the width."""
 
 import random
 from collections.abc import Iterator

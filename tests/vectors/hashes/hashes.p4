@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All algorithms that v1model names and BMv2 has, over fields that end within bytes, of headers that are not
-// there, and with ranges of every kind; checksums over the payload.
+// All algorithms that v1model names and BMv2 has, with ranges of every kind. Inputs include fields that end
+// within bytes and fields of invalid headers. Also checksums over the payload.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Header unions: one valid header at most, extracted, set, copied and compared; and stacks of them.
+// Header unions with at most one valid header: extraction, assignment, copy, comparison, and stacks of unions.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every header of the unions in every place."""
+"""Packets that put every header of the unions in every place."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes no packet: messages, assertions that hold, @atomic blocks.
+// Constructs that change no packet: messages, assertions that hold, @atomic blocks.
 #include <core.p4>
 #include <v1model.p4>
 

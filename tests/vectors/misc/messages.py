@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets for which all assertions hold: BMv2 ends at one that fails."""
+"""Packets for which all assertions hold, because BMv2 ends at a failed assertion."""
 
 import random
 from collections.abc import Iterator

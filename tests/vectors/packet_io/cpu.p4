@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets to and from a controller, entries with idle time-outs, and priorities, of which one queue has one.
+// Packets to and from a controller, entries with idle time-outs, and priorities of packets.
 #include <core.p4>
 #include <v1model.p4>
 

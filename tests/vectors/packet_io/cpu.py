@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""To BMv2's gRPC data plane port 510 is a port as any other: what goes there comes out."""
+"""Packets to port 510 come out, because it is an ordinary port to BMv2's gRPC data plane."""
 
 import random
 from collections.abc import Iterator

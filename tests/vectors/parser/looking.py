@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way through the parser, with short packets among them."""
+"""Each path through the parser, also with short packets."""
 
 import random
 from collections.abc import Iterator

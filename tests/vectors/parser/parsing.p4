@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parsing: stacks, lookahead, masks, verify, advance, errors; and what headers can do afterwards.
+// Parsing: stacks, lookahead, masks, verify, advance, errors. Also header operations after the parser.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers of the kinds that the parser tells apart, sometimes cut short."""
+"""Headers of the kinds that the parser distinguishes, sometimes cut short."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Empty value sets: BMv2's P4Runtime cannot fill them. Full ones are tested without it."""
+"""Empty value sets, because BMv2's P4Runtime cannot fill them. Unit tests fill value sets."""
 
 import random
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ def options(rng: random.Random) -> bytes:
 
 
 def checksum(data: bytes) -> bytes:
-    """Of the Internet; BMv2 pads with a zero byte."""
+    """Return the Internet checksum. BMv2 pads with a zero byte."""
     padded = data + bytes(len(data) % 2)
     total = sum(int.from_bytes(padded[i : i + 2], "big") for i in range(0, len(padded), 2))
     while total >> 16:

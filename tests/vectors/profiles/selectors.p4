@@ -48,7 +48,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         s.egress_spec = 1;
         if (!h.o.isValid()) { mark_to_drop(s); return; }
         if (plains.apply().hit) { h.o.path = h.o.path | 1; }
-        // BMv2 ends when a table that shares its selector goes on by action: these go on by hit or miss.
+        // BMv2 ends if a table with a shared selector branches by action. These tables branch by hit or miss.
         if (choices.apply().hit) { h.o.path = h.o.path | 2; }
         if (!shared.apply().hit) { h.o.path = h.o.path | 8; }
         switch (sets.apply().action_run) {

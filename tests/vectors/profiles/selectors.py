@@ -35,7 +35,7 @@ def steps(rng: random.Random) -> Iterator[Step]:
     yield Insert("sets", {"h.k.once": "0x80/1"}, one_shot=once)
     yield Insert("sets", {"h.k.once": "0xC0/2"}, one_shot=[("once", {"x": 77}, 1)])
     yield from packets(rng, 120)
-    # Handles that come free are taken again, lowest first: what is added now lies between the old.
+    # BMv2 uses free handles again, lowest first. So new entries lie between old entries.
     yield Delete("sets", {"h.k.once": "0x80/1"})
     yield Insert("sets", {"h.k.once": "0x40/2"}, one_shot=[("once", {"x": 9}, 2), ("once", {"x": 8}, 1)])
     yield Insert("sets", {"h.k.once": "0x80/1"}, one_shot=[("once", {"x": 5}, 4), ("once", {"x": 6}, 4)])

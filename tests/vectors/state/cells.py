@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indexes within and beyond; meters as they are at first, and with buckets that no test fills or empties."""
+"""Indexes within and beyond the arrays, and meters before and after their configuration."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a control plane fills at run time: entries, groups, sessions, meters. `kind` says which part is tried.
+// Entries, groups, sessions and meters that a control plane writes at run time. `kind` chooses the part to test.
 #include <core.p4>
 #include <v1model.p4>
 

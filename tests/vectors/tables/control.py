@@ -20,7 +20,7 @@ from vectors.steps import (
 )
 
 ADDRESSES = (0x0A0B0C0D, 0x0A0B0C0E, 0x0A0B0D00, 0x0A990000, 0x0B000000)
-DROPS = True  # misses
+DROPS = True  # a miss drops the packet
 
 
 def steps(rng: random.Random) -> Iterator[Step]:

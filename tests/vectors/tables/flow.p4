@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways through a control: exit, return, switch on the action that ran and on values, hit and miss, loops,
+// The paths through a control: exit, return, switch on the action that ran and on values, hit and miss, loops,
 // actions that call actions, directly called actions with arguments, several tables in a row.
 #include <core.p4>
 #include <v1model.p4>
@@ -38,7 +38,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         }
         h.op.value = total;
     }
-    // A table has one successor in BMv2: one for each place.
+    // A table has only one successor in BMv2, so each place has its table.
 #define COLOURS(name) table name { key = { h.op.key: exact; } actions = { red; green; blue; NoAction; } \
         default_action = blue(); size = 16; }
 #define AGAIN(name) table name { key = { h.op.what: ternary; } actions = { red; blue; @defaultonly NoAction; } \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries that come and go at run time: priorities and ties, prefixes within bytes, ranges beside ternary and
-// lpm fields, fields of headers that are not there or no longer there, validity, direct counters.
+// Entries that are added and deleted at run time: priorities and ties, prefixes within bytes, ranges beside
+// ternary and lpm fields, fields of headers that are invalid or no longer valid, validity, direct counters.
 #include <core.p4>
 #include <v1model.p4>
 

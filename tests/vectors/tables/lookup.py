@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys near the entries; some entries go between packets, and others take their places."""
+"""Keys near the entries. Between packets, some entries are deleted and others take their places."""
 
 import random
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def steps(rng: random.Random) -> Iterator[Step]:
     yield Insert("wide", {"h.k.wide": f"{low}/&{'0x' + 'f' * 18}", "h.k.exact1": 1}, "w", {"x": 2}, 9)
     yield Insert("wide", {"h.k.wide": f"{high}/&{high}", "h.k.exact1": 1}, "w", {"x": 3}, 7)
     yield from packets(rng, 100)
-    # Of equal priority the entry with the lowest handle wins in BMv2; a new one gets the lowest that is free.
+    # In BMv2, the lowest handle wins among equal priorities. A new entry gets the lowest free handle.
     yield Delete("patterns", patterned(*PATTERNS[1][:2]), 20)
     yield Insert("patterns", patterned("0x1230/&0xfff0", "0/&0"), "t", {"x": 30}, 20)
     yield Delete("patterns", patterned(*PATTERNS[2][:2]), 20)

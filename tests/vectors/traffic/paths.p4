@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet says which ways it goes: clones, resubmission, recirculation, multicast, truncation, drops. What
-// egress finds in the metadata comes back in the packet.
+// A packet chooses its paths: clones, resubmission, recirculation, multicast, truncation, drops. Egress writes
+// the metadata into the packet.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way alone, then ways at random; sessions 1…3 exist, 4 does not, group 9 does not."""
+"""Every path alone, then random combinations. Session 4 and group 9 do not exist."""
 
 import random
 import struct
@@ -63,7 +63,7 @@ def some(rng: random.Random) -> dict[str, int]:
         "flags": (0x01, 0x04, 0x08, 0x10, 0x20, 0x40),
     }
     chosen = {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.3}
-    if "clone_egress" in chosen:  # in any order with what else goes to its port
+    if "clone_egress" in chosen:  # its order with other packets at its port is undefined
         for other in ("group", "clone_ingress", "recirculate"):
             chosen.pop(other, None)
     return chosen
