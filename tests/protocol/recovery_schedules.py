@@ -6,7 +6,7 @@
 Two to eight ranks use two to four rails. Links lose, duplicate, reorder and delay datagrams. Rails are cut
 at one host or at all hosts, in one direction or both, once or repeatedly. Switches and processes stand still.
 Connections break, rails meet obstacles, and trials fail. Ranks begin late or die. The program prints each
-failed seed with the command that replays it. The module recovery_hosts has the ranks' agents and their checks.
+failed seed with the command that replays it. The ranks' agents and their checks are in recovery_hosts.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
     cd tests && python -m protocol.ring_schedules --seeds 0:10000
 
-The native queue pairs and the compiled program in the embedded engine run in virtual time. One or two rings
-of two to four hosts are connected to one switch, or to a root and its leaves. Links lose, duplicate and
+Native queue pairs and the compiled program run in virtual time. The program runs in the embedded engine.
+One or two rings of two to four hosts use one switch, or a root and its leaves. Links lose, duplicate and
 reorder packets. Hosts are late, PSNs wrap, and rings use slots of earlier rings. Sometimes a switch loses
 its entries and registers. Then a connection may give up, but no result may be wrong.
 """

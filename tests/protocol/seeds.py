@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explorer of seeded schedules: a test runs some of them, a command runs many on all CPUs.
+"""Explorer of seeded schedules: a test runs a few schedules, a command runs many on all CPUs.
 
 A schedule is made from a seed. Its run fails with an exception. The same seed gives the same run again.
 """
