@@ -205,7 +205,7 @@ class Host:
 
     def on_lost(self, event: recovery.PeerLost) -> None:
         """Store that a peer is lost, which ends this rank's job."""
-        # A rank without a rail gets no goodbyes. It then reports peers lost that have ended for a reason.
+        # A rank without a rail gets no goodbyes. It may then report a peer that has itself lost a rank.
         gone = self.world.hosts[event.rank].lost is not None and len(self.world.touched) == self.world.rails
         assert gone or event.rank in self.world.dead, (
             f"rank {event.rank} is lost, says rank {self.rank}: {event.reason}"

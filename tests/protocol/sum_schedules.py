@@ -3,11 +3,11 @@
 
     cd tests && python -m protocol.sum_schedules --seeds 0:10000
 
-The native rail and the compiled program are real. The program runs in the embedded engine. The rail consists
-of its algorithm, its ring and its queue pairs. All time is virtual. There is one switch, or a root with
-leaves. Links lose up to 10 % of the packets, duplicate and reorder. Ranks begin late. Each rank halts its rail
-at a different time, and makes new calls while packets of the old ones are under way. Queue pairs fail. A
-switch loses its state, a rank dies, or ranks make different calls.
+The rail uses the compiled program in the embedded engine. The native rail consists of its algorithm, its ring
+and its queue pairs. All time is virtual. There is one switch, or a root with leaves. Links lose up to 10 % of
+the packets, duplicate and reorder. Ranks begin late. Each rank halts its rail at a different time, and makes
+new calls while packets of the old ones are under way. Queue pairs fail. A switch loses its state, a rank
+dies, or ranks make different calls.
 """
 
 from __future__ import annotations

@@ -65,7 +65,10 @@ def test_what_cannot_be_resumed_is_refused_and_stays_paused() -> None:
 
 
 def test_contributions_are_kept_for_two_windows() -> None:
-    """A rank can go back by two windows: one of results, and one of contributions beyond them."""
+    """A rank can go back by two windows of S chunks.
+
+    It may be S chunks ahead of another rank's gap, and have sent S chunks beyond its own gap.
+    """
     network = build(1, slots=4, lanes=LANES, sealed=False)
     start_all(network, 0, [np.ones(20 * LANES, np.int32)])
     network.run(lambda: all_have(network, 0), within=BOUND)

@@ -251,7 +251,7 @@ def test_what_comes_a_little_out_of_order_is_no_gap() -> None:
 
 
 def test_where_much_comes_out_of_order_little_is_asked_for() -> None:
-    """Each chunk may overtake 16 others. Late chunks teach a rank how long to wait before a FETCH."""
+    """Each chunk may overtake 16 others. Late chunks teach a rank what it may treat as a gap."""
     network = one(BROADCAST, 4, 2000 * CHUNK, Link(rate_bps=RATE, jitter=2 * MILLISECOND))
     assert network.total("duplicates") < 0.02 * network.total("received")
 
