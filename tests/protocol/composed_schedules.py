@@ -57,7 +57,7 @@ def nan(values: Array) -> Array:
 
 
 def draw_inputs(numbers: np.random.Generator, dtype: np.dtype[Any], count: int, ranks: int) -> list[Array]:
-    """Draw all ranks' values; some ranks have NaN and Inf."""
+    """Draw all ranks' values. Some ranks have NaN and Inf."""
     return [draw_values(numbers, dtype, count, numbers.choice([0, 0, 0, 0, 0.02])) for _ in range(ranks)]
 
 

@@ -143,7 +143,7 @@ class EngineSwitch:
         return Tree((Node(self.me, contributors, parent),))
 
     def remove(self, group: int) -> None:
-        """Delete a group's entries; registers keep their contents."""
+        """Delete a group's entries. Registers keep their contents."""
         remove(self.switch, self._states.pop(group))
 
     def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HOLD = 250 * MILLISECOND  # a rail that went down must be fit for this time before a trial
 TREES = 2  # trees of each rail
 
-Plan = tuple[int, ...]  # the rails that a call is cut among
+Plan = tuple[int, ...]  # the rails of a call
 
 
 def rails_of(bits: int) -> Plan:

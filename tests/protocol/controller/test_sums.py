@@ -78,7 +78,7 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
         for answer in answers:
             await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
         await world.settled(lambda: not world.switch.table("deliveries"))
-        assert empty <= world.switch.snapshot()  # beside notes
+        assert empty <= world.switch.snapshot()  # the switch also has notes
 
 
 async def test_a_switch_that_starts_anew_gets_the_ring_again() -> None:
