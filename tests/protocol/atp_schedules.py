@@ -3,8 +3,8 @@
 
     cd tests && python -m protocol.atp_schedules --seeds 0:10000
 
-Two racks of which none, one or both aggregate, up to three jobs that share one to sixteen aggregators, loss,
-duplication, reordering, late ranks, sums that saturate on their way; all in virtual time.
+Zero, one or both of two racks aggregate. Up to three jobs share one to sixteen aggregators. Links lose,
+duplicate and reorder packets. Ranks start late, and sums saturate in the switches. All time is virtual.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ BOUND = 7200 * SECOND
 
 @lru_cache(maxsize=4)
 def loaded_switch(number: int, mutation: Mutation | None) -> InProcessSwitch:
-    """A switch with the program, or what a mutation of its JSON makes of it; it serves many schedules."""
+    """Return a switch with the program, mutated if a mutation is given. The switch serves many schedules."""
     switch = InProcessSwitch()
     load_mutant(switch, replace(aggregation(LANES, ATP), prepare=None), mutation)
     return switch
 
 
 class Rank(Process):
-    """A worker of a job, which makes one call after the other; each sum is compared."""
+    """A worker of a job. It makes one call after the other, and compares each sum."""
 
     def __init__(self, schedule: Schedule, job: Job, number: int) -> None:
         self.worker = Worker(number, len(schedule.plane.nics), job.number, LANES)
@@ -57,7 +57,7 @@ class Rank(Process):
         self.call = -1  # before the first
 
     def deadline(self) -> int | None:
-        """Return when something has to be sent again, rounded up: the worker counts seconds."""
+        """Return when the worker has to send again. The worker's time is in seconds, so round up."""
         due_s = self.worker.deadline()
         return None if due_s == float("inf") else ceil(due_s * SECOND) + 1
 
@@ -99,7 +99,7 @@ class Rank(Process):
 
 
 class Job:
-    """A job's ranks and server, and what it is to compute."""
+    """A job's ranks, its server and its calls."""
 
     def __init__(self, schedule: Schedule, number: int) -> None:
         draw, ranks = schedule.random, len(schedule.plane.nics)

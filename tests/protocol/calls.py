@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One collective of all ranks: inputs, outputs, and the results that must be there at the end."""
+"""One collective of all ranks: inputs, outputs, and the results that are expected at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 Reduce = Callable[[Sequence[Array]], Array]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-UNTOUCHED, SPOILT = 0xA5, 0x5A  # bytes of an output before, and after its memory is the caller's again
+UNTOUCHED, SPOILT = 0xA5, 0x5A  # bytes of an output before the call, and after the caller got it back
 
 
 def kind_of(name: str) -> np.dtype[Any]:
@@ -26,7 +26,7 @@ def kind_of(name: str) -> np.dtype[Any]:
 
 
 def native(values: Array) -> Array:
-    """Return an array as native code takes it: flat, and bfloat16 as the bits that it consists of."""
+    """Return an array in the form for native code: flat, and bfloat16 as its bits in uint16."""
     flat = values.reshape(-1)
     return flat.view(np.uint16) if flat.dtype == BFLOAT16 else flat
 
@@ -37,7 +37,7 @@ def bits(values: Array) -> Array:
 
 
 def assert_bits(outputs: Sequence[Array], wanted: Array, about: object = "") -> None:
-    """AssertionError unless all outputs equal the wanted one to the bit."""
+    """Raise AssertionError unless all bits of all outputs equal the wanted output."""
     for output in outputs:
         assert output.dtype == wanted.dtype
         np.testing.assert_array_equal(bits(output), bits(wanted), err_msg=str(about))
@@ -46,11 +46,11 @@ def assert_bits(outputs: Sequence[Array], wanted: Array, about: object = "") -> 
 def draw_values(
     numbers: np.random.Generator, dtype: np.dtype[Any], count: int, nonfinite: float = 0.0
 ) -> Array:
-    """Draw values of very different sizes; of floats, `nonfinite` is the share of NaN and Inf."""
+    """Draw values of very different sizes. `nonfinite` is the share of NaN and Inf among floats."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return numbers.integers(limits.min, limits.max, count, dtype, endpoint=True)
-    # Of few values, wide lanes hold those that do not reach far.
+    # Some values have a small range, so that wide lanes can hold them.
     reach = int(numbers.choice([4, 12 if dtype == np.float16 else 60]))
     scales = np.exp2(numbers.integers(-reach, reach, count)).astype(np.float32)
     with np.errstate(over="ignore"):
@@ -62,9 +62,9 @@ def draw_values(
 
 @dataclass
 class Call:
-    """A collective in which the rail carries `count` elements from `offset` on of the tensor or each shard.
+    """A collective whose rail carries `count` elements of the tensor or of each shard, from `offset` on.
 
-    `inputs` are by rank; of a reduce-scatter each has a row per rank, as an output of an allgather has.
+    `inputs` are by rank. An input of a reduce-scatter, like an output of an allgather, has a row per rank.
     """
 
     inputs: list[Array]
@@ -76,7 +76,7 @@ class Call:
     in_place: bool = False
 
     def __post_init__(self) -> None:
-        """Make the arrays that ranks hand in; `given` and `outputs` share memory as in-place calls may."""
+        """Make the arrays of the ranks. In in-place calls, `given` and `outputs` share memory."""
         self.whole = self.inputs[0].shape[-1]
         self.count = self.whole - self.offset if self.count is None else self.count
         self.part = slice(self.offset, self.offset + self.count)
@@ -111,7 +111,7 @@ class Call:
         return [reduce(parts)] * len(ranks)
 
     def check(self, rank: int, wanted: Array, about: object = "") -> None:
-        """Compare every bit of a rank's output, also beside the part."""
+        """Compare every bit of a rank's output, also outside the rail's part."""
         output = self.outputs[rank].copy()
         assert_bits([output[..., self.part]], wanted, about)
         output[..., self.part] = self.before[rank][..., self.part]
@@ -129,6 +129,6 @@ class Call:
         self.spoilt.add(rank)
 
     def check_spoilt(self, about: object = "") -> None:
-        """AssertionError if somebody has written to memory after it was given back."""
+        """Raise AssertionError if memory was written after the caller got it back."""
         for rank in self.spoilt:
             assert (self.outputs[rank].view(np.uint8) == SPOILT).all(), f"{about}: rank {rank}"

@@ -3,9 +3,9 @@
 
     cd tests && python -m protocol.composed_schedules --seeds 0:10000
 
-The native machines in virtual time: endpoints around a switch per rack on links that lose up to 20 % and
-double, a ring of members over messages that take random times; ranks that begin late; rails that are halted
-at instants of their own on each rank and go on with new calls; a rank that dies.
+The native machines run in virtual time. Each rack has endpoints around a switch, on links that lose up to
+20 % of the packets and duplicate some. The members form a ring, whose messages take random times. Ranks begin
+late. Each rank halts its rail at a different time, and then makes new calls. Sometimes a rank dies.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ SIZES = ((1, 1), (1, 1, 1), (2, 1), (2, 2), (3, 1, 1), (4, 4), (4, 2, 1), (2, 3,
 
 
 def sum_of(call: Call, rank: int) -> composed.Sum:
-    """A rank's part of an allreduce as the native code takes it."""
+    """Return a rank's part of an allreduce, in the form for the native code."""
     arrays = (native(call.given[rank]), native(call.outputs[rank]))
     return composed.Sum(DTYPES[call.inputs[rank].dtype], OPS[call.op], *arrays)
 
 
 def wrong(call: Call, rank: int, lanes: int) -> int:
-    """Elements whose bits are not those that the definition says; of NaNs any bits will do."""
+    """Count the elements whose bits differ from the definition. All NaNs count as equal."""
     (wanted, *_), got = call.expected(partial(defined, call.op, lanes)), call.outputs[rank]
     return int(((bits(wanted) != bits(got)) & ~(nan(wanted) & nan(got))).sum())
 
 
 def defined(op: str, lanes: int, parts: Any) -> Array:
-    """What one packet after the other gives, without wide lanes and seals."""
+    """Return the defined result of one packet after the other, without wide lanes and seals."""
     return expected(parts, op, lanes, wide=False, sealed=False)
 
 
 def nan(values: Array) -> Array:
-    """Where there is a NaN, of whatever bits."""
+    """Return which elements are NaN, with any bits."""
     return np.isnan(values.astype(np.float32)) if values.dtype != np.int32 else np.zeros(len(values), bool)
 
 
 def draw_inputs(numbers: np.random.Generator, dtype: np.dtype[Any], count: int, ranks: int) -> list[Array]:
-    """Draw all ranks' values; some ranks have NaN and Inf."""
+    """Draw all ranks' values. Some ranks have NaN and Inf."""
     return [draw_values(numbers, dtype, count, numbers.choice([0, 0, 0, 0, 0.02])) for _ in range(ranks)]
 
 
@@ -81,7 +81,7 @@ class Schedule:
         loss = choice((0.0, 0.0, 0.01, 0.2))
         self.options = {
             "lanes": self.lanes,
-            "slots": choice((1, 2, 8, 64)) if loss < 0.1 else 8,  # few slots that lose much take for ever
+            "slots": choice((1, 2, 8, 64)) if loss < 0.1 else 8,  # few slots with much loss take too long
             "message_bytes": choice((16, 100, 1000, 10_000)),
             "piece_bytes": choice((4, 64, 1000)),
             "narrow_bytes": choice((0, 0, 200, 20_000)),
@@ -108,7 +108,7 @@ class Schedule:
         return Call(inputs, op=self.random.choice(list(OPS)), in_place=self.random.random() < 0.5)
 
     def run(self) -> None:
-        """Run to the end; AssertionError for a wrong bit or a hang."""
+        """Run to the end. Raise AssertionError for a wrong bit or a hang."""
         calls = [[[sum_of(call, rank) for call in era] for rank in range(self.size)] for era in self.calls]
         outcomes, _ = composed.simulate(
             calls, self.members, seed=self.random.getrandbits(32), dies=self.dies, **self.options

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of in-network rails on real sockets share."""
+"""Fixtures for tests of in-network rails on real sockets."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def switch() -> Iterator[LoopbackSwitch]:
 
 @pytest.fixture
 def job(switch: LoopbackSwitch) -> StaticJob:
-    """Ranks that meet before they leave: what the switch has for one of them, it may still have to resend."""
+    """Return a job that needs the switch, which may have to resend results until the ranks leave."""
     del switch
     return StaticJob(RANKS, ina=[PLACE])

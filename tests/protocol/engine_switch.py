@@ -43,29 +43,29 @@ class Station:
 
 @functools.cache
 def station(end: Endpoint) -> Station:
-    """An end of a link as the controller knows it."""
+    """Convert the controller's form of a link's end."""
     return Station(end.ip.to_bytes(4, "big"), end.mac.to_bytes(6, "big"), end.udp_port)
 
 
 def host_end(host: int) -> Endpoint:
-    """A host; its port is ephemeral."""
+    """Return a host's address. Its UDP port is ephemeral."""
     ip = tables.ip_number(f"10.0.{host // 250}.{host % 250 + 1}")
     return Endpoint(0x0200 << 32 | ip, ip, 40_000 + host)
 
 
 def switch_end(switch: int) -> Endpoint:
-    """A switch's own address, at which the switches beside it in a tree reach it."""
+    """Return a switch's own address. Its neighbours in a tree send packets to this address."""
     return endpoint(tables.ip_number(f"10.255.0.{switch + 1}"))
 
 
 def group_end(group: int) -> Endpoint:
-    """The address at which a group's hosts reach their switch."""
+    """Return a group's address. The group's hosts send packets for their switch to this address."""
     return endpoint(tables.ip_number("10.254.0.0") + group)
 
 
 @functools.lru_cache(maxsize=4096)
 def headers(source: Station, target: Station, size: int) -> bytes:
-    """Everything in front of a payload of `size` bytes from station to station."""
+    """Return the headers before a payload of `size` bytes from station to station."""
     length = UDP.size + size
     header = IPV4.pack(0x45, 0, IPV4.size + length, 0, 0, 64, 17, 0, source.ip, target.ip)
     words = sum(struct.unpack(">10H", header))
@@ -76,7 +76,7 @@ def headers(source: Station, target: Station, size: int) -> bytes:
 
 
 def frame(source: Station, target: Station, payload: bytes) -> bytes:
-    """One UDP datagram from station to station."""
+    """Return the frame of one UDP datagram from station to station."""
     return headers(source, target, len(payload)) + payload
 
 
@@ -89,7 +89,7 @@ def install(switch: Switch, state: SwitchState) -> None:
 
 
 def remove(switch: Switch, state: SwitchState) -> None:
-    """Delete such a state; registers keep their contents."""
+    """Delete a state that `install` wrote. Registers keep their contents."""
     for entry in state.entries:
         switch.delete(entry.table, dict(entry.match))
     for group in state.multicasts:
@@ -97,12 +97,12 @@ def remove(switch: Switch, state: SwitchState) -> None:
 
 
 def _number(port: Port) -> int:
-    """The number by which the program knows a port."""
+    """Return the number of a port in the P4 program."""
     return PARENT_PORT if port == PARENT else int(port) + 1
 
 
 class EngineSwitch:
-    """One switch with groups, configured as the controller does; hosts and switches are numbers, by port."""
+    """One switch with groups and the controller's entries. `hosts` and `switches` map ports to numbers."""
 
     def __init__(
         self, lanes: int, number: int, hosts: Mapping[int, int], switches: Mapping[Port, int]
@@ -121,7 +121,7 @@ class EngineSwitch:
         install(self.switch, SwitchState(frozenset({own}), frozenset()))
 
     def add(self, member: Membership) -> None:
-        """Give a group its entries. Registers of a fresh range are as if earlier groups had used it."""
+        """Install a group's entries. Set the tags of new slots as if earlier groups had used the slots."""
         fresh = {member.base + slot for slot in range(2 * member.slots)} - self._used_slots
         registers = self.switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
         for slot in fresh:
@@ -133,7 +133,7 @@ class EngineSwitch:
         install(self.switch, state)
 
     def _tree(self, member: Membership) -> Tree:
-        """The part of a group's tree that this switch knows; a host's rank is its port."""
+        """Return the part of a group's tree that this switch knows. A host's rank is its port."""
         contributors = tuple(
             Contributor(child, _number(port), port if port in self.hosts else None, self.names.get(port))
             for child, port in enumerate(member.at_ports)
@@ -143,11 +143,14 @@ class EngineSwitch:
         return Tree((Node(self.me, contributors, parent),))
 
     def remove(self, group: int) -> None:
-        """Delete a group's entries; registers keep their contents."""
+        """Delete a group's entries. Registers keep their contents."""
         remove(self.switch, self._states.pop(group))
 
     def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:
-        """Return the station at a port, and this switch as it knows it: hosts use their group's address."""
+        """Return the station at a port, and this switch's address for that station.
+
+        Hosts use their group's address, switches the switch's own.
+        """
         if port in self.names:
             there, here = self.addresses[self.names[port]], self.addresses[self.me]
         else:
@@ -155,7 +158,7 @@ class EngineSwitch:
         return station(there), station(here)
 
     def process(self, port: Port, data: bytes) -> list[Output]:
-        """Datagram in, datagrams out."""
+        """Process one datagram, and return the datagrams that leave with their ports."""
         there, here = self._ends(port, data)
         outputs: list[Output] = []
         for out, packet in self.switch.exchange(_number(port), frame(there, here, data)):

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def skip_unless_possible(rails: str) -> None:
-    """RDMA in user space needs raw sockets."""
+    """Skip the test if it uses RDMA rails without raw sockets. RDMA in user space needs them."""
     try:
         if "rdma" in rails:
             socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
@@ -68,7 +68,7 @@ class StaticMembership:
 
 
 class StaticJob:
-    """Stands where the controller stands: `join` waits for all ranks and tells each what the others offer."""
+    """Replaces the controller: `join` waits for all ranks, and gives each rank the offers of the others."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StaticJob:
     ) -> None:
         self.size = size
         self.sums = {of.rail: of for of in sums}
-        self.ina = ina  # of rank 0; the others differ in `child`
+        self.ina = ina  # rank 0's groups; the other ranks differ in `child`
         self.refusals = refusals or {}
         self.offers: dict[int, Sequence[RailOffer]] = {}
         self.memberships: dict[int, StaticMembership] = {}
@@ -114,7 +114,10 @@ class StaticJob:
         return self.memberships[rank]
 
     def move(self, old: InaGroup, new: InaGroup, between: Callable[[], None] = lambda: None) -> list[int]:
-        """Pause a group, do something, and let it go on elsewhere, as the controller would; the positions."""
+        """Pause a group, call `between`, and resume the group elsewhere, as the controller would.
+
+        Return the ranks' positions.
+        """
         ranks = [self.memberships[rank] for rank in range(self.size)]
         for rank in ranks:
             rank.on_event(GroupPaused(old.rail, old.tree, old.group, "a test asks for it"))
@@ -129,7 +132,7 @@ class StaticJob:
         return positions
 
     def meet(self) -> None:
-        """Wait for all ranks outside of the communicator: what they have called is complete then."""
+        """Wait for all ranks without the communicator. All earlier calls are complete afterwards."""
         self._meeting.wait(DEADLINE_S)
 
     def communicator(self, rank: int, rails: str = "tcp=tcp@lo", **options: object) -> Communicator:
@@ -147,7 +150,7 @@ class StaticJob:
     def run(
         self, work: Callable[[Communicator], Result], rails: str = "tcp=tcp@lo", **options: object
     ) -> list[Result]:
-        """Run `work` on every rank, each in a thread of its own; return what they return, by rank."""
+        """Run `work` on every rank, each in its own thread. Return the results by rank."""
 
         def body(rank: int) -> Result:
             with self.communicator(rank, rails, **options) as comm:
@@ -157,7 +160,7 @@ class StaticJob:
             return list(pool.map(body, range(self.size), timeout=2 * DEADLINE_S))
 
     def differ(self, odd: int, count: int, rails: str = "tcp=tcp@lo", **options: object) -> None:
-        """Have one rank call something else: all raise an error that describes both calls, then and later."""
+        """Have one rank make a different call. All ranks raise an error with both calls, then and later."""
 
         def work(comm: Communicator) -> str:
             x = np.zeros(count, np.float32)
@@ -174,7 +177,7 @@ class StaticJob:
             assert f"rank {odd} calls all_reduce #1 of {count} float32, max" in message
 
     def leave(self, leaver: int, count: int, rails: str = "tcp=tcp@lo", **options: object) -> None:
-        """Have one rank leave after a call: in the next one all others raise an error that names it."""
+        """Have one rank leave after a call. In the next call all others raise an error with its number."""
 
         def work(comm: Communicator) -> None:
             x = np.zeros(count, np.float32)

@@ -17,11 +17,11 @@ from railweave.hosts.events import InaGroup
 
 GROUP, SLOTS, LANES = 9, 64, 16
 POLL_S = 0.05
-MARK = 12  # where a packet has it
+MARK = 12  # offset of the mark in a packet
 
 
 def own_address() -> str:
-    """Return a loopback address that no other process that runs tests at the same time takes."""
+    """Return this process's loopback address, so that test processes can run at the same time."""
     high, low = divmod(os.getpid() % (240 * 240), 240)
     return f"127.52.{high + 1}.{low + 1}"
 
@@ -31,9 +31,9 @@ PLACE = InaGroup("ina", GROUP, ADDRESS, ina.UDP_PORT, child=0, slots=SLOTS, lane
 
 
 class LoopbackSwitch:
-    """A model switch on 127.a.b.c:5257; its children are told by the ports from which they contribute.
+    """A model switch on 127.a.b.c:5257. It learns each child's address from the child's packets.
 
-    Of `refuse_every` packets it loses one.
+    It loses one of `refuse_every` packets.
     """
 
     def __init__(self, address: str, hosts: int, refuse_every: int = 0) -> None:
@@ -43,23 +43,23 @@ class LoopbackSwitch:
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         self.services: defaultdict[int, set[int]] = defaultdict(set)  # by kind of packet: types of service
-        self.lock = threading.Lock()  # whoever reads the socket has it
+        self.lock = threading.Lock()  # held while a thread reads the socket
         self.restart()
         self.children: dict[int, tuple[str, int]] = {}
         self.refuse_every = refuse_every
         self.stopping = threading.Event()
-        self.deaf = threading.Event()  # while it is set, whatever comes is lost
-        self.spoils = False  # the mark of whatever child 1 contributes
+        self.deaf = threading.Event()  # while it is set, all packets are lost
+        self.spoils = False  # whether to change the mark in all contributions of child 1
         self.spoilt = 0  # packets
-        self.starved: set[int] = set()  # types of service that get nothing of a link
-        self.spared: set[int] = set()  # children to which nothing is multicast
+        self.starved: set[int] = set()  # types of service whose packets are lost
+        self.spared: set[int] = set()  # children that get no multicast packets
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
 
     def restart(self, *groups: int) -> None:
-        """Lose all state, as a switch does whose process is started anew; it knows these groups then.
+        """Lose all state, like a switch whose process restarts. Afterwards the switch knows only `groups`.
 
-        What it has not read is lost, too.
+        Unread packets are lost, too.
         """
         with self.lock:
             while self._next() is not None:
@@ -79,7 +79,7 @@ class LoopbackSwitch:
         return (data, sender) if service[0] not in self.starved else None
 
     def _serve(self) -> None:
-        # At random: of packets that are sent again in one order, every nth would be the same ones for ever.
+        # Losses are random: if packets are resent in a fixed order, every nth could always be the same.
         chance = random.Random(self.refuse_every)
         while not self.stopping.is_set():
             select.select([self.socket], [], [], POLL_S)

@@ -22,24 +22,24 @@ class Switch(Protocol):
     """One switch of the simulated network."""
 
     def add(self, member: Membership) -> None:
-        """Give a group its place."""
+        """Add a group."""
 
     def remove(self, group: int) -> None:
-        """Take a group's place away."""
+        """Remove a group."""
 
     def process(self, port: Port, data: bytes) -> list[Output]:
-        """Datagram in, datagrams out."""
+        """Process one datagram, and return the datagrams that leave with their ports."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A switch: a host number or a switch below at each port. `Shape.of((2, 1))` has two racks."""
+    """A switch with a host's number or another switch below each port. `Shape.of((2, 1))` has two racks."""
 
     below: tuple[int | Shape, ...]
 
     @staticmethod
     def of(racks: int | Sequence[object], first: int = 0) -> Shape:
-        """Nested numbers of hosts: 3, (2, 2), ((2, 1), (1,)) for one, two and three levels."""
+        """Build a shape from nested numbers of hosts: 3 has one level, (2, 2) two, ((2, 1), (1,)) three."""
         if isinstance(racks, int):
             return Shape(tuple(range(first, first + racks)))
         below: list[int | Shape] = []
@@ -50,7 +50,7 @@ class Shape:
         return Shape(tuple(below)) if len(below) > 1 else below[0]  # type: ignore[return-value]
 
     def hosts(self) -> Iterator[int]:
-        """All hosts below, in order."""
+        """Yield all hosts below, in order."""
         for each in self.below:
             if isinstance(each, int):
                 yield each
@@ -60,16 +60,16 @@ class Shape:
 
 @dataclass
 class Node:
-    """A switch in its place: hosts and nodes by port."""
+    """A switch of a tree, with the hosts and nodes below it by port."""
 
     switch: Switch
     below: dict[int, int | Node]
     number: int
-    parent: tuple[Node, int] | None = None  # and this node's port there
-    asleep_until: int = 0  # its process has no core until then
+    parent: tuple[Node, int] | None = None  # the parent, and this node's port there
+    asleep_until: int = 0  # the switch's process gets no core before this time
 
     def nodes(self) -> Iterator[Node]:
-        """This node and all below."""
+        """Yield this node and all nodes below."""
         yield self
         for each in self.below.values():
             if not isinstance(each, int):
@@ -77,7 +77,7 @@ class Node:
 
 
 def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
-    """Fresh switches in that shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
+    """Build new switches in a shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
     number = 0
 
     def make(at: Shape, parent: int | None) -> Node:
@@ -104,7 +104,7 @@ def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
 
 
 def place(root: Node, group: int, hosts: Sequence[int], slots: int, start: int = 1, base: int = 0) -> None:
-    """Give a group of these hosts its place in the switches; `child_of` says which child each host is."""
+    """Add a group of these hosts to the switches. `child_of` returns each host's child number."""
 
     def serve(node: Node, child_at_parent: int | None) -> bool:
         ports: list[int] = []
@@ -120,7 +120,7 @@ def place(root: Node, group: int, hosts: Sequence[int], slots: int, start: int =
 
 
 def child_of(root: Node, host: int, hosts: Sequence[int]) -> int:
-    """The number by which the host's switch knows it in a group of `hosts`."""
+    """Return a host's child number at its switch, in a group of `hosts`."""
     for node in root.nodes():
         members = [each for each in node.below.values() if isinstance(each, int) and each in hosts]
         if host in members:
@@ -145,12 +145,12 @@ class Rank(Process):
         self.world.send(("up", self.host), packet, partial(self.world.from_host, self.host))
 
     def event(self, event: Any) -> None:
-        """Remember what the endpoint has reported."""
+        """Store an event that the endpoint reports."""
         self.events.append(event)
 
 
 class Network(World):
-    """Endpoints on hosts, and the switches above them. With one job endpoint i is on host i."""
+    """Endpoints on hosts, and the switches above them. In a single job, endpoint i is on host i."""
 
     def __init__(
         self,
@@ -168,21 +168,21 @@ class Network(World):
 
     @property
     def endpoints(self) -> list[ina.Endpoint]:
-        """All endpoints, in the order in which they were added."""
+        """Return all endpoints, in the order in which they were added."""
         return [rank.machine for rank in self.ranks]
 
     @property
     def events(self) -> list[list[Any]]:
-        """What each endpoint has reported."""
+        """Return the events that each endpoint has reported."""
         return [rank.events for rank in self.ranks]
 
     def add(self, endpoint: ina.Endpoint, host: int) -> int:
-        """Put one more endpoint on a host; its index."""
+        """Put one more endpoint on a host. Return its index."""
         self.ranks.append(Rank(self, endpoint, host))
         return len(self.ranks) - 1
 
     def replace(self, root: Node) -> None:
-        """Put these switches in the place of the present ones. What is under way arrives at the new ones."""
+        """Replace all switches. Packets that are under way arrive at the new switches."""
         self.root = root
         self._place = {
             each: (node, port)
@@ -192,11 +192,11 @@ class Network(World):
         }
 
     def from_host(self, host: int, data: bytes) -> None:
-        """A datagram of a host enters its switch."""
+        """Deliver a host's datagram to its switch."""
         self.at_switch(*self._place[host], data)
 
     def at_switch(self, node: Node, port: Port, data: bytes) -> None:
-        """A datagram enters a switch."""
+        """Deliver a datagram to a switch, and send its outputs on."""
         if self.now < node.asleep_until:
             self.at(node.asleep_until, partial(self.at_switch, node, port, data))
             return
@@ -212,14 +212,17 @@ class Network(World):
                 self.send(("trunk down", below.number), packet, partial(self.at_switch, below, PARENT))
 
     def at_host(self, host: int, data: bytes) -> None:
-        """A datagram arrives at a host: to the endpoint of its group, or to all, which refuse it."""
+        """Deliver a datagram to its group's endpoint on a host.
+
+        If the host has no such endpoint, all endpoints get the datagram and refuse it.
+        """
         here = [rank for rank in self.ranks if rank.host == host]
         group = int.from_bytes(data[2:4], "big")
         for rank in [rank for rank in here if rank.machine.group == group] or here:
             rank.arrive(data)
 
     def describe(self) -> str:
-        """Tell what the endpoints have reported and counted."""
+        """Describe the endpoints' events and counters."""
         return f"events {self.events}, stats {[endpoint.stats() for endpoint in self.endpoints]}"
 
 
@@ -235,7 +238,7 @@ def build(
     sealed: bool = True,
     **options: int,
 ) -> Network:
-    """A network of one job on all hosts: on one switch, or in racks below others (`Shape.of`)."""
+    """Build a network with one job on all hosts, below one switch or a tree of switches (`Shape.of`)."""
     root = tree_of(Shape.of(hosts), lanes, engine)
     return Network(
         join(root, range(len(root_hosts(root))), slots, lanes, start=start, sealed=sealed, **options),
@@ -246,7 +249,7 @@ def build(
 
 
 def root_hosts(root: Node) -> list[int]:
-    """All hosts below a tree."""
+    """Return all hosts below a tree."""
     return sorted(each for node in root.nodes() for each in node.below.values() if isinstance(each, int))
 
 
@@ -262,7 +265,7 @@ def join(
     sealed: bool = True,
     **options: int,
 ) -> list[ina.Endpoint]:
-    """Place a group in the tree; its endpoints, by host."""
+    """Add a group to the tree. Return its endpoints by host."""
     place(root, group, hosts, slots, start, base)
     return [
         ina.Endpoint(

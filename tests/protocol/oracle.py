@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an in-network all_reduce must give, bit for bit: hosts and switch as a few lines of numpy in float64.
+"""The bits that an in-network all_reduce must return: hosts and switch in a few lines of numpy in float64.
 
-Written from the definition of the number format, chunk by chunk; it shares nothing with the native code.
+The code follows the definition of the number format, chunk by chunk. It shares nothing with the native code.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ Array = NDArray[Any]  # these, or int32
 
 
 def headroom_bits(world_size: int) -> int:
-    """Bits that lanes leave free for the sum: ceil(log2 n), and one for rounding up past 24-bit lanes."""
+    """Return the bits that lanes leave free for the sum: ceil(log2 n).
+
+    If n is a power of two from 256 on, one more bit is free. Lanes then have fewer than 24 bits, so that a
+    float32 may be rounded up.
+    """
     bits = (world_size - 1).bit_length()
     return bits if bits < 8 or world_size < 2**bits else bits + 1
 
 
 def chunk_exponent(chunks: Sequence[FloatArray]) -> int:
-    """The largest exponent of a finite value on any rank, not below that of the denormals' units."""
+    """Return the largest exponent of a finite value on any rank, at least the smallest normal exponent."""
     values = np.concatenate(chunks).astype(np.float64)
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     return max(int(np.frexp(largest)[1]) - 1, -126) if largest > 0 else -126
 
 
 def lanes_of(values: FloatArray, exponent: int, world_size: int) -> NDArray[np.int64]:
-    """Round half to even of x * 2^(30 - h - e); float64 holds both sides exactly. NaN and Inf count as 0."""
+    """Round x * 2^(30 - h - e) half to even; float64 holds both exactly. NaN and Inf count as 0."""
     wide = values.astype(np.float64)
     finite = np.where(np.isfinite(wide), wide, 0.0)
     scaled = np.ldexp(finite, 30 - headroom_bits(world_size) - exponent)
@@ -44,7 +48,10 @@ def lanes_of(values: FloatArray, exponent: int, world_size: int) -> NDArray[np.i
 
 
 def rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> FloatArray:
-    """Once, half to even; Inf past the largest. By the definition of the type, as numpy lacks bfloat16."""
+    """Round once, half to even. Values above the type's largest become Inf.
+
+    The code follows the definition of the type, because numpy lacks bfloat16.
+    """
     mantissa, least = (10, -14) if dtype == np.float16 else (7, -126)
     exponent = np.maximum(np.frexp(values)[1] - 1, least)
     steps = np.rint(np.ldexp(values, mantissa - exponent))
@@ -56,9 +63,9 @@ def rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> FloatArray:
 def floats_of(
     sums: NDArray[np.int64], exponent: int, world_size: int, mean: bool, dtype: np.dtype[Any]
 ) -> FloatArray:
-    """The sum rounded to the type, once; a half's mean, too.
+    """Return the sum, rounded to the type once. The mean of 16-bit floats is rounded once, too.
 
-    A float32's mean is the rounded sum over n, except where the sum may be no normal float.
+    A float32 mean is the rounded sum divided by n, except where the sum may not be a normal float.
     """
     headroom = headroom_bits(world_size)
     unit = exponent + headroom - 30
@@ -73,7 +80,7 @@ def floats_of(
 
 
 def with_nonfinite(result: FloatArray, chunks: Sequence[FloatArray]) -> FloatArray:
-    """Where some rank has NaN or Inf: what IEEE addition gives."""
+    """Replace elements for which some rank has NaN or Inf by the result of IEEE addition."""
     stacked = np.stack(chunks).astype(np.float32)
     with np.errstate(invalid="ignore"):
         ieee = np.where(np.isfinite(stacked), np.float32(0), stacked).sum(axis=0, dtype=np.float32)
@@ -83,7 +90,7 @@ def with_nonfinite(result: FloatArray, chunks: Sequence[FloatArray]) -> FloatArr
 
 
 def fixed_point_sum(inputs: Sequence[FloatArray], lanes: int, mean: bool = False) -> FloatArray:
-    """Float SUM or AVG of the ranks' arrays in chunks of `lanes` elements."""
+    """Return the float SUM or AVG of the ranks' arrays, in chunks of `lanes` elements."""
     world_size = len(inputs)
     parts = []
     for start in range(0, len(inputs[0]), lanes):
@@ -97,7 +104,7 @@ def fixed_point_sum(inputs: Sequence[FloatArray], lanes: int, mean: bool = False
 
 
 def ordered_extreme(inputs: Sequence[FloatArray], minimum: bool) -> FloatArray:
-    """Float MAX or MIN: NaN wins, and -0 < +0."""
+    """Return the float MAX or MIN. NaN wins, and -0 < +0."""
     stacked = np.stack(inputs).astype(np.float32)
     bits = stacked.view(np.int32).astype(np.int64)
     keys = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)
@@ -108,7 +115,7 @@ def ordered_extreme(inputs: Sequence[FloatArray], minimum: bool) -> FloatArray:
 
 
 def integer_reduce(inputs: Sequence[NDArray[np.int32]], op: str) -> NDArray[np.int32]:
-    """Int32 SUM wraps, AVG truncates the wrapped sum towards zero, MAX and MIN are exact."""
+    """Reduce int32: SUM wraps, AVG truncates the wrapped sum towards zero, MAX and MIN are exact."""
     stacked = np.stack(inputs)
     if op == "max":
         return stacked.max(axis=0)
@@ -122,17 +129,20 @@ def integer_reduce(inputs: Sequence[NDArray[np.int32]], op: str) -> NDArray[np.i
 
 
 def exact_lanes(world_size: int) -> int:
-    """Lanes of one float in an exact sum: limbs of 31 - h bits for 277, and the counts of NaN and Inf."""
+    """Return the lanes of one float in an exact sum.
+
+    277 bits are split into limbs of 31 - h bits. One more lane counts NaN and Inf.
+    """
     return -(-277 // (31 - headroom_bits(world_size))) + 1
 
 
 def is_exact(inputs: Sequence[FloatArray], lanes: int) -> bool:
-    """Whether one packet holds the exact sums."""
+    """Return whether one packet holds the exact sums."""
     return len(inputs[0]) * exact_lanes(len(inputs)) <= lanes
 
 
 def nearest(value: Fraction, dtype: np.dtype[Any]) -> Any:
-    """Round half to even, once; Inf past the largest."""
+    """Round once, half to even. Values above the type's largest become Inf."""
     types = {"float32": (23, -126, 127), "float16": (10, -14, 15), "bfloat16": (7, -126, 127)}
     mantissa, least, top = types[dtype.name]
     magnitude = abs(value)
@@ -146,7 +156,7 @@ def nearest(value: Fraction, dtype: np.dtype[Any]) -> Any:
 
 
 def exact_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
-    """The sum, or the mean, of few floats: exact, then rounded to their type."""
+    """Return the exact sum or mean of a few floats, rounded to their type."""
     dtype = inputs[0].dtype
     wide = np.stack([values.astype(np.float64) for values in inputs])
     finite = np.where(np.isfinite(wide), wide, 0.0)
@@ -156,14 +166,15 @@ def exact_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
 
 
 def wide_unit(world_size: int) -> Fraction:
-    """The unit of wide lanes: two limbs of 31 - h bits each for what is below 256."""
+    """Return the unit of wide lanes. They hold values below 256 in two limbs of 31 - h bits each."""
     return 256 / Fraction(2) ** (2 * (31 - headroom_bits(world_size)))
 
 
 def in_units(values: FloatArray, world_size: int) -> list[int] | None:
-    """What wide lanes hold of a rank's values: cut off at the unit, towards zero.
+    """Return a rank's values in units of wide lanes, truncated towards zero.
 
-    None if some are too large, or if that errs by more than fixed point with an exponent of their own may.
+    Return None if a value is too large. Also return None if the truncation may err more than fixed point
+    with the exponent of these values.
     """
     if not np.isfinite(values).all() or np.abs(values.astype(np.float64)).max(initial=0) >= 256:
         return None
@@ -176,14 +187,14 @@ def in_units(values: FloatArray, world_size: int) -> list[int] | None:
 
 
 def is_wide(inputs: Sequence[FloatArray], lanes: int) -> bool:
-    """Whether wide lanes hold the sums of one chunk."""
+    """Return whether wide lanes hold the sums of one chunk."""
     if len(inputs[0]) > lanes:
         return False
     return all(in_units(values, len(inputs)) is not None for values in inputs)
 
 
 def wide_sum(inputs: Sequence[FloatArray], mean: bool) -> FloatArray:
-    """The sum, or the mean, of what wide lanes hold; rounded to the type once."""
+    """Return the sum or mean of the values in wide lanes, rounded to the type once."""
     dtype, unit = inputs[0].dtype, wide_unit(len(inputs))
     held = [in_units(values, len(inputs)) or [] for values in inputs]
     totals = [sum(column) * unit for column in zip(*held, strict=True)]
@@ -198,11 +209,12 @@ def expected(
     sealed: bool = True,
     exact: bool = True,
 ) -> Array:
-    """The result of `op` over the ranks' arrays on an in-network rail with `lanes` integers per packet.
+    """Return the result of `op` over the ranks' arrays on an in-network rail with `lanes` lanes per packet.
 
-    `wide`: whether sums of up to `lanes` values begin with wide lanes; those of an allreduce that one tree
-    carries do. `sealed`: whether some of the lanes are a seal. `exact`: whether a packet may hold exact sums;
-    that of a call with one chunk does, and a reduce-scatter has one for each rank.
+    `wide`: whether sums of up to `lanes` values begin with wide lanes. Sums of an allreduce on one tree do.
+    `sealed`: whether some of the lanes are a seal.
+    `exact`: whether a packet may hold exact sums. The packet of a call with one chunk does. A reduce-scatter
+    has one chunk for each rank.
     """
     data_lanes = lanes - SEAL_LANES if sealed else lanes
     if inputs[0].dtype == np.int32:
@@ -217,9 +229,10 @@ def expected(
 
 
 def error_bound(inputs: Sequence[FloatArray], lanes: int, sealed: bool = True) -> NDArray[np.float64]:
-    """n/2 * 2^(e + h - 30) per element: how far a sum may be from exact before it is rounded to its type.
+    """Return the error that each element's sum may have before it is rounded to its type.
 
-    0 where few floats are summed exactly; n units where wide lanes are summed, which is no more.
+    The bound is n/2 * 2^(e + h - 30) for fixed point, and 0 for exact sums of few floats. For wide lanes it
+    is n units, which is not larger than for fixed point.
     """
     world_size = len(inputs)
     chunk = lanes - SEAL_LANES if sealed else lanes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rail of every rank in this process, to be halted and restarted at any time; drawn from one seed."""
+"""One rail of every rank in this process. A test halts and restarts them at any time, drawn from one seed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from railweave._native.rails import Rails
 
 DEADLINE_S = 30.0
 SECRET = b"what the ranks of one rail share"
-SPOILT = -77  # what a caller writes into memory that is its own again
+SPOILT = -77  # a caller writes this value into memory that it has got back
 
 Integers = NDArray[np.int32]
 
 
 @dataclass
 class World:
-    """Rails of `ranks` ranks, opened by the test; what is summed is int32, so that there is one right sum."""
+    """Rails of `ranks` ranks, opened by the test. All values are int32, so that each sum has one result."""
 
     ranks: int
     rails: Rails
@@ -40,7 +40,7 @@ class World:
         self.spoilt: list[Integers] = []
 
     def run(self, reached: Callable[[], bool]) -> None:
-        """Drive the rails until then. AssertionError with what they reported if it takes too long."""
+        """Drive the rails until `reached`. Raise AssertionError with their reports if it takes too long."""
         latest = time.monotonic() + DEADLINE_S
         while not reached():
             left = latest - time.monotonic()
@@ -52,18 +52,18 @@ class World:
             self.rails.turn(left)
 
     def some_turns(self) -> None:
-        """Let a random number of things happen, if they happen."""
+        """Drive the rails for a random number of turns, without waiting."""
         for _ in range(self.random.choice([0, 1, 5, 30])):
             self.rails.turn(0.0)
 
     def in_any_order(self, act: Callable[[int], None]) -> None:
-        """Have every rank do it, with time between."""
+        """Have every rank act, in random order, with some turns in between."""
         for rank in self.random.sample(range(self.ranks), self.ranks):
             act(rank)
             self.some_turns()
 
     def new_slices(self, most: int = 3) -> list[int]:
-        """Make up to so many sums; their numbers."""
+        """Make up to `most` new sums. Return their numbers."""
         made = []
         for _ in range(self.random.randint(1, most)):
             number, count = len(self.totals), self.random.choice(self.counts)
@@ -84,7 +84,7 @@ class World:
             self.start(rank, slices)
 
     def halt(self, rank: int) -> None:
-        """What is not done is the caller's again, who uses it for something else."""
+        """Halt a rank's rail. The caller then overwrites the memory of calls that are not done."""
         self.rails.halt(rank)
         self.spoil(rank)
 
@@ -95,7 +95,7 @@ class World:
         self.begun[rank].clear()
 
     def restart(self, incarnation: int, slices: Sequence[int] = (), bases: Sequence[int] = ()) -> None:
-        """All go on, and begin with these slices whether the others are there or not."""
+        """Restart all ranks. Each begins with these slices, before or after the others have restarted."""
 
         def act(rank: int) -> None:
             self.rails.restart(rank, incarnation, list(bases))
@@ -110,7 +110,10 @@ class World:
         return all(map(self.rails.ready, range(self.ranks)))
 
     def finish(self, slices: Sequence[int]) -> None:
-        """These complete, in order and with the right sums; nobody has written where nothing is his."""
+        """Complete these slices, in order and with the right sums.
+
+        Check that no rail wrote to memory after the caller got it back.
+        """
         for rank in range(self.ranks):
             self.run(lambda rank=rank: set(slices) <= set(self.rails.done(rank)))  # type: ignore[misc]
         for number in slices:
@@ -125,7 +128,7 @@ class World:
 
 
 def tcp_world(ranks: int, seed: int = 0, *, connected: bool = True) -> World:
-    """Rails over loopback, as a job connects them, or as repair channels that are not connected yet."""
+    """Open rails over loopback, connected like a job's, or like repair channels without a connection yet."""
     world = World(ranks, Rails(ranks), seed)
     members = [("127.0.0.1", world.rails.open_tcp(rank, "127.0.0.1")) for rank in range(ranks)]
     for rank in range(ranks):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents of several ranks in one process whose tcp rails may die and come back, over loopback."""
+"""Agents of several ranks in one process, over loopback. Their tcp rails may die and come back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Parts = list[tuple[int, int, int]]
 
 
 class Rank:
-    """One agent, and the plan that all ranks follow: equal parts on the rails that are alive."""
+    """One agent, and the plan of all ranks: equal parts on the rails that are alive."""
 
     def __init__(
         self, rank: int, size: int, rails: int, peer_timeout_s: float, breaking: bool = False
@@ -55,7 +55,7 @@ class Rank:
 
     def parts(self, op_index: int, count: int) -> Parts:
         rails = self.alive(op_index)
-        if count < 1024:  # small ones go by turns, so that each rail has calls of its own
+        if count < 1024:  # a small call uses one rail, a different one each time
             return [(rails[op_index % len(rails)], 0, count)]
         edges = [count * place // len(rails) for place in range(len(rails) + 1)]
         return [(rail, edges[i], edges[i + 1] - edges[i]) for i, rail in enumerate(rails)]
@@ -67,7 +67,7 @@ class Rank:
                 return int(op)
 
     def submit_at(self, parts: Parts, call: Call, x: NDArray[Any], out: NDArray[Any]) -> int:
-        """Submit a call with a cut of its own."""
+        """Submit a call with the given parts."""
         point = op, _ = self.agent.plan_point(DEADLINE_S)
         assert self.agent.submit(point, call, x, out, parts), "the rails have changed"
         return int(op)
@@ -84,7 +84,7 @@ class Rank:
         return out
 
     def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until changes have made something true."""
+        """Wait for changes of the rails until `reached`."""
         latest = time.monotonic() + DEADLINE_S
         while not reached():
             known = len(self.agent.changes(0))
@@ -95,7 +95,7 @@ class Rank:
 
 
 class Job:
-    """All ranks, connected; use as a context manager."""
+    """All ranks, connected. Use it as a context manager."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Job:
             rank.agent.enable_recovery(members, [0] * rails, *self._recovery)
 
     def run(self, work: Callable[[Rank], Result]) -> list[Result]:
-        """Run `work` on every rank, each in a thread of its own."""
+        """Run `work` on every rank, each in its own thread."""
         with ThreadPoolExecutor(len(self.ranks)) as pool:
             return list(pool.map(work, self.ranks))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent of each rank in the simulation: does what its machine says, and checks that it may be said."""
+"""The agent of each rank in the simulation. It acts on its machine's events, and checks each event."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from railweave._native import recovery
 if TYPE_CHECKING:
     from protocol.recovery_schedules import Schedule
 
-HOLD = 250 * MILLISECOND  # a rail that went down is fit for so long before it is tried
-TREES = 2  # trees that a rail has
+HOLD = 250 * MILLISECOND  # a rail that went down must be fit for this time before a trial
+TREES = 2  # trees of each rail
 
-Plan = tuple[int, ...]  # the rails that a call is cut among
+Plan = tuple[int, ...]  # the rails of a call
 
 
 def rails_of(bits: int) -> Plan:
-    """A set of rails as numbers."""
+    """Return the numbers of the rails in a bit set."""
     return tuple(rail for rail in range(bits.bit_length()) if bits >> rail & 1)
 
 
 @dataclass
 class Ledger:
-    """What all ranks have done, to be compared."""
+    """A record of all ranks' actions, to compare them."""
 
     commits: dict[int, tuple[object, ...]] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)  # by op
@@ -40,7 +40,7 @@ class Ledger:
     trials: defaultdict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def last_chunk_numbers(self, rail: int, incarnation: int) -> dict[int, list[int]]:
-        """What ranks told when they halted the incarnation before, or an earlier one."""
+        """Return each rank's chunk numbers from its last halt of an incarnation before this one."""
         known = [number for at, number in self.chunk_numbers if at == rail and number < incarnation]
         latest: dict[int, list[int]] = {}
         for number in sorted(known):
@@ -49,7 +49,7 @@ class Ledger:
 
 
 class Host:
-    """The agent of one rank: submits calls, halts and starts channels, and checks that it may."""
+    """The agent of one rank. It submits calls, halts and starts channels, and checks that each is allowed."""
 
     def __init__(self, world: Schedule, rank: int) -> None:
         self.world = world
@@ -72,7 +72,7 @@ class Host:
     # --- calls ---
 
     def submit(self) -> None:
-        """Cut the next call, as its index says."""
+        """Submit the next call, on the rails that hold for its index."""
         if self.prepare is not None or self.lost is not None:
             return
         plan = next(plan for boundary, plan in reversed(self.changes) if boundary <= self.submitted)
@@ -83,16 +83,16 @@ class Host:
             self.mark[rail] += 1
 
     def complete(self) -> None:
-        """Everybody has submitted some calls: they complete here."""
+        """Complete all calls that every rank has submitted."""
         if self.lost is None:
             self.done = max(self.done, min(host.submitted for host in self.world.hosts))
             self.machine.completed(self.done)
             self.machine.submitted(self.submitted)
 
-    # --- what the machine says ---
+    # --- events of the machine ---
 
     def on_event(self, event: Event, now: int) -> None:
-        """Do what the event says."""
+        """Act on an event."""
         assert self.lost is None or isinstance(event, recovery.PeerLost), f"{event} after PeerLost"
         match event:
             case recovery.Prepare():
@@ -116,14 +116,14 @@ class Host:
                 self.on_rail_changed(event)
 
     def on_rail_changed(self, event: recovery.RailChanged) -> None:
-        """Say why a rail went down with a decision as the others do."""
+        """Store a rail's new state. Every state other than UP has a reason."""
         assert bool(event.reason) == (event.state != recovery.State.UP), (
             "only a rail that is not up has a reason"
         )
         self.states[event.rail] = event.state
 
     def on_prepare(self, prepare: recovery.Prepare, now: int) -> None:
-        """Stop; answer a moment later."""
+        """Freeze this rank, and answer a moment later."""
         assert prepare.epoch == self.epoch + 1
         if self.prepare is None:
             self.frozen_at = now
@@ -134,7 +134,10 @@ class Host:
         self.world.soon(self, partial(self.answer, prepare))
 
     def answer(self, prepare: recovery.Prepare) -> None:
-        """Halt what is not alive, and say how far this rank is, unless a later attempt has been decided."""
+        """Halt the rails that are not alive, and report this rank's position.
+
+        Do nothing if the epoch has been decided in the meantime.
+        """
         if prepare.epoch <= self.epoch:
             return
         for rail in range(self.world.rails):
@@ -151,12 +154,12 @@ class Host:
         self.machine.prepared(prepare, position, self.world.network.now)
 
     def halt_incarnation(self, order: recovery.Halt) -> None:
-        """Halt an incarnation, unless it is past."""
+        """Halt an incarnation, unless a later one has begun."""
         if self.incarnation[order.rail] == order.incarnation:
             self.halt(order.rail)
 
     def halt(self, rail: int) -> None:
-        """Halt a main channel."""
+        """Halt a rail's main channel."""
         if not self.running[rail]:
             return
         self.running[rail] = False
@@ -166,7 +169,7 @@ class Host:
         self.machine.halted(rail, chunk_numbers, self.world.network.now)
 
     def on_commit(self, commit: recovery.Commit, now: int) -> None:
-        """Compare the decision with everybody's, and go on."""
+        """Compare the decision with those of the other ranks, and go on."""
         assert self.prepare is not None, "a commit without a prepare"
         assert (commit.epoch, commit.alive) == (self.prepare.epoch, self.prepare.alive)
         content = (
@@ -185,7 +188,7 @@ class Host:
         self.world.applied(self, commit, now)
 
     def on_restart(self, restart: recovery.Restart) -> None:
-        """Start the channel again, from beyond what anybody used."""
+        """Restart the channel. Its chunk numbers begin after those that any rank has used."""
         rail = restart.rail
         assert not self.running[rail], f"rail {rail} is restarted while it runs"
         assert restart.incarnation > self.incarnation[rail]
@@ -201,8 +204,8 @@ class Host:
         self.world.join_trial(self, rail, restart.incarnation)
 
     def on_lost(self, event: recovery.PeerLost) -> None:
-        """End."""
-        # The farewells of the others do not reach a rank that has no rail, and then they are gone as well.
+        """Store that a peer is lost, which ends this rank's job."""
+        # A rank without a rail gets no goodbyes. It may then report a peer that has itself lost a rank.
         gone = self.world.hosts[event.rank].lost is not None and len(self.world.touched) == self.world.rails
         assert gone or event.rank in self.world.dead, (
             f"rank {event.rank} is lost, says rank {self.rank}: {event.reason}"

@@ -15,7 +15,7 @@ from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 from railweave._native import recovery
 from railweave._native.secret import derive_key
 
-# --- mutants of the machine: what it says is changed on its way ---
+# --- mutants of the machine: its messages are changed on the way ---
 
 Change = Callable[[recovery.Stamped, int], None]
 
@@ -25,7 +25,7 @@ def key_of(receiver: int) -> bytes:
 
 
 def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamper]:
-    """Change reports and orders; the change is told who gets them."""
+    """Change statuses and decisions. `change` gets the receiver of each."""
 
     def of(schedule: Schedule) -> Tamper:
         apply = change(schedule)
@@ -48,7 +48,7 @@ def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamp
 
 
 def on_statuses(change: Callable[[recovery.Status], None]) -> Callable[[Schedule], Tamper]:
-    """Change every report."""
+    """Change every status."""
 
     def apply(stamped: recovery.Stamped, _receiver: int) -> None:
         state = stamped.state
@@ -60,7 +60,7 @@ def on_statuses(change: Callable[[recovery.Status], None]) -> Callable[[Schedule
 
 
 def on_decisions(change: Callable[[recovery.Decision, int], None]) -> Callable[[Schedule], Tamper]:
-    """Change every order; the change is told who gets it."""
+    """Change every decision. `change` gets its receiver."""
 
     def apply(stamped: recovery.Stamped, receiver: int) -> None:
         state = stamped.state
@@ -72,18 +72,18 @@ def on_decisions(change: Callable[[recovery.Decision, int], None]) -> Callable[[
 
 
 def forget_chunk_numbers(report: recovery.Status) -> None:
-    """A rank does not say how far its trees were."""
+    """Do not report the chunk numbers that the trees have used."""
     report.channels = [without_marks(channel) for channel in report.channels]
 
 
 def without_marks(channel: recovery.ChannelStatus) -> recovery.ChannelStatus:
-    """Without what it used."""
+    """Return a channel's status without the chunk numbers that it has used."""
     channel.next_chunks = [0] * len(channel.next_chunks)
     return channel
 
 
 def see_nothing(report: recovery.Status) -> None:
-    """A rank does not say what it hears."""
+    """Do not report that a rail is unfit or broken."""
     channels = report.channels
     for channel in channels:
         channel.unfit = channel.broken = False
@@ -91,14 +91,14 @@ def see_nothing(report: recovery.Status) -> None:
 
 
 def boundary_of_its_own(order: recovery.Decision, receiver: int) -> None:
-    """The calls from which on a decision holds differ."""
+    """Give each rank a different first call for the same decision."""
     committed = order.committed
     committed.boundary -= min(committed.boundary, receiver)
     order.committed = committed
 
 
 def answer_of_any_attempt(_schedule: Schedule) -> Change:
-    """What a rank said to an earlier proposal counts for the present one."""
+    """Count a rank's answer to an earlier attempt as its answer to the current one."""
     present = [0]
 
     def change(stamped: recovery.Stamped, _receiver: int) -> None:
@@ -113,7 +113,7 @@ def answer_of_any_attempt(_schedule: Schedule) -> Change:
 
 
 def answer_for_others(schedule: Schedule) -> Change:
-    """The decision does not wait for a rank that has not frozen yet."""
+    """Decide without waiting for ranks that have not frozen yet."""
     present = [0]
     empty = [0] * schedule.rails
 
@@ -129,7 +129,7 @@ def answer_for_others(schedule: Schedule) -> Change:
 
 
 def any_order(_schedule: Schedule) -> Change:
-    """An order that was overtaken is taken for the newest."""
+    """Treat an overtaken decision as the newest one."""
     orders = [0]
     newest = [0]
 
@@ -147,7 +147,7 @@ def any_order(_schedule: Schedule) -> Change:
 
 
 def farewells_stay_out(schedule: Schedule) -> Tamper:
-    """Who notices a death keeps it to itself."""
+    """Drop all goodbyes, so that a rank cannot tell the others about a death."""
 
     def tamper(name: object, datagram: bytes) -> bytes | None:
         *_, receiver = name  # type: ignore[misc]
@@ -162,7 +162,7 @@ def farewells_stay_out(schedule: Schedule) -> Tamper:
 
 
 class SubmitsWhileFrozen(Host):
-    """Calls go on between a rank's answer and the decision."""
+    """A rank submits calls between its answer and the decision."""
 
     def submit(self) -> None:
         freeze, self.prepare = self.prepare, None
@@ -171,7 +171,7 @@ class SubmitsWhileFrozen(Host):
 
 
 class SaysOnce(Network):
-    """A state is not repeated until it has been seen."""
+    """A rank sends each state only once, although it may be lost."""
 
     def __init__(self, rails: int, link: Link, seed: int) -> None:
         super().__init__(rails, link, seed)
@@ -189,7 +189,7 @@ class SaysOnce(Network):
 
 
 class TriesAtOnce(Schedule):
-    """A rail that went down is tried as soon as it is heard."""
+    """Ranks try a rail that went down as soon as they hear a peer on it."""
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)
@@ -198,7 +198,7 @@ class TriesAtOnce(Schedule):
 
 
 class TooPatient(Schedule):
-    """A dead rail is waited for."""
+    """Ranks wait too long for a dead rail."""
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)
@@ -207,7 +207,7 @@ class TooPatient(Schedule):
 
 
 class Impatient(Schedule):
-    """One tick that is late is a dead rail."""
+    """Ranks give up a rail after one late heartbeat."""
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)
@@ -216,7 +216,7 @@ class Impatient(Schedule):
 
 
 class LatenessMeansNothing(BusyMachine):
-    """Patience does not grow with what the processes were late."""
+    """Patience does not grow when processes run late."""
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)
@@ -225,7 +225,7 @@ class LatenessMeansNothing(BusyMachine):
 
 
 class BusyAndImpatient(BusyMachine):
-    """Patience has one length, whatever was seen."""
+    """Patience is always the shortest, and does not adapt."""
 
     def options(self, rank: int) -> recovery.Options:
         options = super().options(rank)

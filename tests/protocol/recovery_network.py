@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recovery machines of all ranks on a simulated network of several rails, in virtual time.
 
-A datagram goes from a host over a rail to another. Rails can be cut, and their switches can stand still.
+Hosts send datagrams to each other over the rails. Rails can be cut, and their switches can stand still.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, Link, Process, World
 from railweave._native import recovery
 
 SOCKET = 400  # datagrams that a socket holds
-QUOTED = 576 - 20 - 8 - 20 - 8  # bytes of one in an ICMP error
+QUOTED = 576 - 20 - 8 - 20 - 8  # bytes of a datagram that an ICMP error quotes
 SECRET = b"of the ranks of all simulations."
 QUIET = Link(delay=100 * MICROSECOND, jitter=50 * MICROSECOND, late=3 * MILLISECOND)
 
@@ -50,7 +50,7 @@ class Rank(Process):
         self.rank = rank
         self.agent = agent
         self.alive = True
-        self.refuses = False  # dead, and its host says so
+        self.refuses = False  # the process is dead, and its host refuses datagrams
 
     def arrive(self, *packet: object) -> None:
         """Take a datagram, if the socket has room."""
@@ -70,7 +70,7 @@ class Rank(Process):
         super().pump()
 
     def event(self, event: Event) -> None:
-        """Tell the agent."""
+        """Pass an event to the agent."""
         self.agent.on_event(event, self.world.now)
 
     def transmit(self, packet: tuple[int, int, bytes]) -> None:
@@ -79,7 +79,7 @@ class Rank(Process):
 
 
 class Network(World):
-    """Ranks, each at every rail. A link's name is its rail, the sender and the receiver."""
+    """Ranks that are connected to every rail. A link's name is the rail, the sender and the receiver."""
 
     spins = 20_000
 
@@ -90,37 +90,37 @@ class Network(World):
         self.sent = 0
         # Cuts by (rail, rank, "out" or "in"), counted because faults overlap.
         self.cuts: defaultdict[tuple[int, int, str], int] = defaultdict(int)
-        self._held_until = [0] * rails  # a rail whose switch stands still
+        self._held_until = [0] * rails  # when each rail's switch runs again
 
-    # --- what tests do ---
+    # --- for tests ---
 
     def add(self, agent: Agent) -> None:
-        """Bring in the next rank."""
+        """Add the next rank."""
         self.ranks.append(Rank(self, len(self.ranks), agent))
         self.at(self.now, self.ranks[-1].turn)
 
     def cut(self, rail: int, ranks: list[int], ways: tuple[str, ...], cut: bool = True) -> None:
-        """Take paths away, or give them back."""
+        """Cut paths, or with `cut=False` restore them."""
         for rank in ranks:
             for way in ways:
                 self.cuts[rail, rank, way] += 1 if cut else -1
 
     def hold(self, rail: int, duration: int) -> None:
-        """The rail's switch stands still, and then gives out what it holds."""
+        """Stop the rail's switch for a time. It then sends the packets that it holds."""
         self._held_until[rail] = max(self._held_until[rail], self.now + duration)
 
     def kill(self, rank: int, refuses: bool) -> None:
-        """Kill the rank with its host, or its process only: then the host refuses datagrams."""
+        """Kill the rank's host, or with `refuses` only its process, so that the host refuses datagrams."""
         process = self.ranks[rank]
         process.alive, process.refuses = False, refuses
         process.waiting.clear()
 
     def passes(self, rail: int, sender: int, receiver: int) -> bool:
-        """Whether a rail carries from one to the other now."""
+        """Return whether a rail now carries datagrams from sender to receiver."""
         return not self.cuts[rail, sender, "out"] and not self.cuts[rail, receiver, "in"]
 
     def whole(self, rail: int) -> bool:
-        """Whether nothing of the rail is cut."""
+        """Return whether no path of the rail is cut."""
         return not any(count for (cut, _, _), count in self.cuts.items() if cut == rail)
 
     # --- how it works ---
@@ -132,7 +132,7 @@ class Network(World):
             self.send((rail, sender, receiver), datagram, partial(self._leave, rail, sender, receiver))
 
     def _leave(self, rail: int, sender: int, receiver: int, datagram: bytes) -> None:
-        """Leave the rail's switch, when it runs."""
+        """Forward a datagram from the rail's switch, as soon as the switch runs."""
         if self.now < self._held_until[rail]:
             self.at(self._held_until[rail], partial(self._leave, rail, sender, receiver, datagram))
             return

@@ -17,10 +17,10 @@ SHAPES = ((2, 2), (4, 2), (8, 3))  # ranks, rails
 
 
 class QuietNetwork(Schedule):
-    """Nothing happens but one cut, of a host's link or of a whole rail, for good; agents answer at once."""
+    """A network with one fault: a host's link or a whole rail is cut for good. Agents answer at once."""
 
     def __init__(self, seed: int, ranks: int, rails: int, known: int) -> None:
-        """Let the cut come within a second, once rails have been known for so long (ns)."""
+        """Plan the cut for a random time in the second after `known` ns."""
         super().__init__(seed)
         self.known = known
         self.ranks, self.rails, self.quiet = ranks, rails, True
@@ -29,19 +29,19 @@ class QuietNetwork(Schedule):
         self.applied_at: list[int] = []
 
     def repair(self, action: Callable[[], None], within: tuple[int, int]) -> None:
-        """Nothing is repaired."""
+        """Repair nothing."""
 
     def soon(self, host: Host, action: Callable[[], None]) -> None:
         """Let the agent do something at once."""
         self.network.at(self.network.now, partial(self.act, host, action))
 
     def applied(self, host: Host, commit: recovery.Commit, now: int) -> None:
-        """Write it down."""
+        """Store when a rank has applied the decision."""
         super().applied(host, commit, now)
         self.applied_at.append(now)
 
     def pause_ms(self) -> float:
-        """From the cut until the last rank has applied the decision."""
+        """Return the time from the cut until the last rank has applied the decision."""
         self.hosts = [Host(self, rank) for rank in range(self.ranks)]
         for host in self.hosts:
             self.network.add(host)
@@ -53,5 +53,5 @@ class QuietNetwork(Schedule):
 
 
 def pauses_ms(ranks: int, rails: int, cuts: int, known: int = 3 * SECOND // 2) -> list[float]:
-    """Of that many cuts, in order of length."""
+    """Return the pauses of `cuts` cuts, sorted by length."""
     return sorted(QuietNetwork(seed, ranks, rails, known).pause_ms() for seed in range(cuts))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of failing rails: what the ranks agree on is held against what must be, in virtual time.
+"""Seeded schedules of failing rails, in virtual time. They check every decision of the ranks.
 
     cd tests && python -m protocol.recovery_schedules --seeds 0:10000
 
-Two to eight ranks on two to four rails; loss, duplication, overtaking, jitter; rails cut at one host, one way
-or both, at all hosts, again and again; switches and processes that stand still; connections that break,
-obstacles; trials that fail; ranks that begin late or die. A seed that fails is printed with the command that
-replays it. What a rank's agent does with its machine, and checks, is in recovery_hosts.
+Two to eight ranks use two to four rails. Links lose, duplicate, reorder and delay datagrams. Rails are cut
+at one host or at all hosts, in one direction or both, once or repeatedly. Switches and processes stand still.
+Connections break, rails meet obstacles, and trials fail. Ranks begin late or die. The program prints each
+failed seed with the command that replays it. The ranks' agents and their checks are in recovery_hosts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 
 from railweave._native import recovery
 
-PEER_TIMEOUT = 3 * SECOND  # more than any faults but death keep a rank silent
-FAULTS = 1500 * MILLISECOND  # in which they happen
-SETTLED = 2 * SECOND  # after the last repair: a trial in vain, most hold, a trial, beats
-LEEWAY = 450 * MILLISECOND  # that ranks give since some process has stood still
-NOTICED = 300 * MILLISECOND  # a rail that is cut is down everywhere by then: most patience, a round, retries
-ROUND = 400 * MILLISECOND  # the longest that a round may take while all ranks run and have a way to rank 0
+PEER_TIMEOUT = 3 * SECOND  # only death keeps a rank silent for longer
+FAULTS = 1500 * MILLISECOND  # the time in which faults happen
+SETTLED = 2 * SECOND  # after the last repair: a failed trial, the longest hold, a trial, heartbeats
+LEEWAY = 450 * MILLISECOND  # extra patience of the ranks after a process has stood still
+NOTICED = 300 * MILLISECOND  # after a cut, until all ranks exclude the rail: patience, a round, retries
+ROUND = 400 * MILLISECOND  # the longest round, if all ranks run and have a path to rank 0
 
 
 class Schedule:
@@ -48,11 +48,11 @@ class Schedule:
         self.ledger = Ledger()
         self.counts: Counter[str] = Counter()
         self.dead: set[int] = set()
-        self.touched: set[int] = set()  # rails that something was done to
+        self.touched: set[int] = set()  # rails that had a fault
         self.repaired_at = 0
         self.trial_fails = self.random.choice((0.0, 0.0, 0.3))
         self.leeway = 0
-        self.disturbed_until = 0  # some rank or switch stands still, or a rank has no way to rank 0
+        self.disturbed_until = 0  # until then a rank or switch stands still, or a rank cannot reach rank 0
         link = self.draw_link()
         self.quiet = link.loss <= 0.02 and not (link.reorder and link.late > 3 * MILLISECOND)
         self.network = network(self.rails, link, self.random.getrandbits(32))
@@ -65,7 +65,7 @@ class Schedule:
         self.make_host = host
 
     def options(self, rank: int) -> recovery.Options:
-        """The machine's options."""
+        """Return the machine's options."""
         return recovery.Options(
             rank=rank, world_size=self.ranks, rails=self.rails, secret=SECRET, peer_timeout=PEER_TIMEOUT
         )
@@ -75,7 +75,7 @@ class Schedule:
         return self.random.randint(0, most)
 
     def draw_link(self) -> Link:
-        """Draw how rails treat datagrams."""
+        """Draw the properties of the rails' links."""
         choice = self.random.choice
         return Link(
             delay=choice((50_000, 200_000, 2 * MILLISECOND)),
@@ -89,7 +89,7 @@ class Schedule:
     # --- what happens ---
 
     def run(self) -> None:
-        """Begin, let faults happen and be repaired, and look at what has become of it."""
+        """Start the ranks, let faults happen and end, and check the final state."""
         for rank in range(self.ranks):
             self.hosts.append(self.make_host(self, rank))
         for host in self.hosts:
@@ -115,12 +115,12 @@ class Schedule:
         self.network.at(self.network.now + self.random.randint(1, 20) * MILLISECOND, partial(self.work, host))
 
     def soon(self, host: Host, action: Callable[[], None]) -> None:
-        """Let the agent do something when its process runs, in a moment or at once."""
+        """Plan an action of an agent, at once or a few milliseconds later."""
         delay = self.random.choice((0, 0, 1, 5)) * MILLISECOND
         self.network.at(self.network.now + delay, partial(self.act, host, action))
 
     def act(self, host: Host, action: Callable[[], None]) -> None:
-        """Do it, unless the process stands still or is dead."""
+        """Do an agent's action. Do it later if the process stands still, and never if it is dead."""
         process = self.network.ranks[host.rank]
         if not process.alive or host.lost is not None:
             return
@@ -131,7 +131,7 @@ class Schedule:
         process.turn()
 
     def join_trial(self, host: Host, rail: int, incarnation: int) -> None:
-        """A rank has restarted a rail: the trial runs when all have, if the rail carries."""
+        """Note that a rank has restarted a rail. The trial ends after all ranks have, if no path is cut."""
         trial = self.ledger.trials[rail, incarnation]
         trial.add(host.rank)
         if len(trial) < self.ranks:
@@ -144,29 +144,29 @@ class Schedule:
             self.soon(each, partial(self.end_trial, each, rail, incarnation, passed))
 
     def end_trial(self, host: Host, rail: int, incarnation: int, passed: bool) -> None:
-        """Tell the machine of a trial's result."""
+        """Report a trial's result to the machine."""
         host.machine.restarted(rail, incarnation, passed, self.network.now)
 
     # --- faults, each repaired before long ---
 
     def repair(self, action: Callable[[], None], within: tuple[int, int]) -> None:
-        """Plan the end of a fault."""
+        """Plan the end of a fault, after a time from the range `within` in milliseconds."""
         when = self.network.now + self.random.randint(*within) * MILLISECOND
         self.repaired_at = max(self.repaired_at, when)
         self.network.at(when, action)
 
     def disturb(self, until: int) -> None:
-        """Rounds may take longer until then."""
+        """Allow longer rounds until a time."""
         self.disturbed_until = max(self.disturbed_until, until)
 
     def draw_rail(self) -> int:
-        """Draw a rail that something is done to."""
+        """Draw the rail of a fault."""
         rail = self.random.randrange(self.rails)
         self.touched.add(rail)
         return rail
 
     def cut_at(self, rail: int, ranks: list[int], within: tuple[int, int]) -> None:
-        """Cut a rail at hosts, one way or both, until it is repaired."""
+        """Cut a rail at some hosts, in one direction or both, and plan the repair."""
         ways = self.random.choice((("out",), ("in",), ("out", "in"), ("out", "in")))
         self.network.cut(rail, ranks, ways)
         self.repair(partial(self.mend, rail, ranks, ways), within)
@@ -182,26 +182,26 @@ class Schedule:
         self.mended[rail] = self.network.now
 
     def two_way(self, rail: int, rank: int) -> bool:
-        """Whether a rank and rank 0 reach each other on a rail."""
+        """Return whether a rank and rank 0 reach each other on a rail."""
         return self.network.passes(rail, 0, rank) and self.network.passes(rail, rank, 0)
 
     def cut_host(self) -> None:
-        """A host's link on one rail."""
+        """Cut a host's link on one rail."""
         self.cut_at(self.draw_rail(), [self.random.randrange(self.ranks)], (20, 900))
 
     def cut_rail(self) -> None:
-        """A rail, at all hosts."""
+        """Cut a rail at all hosts."""
         self.cut_at(self.draw_rail(), list(range(self.ranks)), (20, 900))
 
     def cut_several(self) -> None:
-        """Links of several rails, at different hosts, in the middle of each other's rounds."""
+        """Cut links of several rails at different hosts, so that their rounds overlap."""
         for turn in range(self.random.randint(2, self.rails)):
             wait = turn * self.random.choice((0, 1, 3, 8)) * MILLISECOND
             self.repaired_at = max(self.repaired_at, self.network.now + wait)
             self.network.at(self.network.now + wait, self.cut_host)
 
     def flap(self) -> None:
-        """A rail, again and again."""
+        """Cut a rail at one host three times."""
         rail, rank = self.draw_rail(), self.random.randrange(self.ranks)
         for turn in range(3):
             when = self.network.now + turn * 250 * MILLISECOND
@@ -209,14 +209,14 @@ class Schedule:
             self.network.at(when, partial(self.cut_at, rail, [rank], (100, 120)))
 
     def break_channel(self) -> None:
-        """A connection of a main channel breaks."""
+        """Break a connection of a main channel."""
         rail, host = self.draw_rail(), self.random.choice(self.hosts)
         self.repaired_at = max(self.repaired_at, self.network.now)
         if host.running[rail]:
             self.act(host, lambda: host.machine.suspect(rail, "its connection broke", self.network.now))
 
     def obstruct(self) -> None:
-        """Something stands in the way of a rail at a host."""
+        """Report an obstacle to a rail at a host, for example no carrier."""
         rail, host = self.draw_rail(), self.random.choice(self.hosts)
         self.act(host, lambda: host.machine.set_obstacle(rail, "no carrier", self.network.now))
         self.repair(
@@ -224,7 +224,7 @@ class Schedule:
         )
 
     def stand(self, rank: int, duration: int) -> None:
-        """Let a process stand still, and run a while before it does so again."""
+        """Stop a process for a time, unless it has stood still a short time ago."""
         if self.network.now - self.stood_until[rank] < PEER_TIMEOUT // 2:
             return
         self.stood_until[rank] = self.network.now + duration
@@ -234,11 +234,11 @@ class Schedule:
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
 
     def stand_still(self) -> None:
-        """A process stands still, for less than the others' patience."""
+        """Stop a process for less than the others' patience."""
         self.stand(self.random.randrange(self.ranks), self.random.choice((15, 60, 300, 800)) * MILLISECOND)
 
     def hold_switch(self) -> None:
-        """A switch stands still for a moment."""
+        """Stop a rail's switch for a short time."""
         rail = self.draw_rail()
         duration = self.random.choice((30, 60, 120, 400)) * MILLISECOND
         self.network.hold(rail, duration)
@@ -246,17 +246,17 @@ class Schedule:
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
 
     def die(self) -> None:
-        """A rank dies."""
+        """Kill a rank."""
         if self.dead:
             return
         rank = self.random.randrange(self.ranks)
         self.dead.add(rank)
         self.network.kill(rank, refuses=self.random.random() < 0.5)
 
-    # --- what must be ---
+    # --- checks ---
 
     def check_commit(self, commit: recovery.Commit, attempt: int) -> None:
-        """Compare a decision with what the ranks said."""
+        """Compare a decision with the positions that the ranks have reported."""
         said = self.ledger.positions[commit.epoch, attempt]
         assert set(said) == set(range(self.ranks)), f"epoch {commit.epoch} without all ranks' answers"
         assert commit.boundary == max(position.submitted for position in said.values())
@@ -267,7 +267,7 @@ class Schedule:
                 assert reach.rank == done.index(max(done))
 
     def check_noticed(self, rail: int, since: int) -> None:
-        """A rail that has been cut all the time is down, unless it is the last."""
+        """Check that every rank excludes a rail that was cut all the time, unless it is the last rail."""
         cut = not self.network.whole(rail) and self.mended[rail] < since
         if self.dead or not cut or not self.quiet or self.disturbed_until > since:
             return
@@ -278,7 +278,7 @@ class Schedule:
             )
 
     def applied(self, host: Host, commit: recovery.Commit, now: int) -> None:
-        """A rank has applied a decision."""
+        """Check a decision that a rank has applied, and how long the rank was frozen."""
         for rail in range(self.rails):
             assert commit.alive >> rail & 1 or rail in self.touched or not self.quiet, (
                 f"rail {rail} was taken down, but nothing was wrong with it"
@@ -290,11 +290,11 @@ class Schedule:
         assert now - since <= ROUND, f"rank {host.rank} was frozen for {(now - since) / MILLISECOND} ms"
 
     def living(self) -> list[Host]:
-        """The ranks that are not dead."""
+        """Return the ranks that are not dead."""
         return [host for host in self.hosts if host.rank not in self.dead]
 
     def settled(self) -> bool:
-        """Whether everything is as it was at the start, or all have heard of the death."""
+        """Return whether all rails are up again, or all ranks know that a rank died."""
         if self.dead:
             return all(host.lost is not None for host in self.living())
         return (
@@ -303,13 +303,13 @@ class Schedule:
         )
 
     def most_datagrams(self, rank: int) -> int:
-        """What a rank may send: beats, and to each of those it agrees with a state as often as it is due."""
+        """Return how many datagrams a rank may send: heartbeats, and states for the ranks it agrees with."""
         peers = self.ranks - 1 if rank == 0 else 1
         seconds = self.network.now / SECOND + 0.5
         return int(self.rails * seconds * (100 + 220 * peers))
 
     def check(self) -> None:
-        """Look at the end."""
+        """Check the final state."""
         self.counts += Counter(datagrams=self.network.sent, epochs=max(host.epoch for host in self.hosts))
         for host in self.living():
             stats = host.machine.stats()
@@ -327,9 +327,10 @@ class Schedule:
 
 
 class BusyMachine(Schedule):
-    """Nothing fails, but every core is taken away for 30 % of the time, 2 to 30 ms at once, now and then 100.
+    """A run without faults, on a busy machine: each process has no core for 30 % of the time.
 
-    Four ranks, and the switch of rail 0, which is a process as they are; the other rails need none.
+    A process loses its core for 2 to 30 ms, seldom for up to 100 ms. The processes are four ranks and the
+    switch of rail 0. The other rails have no such switch.
     """
 
     SECONDS = 40
@@ -346,7 +347,7 @@ class BusyMachine(Schedule):
         self.network = network(self.rails, QUIET, seed)
 
     def run(self) -> None:
-        """Let processes run late; no rail may be excluded for it."""
+        """Let processes run late. Check that no rail is excluded."""
         for rank in range(self.ranks):
             self.hosts.append(self.make_host(self, rank))
         for host in self.hosts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What collectives must give, in numpy, to the bit, in the order in which the algorithms do it."""
+"""The expected results of collectives, bit for bit: numpy reduces in the same order as the algorithms."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def random_array(rng: np.random.Generator, dtype: DType, count: int, special: bo
 
 
 def bits(array: Array) -> Array:
-    """The array as native code takes it; nobody but numpy knows ml_dtypes' types."""
+    """Return an array in the form for native code, which does not know the types of ml_dtypes."""
     return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
 
 
 def exactly(array: Array) -> Array:
-    """All types but int64 fit into a float64; int64 stays what it is."""
+    """Convert to float64, which holds all types except int64 exactly. Return int64 unchanged."""
     return array if array.dtype == np.int64 else array.astype(np.float64)
 
 
 def numpys(op: ReduceOp, low: Array, high: Array) -> Array:
-    """What numpy makes of two operands in their own type; an average is a sum as long as it is reduced."""
+    """Reduce two operands with numpy, in their type. An average is reduced as a sum."""
     functions = {ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum, ReduceOp.PROD: np.multiply}
     result: Array = functions.get(op, np.add)(low, high)
     return result
@@ -74,7 +74,7 @@ def in_order(op: ReduceOp, parts: Sequence[Array]) -> Array:
 
 
 def by_ring(op: ReduceOp, inputs: Sequence[Array]) -> Array:
-    """Block b begins at rank b and takes up one rank after the other, rounded at each."""
+    """Reduce along a ring: block b begins at rank b and is rounded at each rank."""
     ranks, count = len(inputs), inputs[0].size
     blocks = []
     for block in range(ranks):
@@ -84,7 +84,7 @@ def by_ring(op: ReduceOp, inputs: Sequence[Array]) -> Array:
 
 
 def by_doubling(op: ReduceOp, inputs: Sequence[Array]) -> Array:
-    """The ranks too many are folded in first; then pairs, pairs of pairs, and so on."""
+    """Reduce by recursive doubling. If n is no power of two, first fold the extra ranks into others."""
     core = 1 << len(inputs).bit_length() - 1
     extra = len(inputs) - core
     folded = [numpys(op, inputs[2 * i], inputs[2 * i + 1]) for i in range(extra)] + [*inputs[2 * extra :]]
@@ -94,7 +94,7 @@ def by_doubling(op: ReduceOp, inputs: Sequence[Array]) -> Array:
 
 
 def scattered_by_ring(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[Array]:
-    """`shards[rank][shard]`; shard s begins behind rank s and comes to it last."""
+    """Reduce and scatter `shards[rank][shard]` along a ring. Shard s begins after rank s and ends there."""
     ranks = len(shards)
     return [
         finished(
@@ -105,7 +105,10 @@ def scattered_by_ring(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[A
 
 
 def scattered_by_bruck(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[Array]:
-    """Of the greatest power of two below n down: each rank gives the one at that distance what is its."""
+    """Reduce and scatter by Bruck's algorithm: in each step, ranks exchange partial sums over a distance.
+
+    The distances are powers of two, from the greatest below n down to 1.
+    """
     ranks = len(shards)
     sums = [[shards[rank][(rank + place) % ranks] for place in range(ranks)] for rank in range(ranks)]
     distance = 1 << (ranks - 1).bit_length() - 1
@@ -120,7 +123,7 @@ def scattered_by_bruck(op: ReduceOp, shards: Sequence[Sequence[Array]]) -> list[
 
 
 def by_bruck(op: ReduceOp, inputs: Sequence[Array]) -> Array:
-    """Its reduce-scatter, of n parts of which the last ones may be shorter, or empty; then gathered."""
+    """Reduce and scatter n parts by Bruck's algorithm, then gather. The last parts may be short or empty."""
     ranks, count = len(inputs), inputs[0].size
     length = -(-count // ranks)
     cut = [[given[length * part :][:length] for part in range(ranks)] for given in inputs]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks' tables of calls on rails that a schedule kills and revives, with the memory that slices would touch.
 
-Stands where rails and the recovery machine stand: the k-th slice of a channel is one collective of all ranks,
-ranks stop one after the other before a decision, learn of it one after the other, and go on in between.
+The world replaces rails and the recovery machine. The k-th slice of a channel is one collective of all ranks.
+Ranks stop one after the other before a decision, and apply the decision one after the other. Other ranks
+continue in the meantime.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KINDS = [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
 
 @dataclass
 class Running:
-    """What a channel carries between two decisions that end it; by rank, in order."""
+    """The slices of a channel between two decisions that end it, by rank and in order."""
 
     taken: list[list[Slice]]
     finished: list[int]
@@ -33,7 +34,7 @@ class Running:
 
 @dataclass
 class Asked:
-    """A call as one rank has made it."""
+    """A call of one rank."""
 
     input: NDArray[np.int32]
     output: NDArray[np.int32]
@@ -52,8 +53,8 @@ class World:
         self.commits: list[Commit] = []
         self.applied = [0] * size  # commits, by rank
         self.frozen: list[Position | None] = [None] * size
-        self.next_alive: int | None = None  # of the decision under way
-        self.decided = 0  # commits before it
+        self.next_alive: int | None = None  # rails that the next decision keeps alive
+        self.decided = 0  # commits before the next decision
         self.channels: dict[tuple[int, Channel], Running] = {}  # by life of the channel
         self.lives = [dict.fromkeys(self._all_channels(), 0) for _ in range(size)]
 
@@ -85,7 +86,7 @@ class World:
         self.asked[rank].append(asked)
 
     def _shape(self, op_index: int) -> tuple[Collective, int, int]:
-        """Return collective, count and root of a call: the same on all ranks."""
+        """Return collective, count and root of a call. They are the same on all ranks."""
         random = Random(op_index)
         collective = random.choice([Collective.ALL_REDUCE] * 3 + KINDS)
         root = random.randrange(self.size) if collective == Collective.BROADCAST else 0
@@ -110,7 +111,7 @@ class World:
     # ------------------------------------------------------------ channels
 
     def open(self, rank: int, channel: Channel) -> bool:
-        """Whether a channel of this rank carries slices now."""
+        """Return whether a channel of this rank carries slices now."""
         rail, repair = channel
         if self.frozen[rank] is not None:
             assert self.next_alive is not None
@@ -140,7 +141,7 @@ class World:
         return True
 
     def finish(self, rank: int, channel: Channel) -> bool:
-        """Let the channel's oldest slice end on this rank if the ranks that it waits for are at it."""
+        """Finish the channel's oldest slice on this rank, if the ranks that it needs have started it."""
         running = self._running(rank, channel)
         number = running.finished[rank]
         if number == len(running.taken[rank]):
@@ -158,7 +159,7 @@ class World:
         return True
 
     def deliver(self, rank: int) -> bool:
-        """Let the caller have more of the oldest result that is there."""
+        """Deliver more of the oldest available result to the caller."""
         calls = self.calls[rank]
         if not calls.delivering:
             return False
@@ -206,7 +207,7 @@ class World:
         return self.next_alive is None and all(count == len(self.commits) for count in self.applied)
 
     def may_release(self, rank: int) -> bool:
-        """A rank that has told its position keeps its calls until the decision."""
+        """Return whether a rank may release calls. A frozen rank keeps its calls until the decision."""
         return self.completed() > 0 and self.frozen[rank] is None
 
     def begin(self, alive: int) -> None:
@@ -218,7 +219,7 @@ class World:
         return self.next_alive is not None and self.frozen[rank] is None and self.decided == len(self.commits)
 
     def freeze(self, rank: int) -> None:
-        """Stop this rank: the channels that end lose what they carry."""
+        """Freeze this rank. Channels that end lose their slices."""
         assert self.next_alive is not None
         for rail, repair in self._all_channels():
             if repair or not self.next_alive >> rail & 1:
@@ -251,7 +252,7 @@ class World:
 
 
 def reach_of(done: list[int]) -> Reach:
-    """Return what a decision says of a channel on which the ranks are that far."""
+    """Return a channel's part of a decision, from the number of slices that each rank has done."""
     reach = Reach()
     reach.done, reach.rank, reach.least = max(done), done.index(max(done)), min(done)
     return reach

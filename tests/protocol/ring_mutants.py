@@ -14,7 +14,7 @@ from protocol.virtual_time import SECOND
 
 Program = dict[str, Any]
 
-# --- mutants of the program, made of its JSON ---
+# --- mutants of the program's JSON ---
 
 
 def action(program: Program, name: str) -> Program:
@@ -23,7 +23,7 @@ def action(program: Program, name: str) -> Program:
 
 
 def decides(old: str, new: str, program: Program) -> None:
-    """One action of the table `decide` in the place of another."""
+    """Replace one action of the table `decide` by another."""
     [table] = [t for pipe in program["pipelines"] for t in pipe["tables"] if t["name"] == "decide"]
     for entry in table["entries"]:
         if entry["action_entry"]["action_id"] == action(program, old)["id"]:
@@ -31,7 +31,7 @@ def decides(old: str, new: str, program: Program) -> None:
 
 
 def adds_again(program: Program) -> None:
-    """A packet that is sent again counts again."""
+    """Add a resent packet to the sum again."""
     for each in program["actions"]:
         if each["name"].endswith("Sums.read"):
             donor = action(program, "add")
@@ -39,7 +39,7 @@ def adds_again(program: Program) -> None:
 
 
 def without(register: str, program: Program) -> None:
-    """Nothing is written to a register."""
+    """Write nothing to a register."""
     for each in program["actions"]:
         each["primitives"] = [
             p
@@ -49,7 +49,7 @@ def without(register: str, program: Program) -> None:
 
 
 def stale_is_same(program: Program) -> None:
-    """Packets of earlier rounds are taken for those of the slot's."""
+    """Treat packets of earlier rounds as packets of the slot's round."""
     changed = 0
     for each in program["actions"]:
         for p in each["primitives"]:
@@ -61,7 +61,7 @@ def stale_is_same(program: Program) -> None:
 
 
 def stage_sets(field: str, program: Program) -> None:
-    """What Reduce itself writes to a field of the metadata is not written."""
+    """Omit the value that the control Reduce writes to a metadata field."""
     changed = 0
     for each in program["actions"]:
         for p in each["primitives"] if each["name"].startswith("main") else ():
@@ -96,7 +96,7 @@ class WideWindow(Schedule):
 
 
 class HalfTheSlots(Schedule):
-    """A slot is used again while receivers may still lack its sum."""
+    """Hosts reuse a slot while receivers may still miss its sum."""
 
     @staticmethod
     def slots_for(window: int, longest: int) -> int:
@@ -104,7 +104,7 @@ class HalfTheSlots(Schedule):
 
 
 class SameEpoch(Schedule):
-    """A ring takes over slots of an earlier one as if it were the same."""
+    """A ring takes over the slots of an earlier ring under the same epoch."""
 
     def _ring(self, number: int) -> Any:
         job = super()._ring(number)

@@ -3,10 +3,10 @@
 
     cd tests && python -m protocol.ring_schedules --seeds 0:10000
 
-The native queue pairs and the compiled program in the embedded engine, in virtual time: one or two rings of
-two to four hosts, at one switch or at a root and its leaves; every link loses, doubles, reorders, late
-hosts, PSNs that wrap, slots that earlier rings have used, and now and then a switch that loses entries and
-registers: then a connection may give up, but no result may be wrong.
+Native queue pairs and the compiled program run in virtual time. The program runs in the embedded engine.
+One or two rings of two to four hosts use one switch, or a root and its leaves. Links lose, duplicate and
+reorder packets. Hosts are late, PSNs wrap, and rings use slots of earlier rings. Sometimes a switch loses
+its entries and registers. Then a connection may give up, but no result may be wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from railweave._native.roce import Completion, CompletionKind, Operation, QueueP
 LANES = 64
 MTU = 4 * LANES
 BOUND = 300 * SECOND
-SLOT_RANGE = 64  # slot numbers that each ring may have at most
+SLOT_RANGE = 64  # the most slot numbers of a ring
 MAX_HOSTS = 4
 
 epochs = itertools.count(1)
@@ -60,7 +60,7 @@ SHAPES: tuple[Mapping[int, int | None], ...] = (
 
 
 class Fabric:
-    """The switches of a shape, and how they are joined."""
+    """The switches of a shape, and the links between them."""
 
     def __init__(self, shape: int, mutation: Mutation | None) -> None:
         self.at = SHAPES[shape]
@@ -71,31 +71,31 @@ class Fabric:
             self.tree(Ring(switch, everyone)).bridge(switch, place)
 
     def tree(self, ring: Ring) -> RingTree:
-        """A ring's parts in the switches."""
+        """Return a ring's parts in the switches."""
         return RingTree(ring, LEAVES, {m.number: self.at[m.port] for m in ring.members})
 
     def next(self, place: int | None, port: int) -> tuple[int | None, int] | None:
-        """The switch behind a port, and the port by which it is entered; None: a host."""
+        """Return the switch behind a port, and its port for this link. Return None if a host is there."""
         if place is not ROOT:
             return (ROOT, LEAVES[place].down) if port == LEAVES[place].up else None
         return next(((leaf, of.up) for leaf, of in enumerate(LEAVES) if of.down == port), None)
 
     def forget(self, place: int | None) -> None:
-        """A switch's registers are as at its start."""
+        """Reset a switch's registers to their initial state."""
         arrays = self.switches[place].control.device.pipeline.arrays  # type: ignore[attr-defined]
         arrays.set_registers("slot_epoch", range(2 * SLOT_RANGE), 0)
 
 
 @lru_cache(maxsize=len(SHAPES))
 def loaded_fabric(shape: int, mutation: Mutation | None = None) -> Fabric:
-    """Switches with the program, or what a mutation of its JSON makes of it; they serve many schedules."""
+    """Return switches with the program, mutated if a mutation is given. They serve many schedules."""
     return Fabric(shape, mutation)
 
 
 def _loaded(mutation: Mutation | None) -> InProcessSwitch:
     switch = InProcessSwitch()
     load_mutant(switch, netreduce(LANES), mutation)
-    for port in {*range(32)} - {*switch.ports}:  # those of the links between the switches
+    for port in {*range(32)} - {*switch.ports}:  # ports of the links between the switches
         switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
     return switch
 
@@ -113,13 +113,13 @@ def load_mutant(switch: InProcessSwitch, program: Program, mutation: Mutation | 
 
 
 def _member(n: int, qp: int = 0, first_psn: int = 0, udp_port: int = 0) -> RingMember:
-    """Host n, which is member n - 1 of every ring; its port is n at whichever switch."""
+    """Return host n as member n - 1 of a ring. Its switch port is n."""
     return RingMember(0x0A030000 + n, 0x020000030000 + n, n, n - 1, qp, first_psn, udp_port)
 
 
 @dataclass(frozen=True)
 class Message:
-    """WRITEs of the same size on all connections; the last one has immediate data."""
+    """WRITEs of the same size on all connections. The last WRITE has immediate data."""
 
     packets: tuple[int, ...]  # of each WRITE
 
@@ -129,7 +129,7 @@ class Message:
 
 
 class End(Process):
-    """A queue pair of a host, how its packets are addressed, and what it has completed."""
+    """A queue pair of a host, with its path and its completions."""
 
     def __init__(
         self, job: Job, qp: QueuePair, port: int, path: roce.Path, memory: roce.MemoryRegions
@@ -157,7 +157,7 @@ class End(Process):
 
 @dataclass
 class Host:
-    """A member of a ring: `out` leads to the next, `into` comes from the one before."""
+    """A member of a ring. `out` sends to the next member, `into` receives from the previous one."""
 
     member: RingMember
     out: End
@@ -178,7 +178,7 @@ class Schedule:
         self.random = draw = random.Random(seed)
         self.fabric = loaded_fabric(draw.randrange(len(SHAPES)), mutation)
         self.hosts = draw.randint(2, MAX_HOSTS)
-        # Each copy of a NAK asks for all again: what is doubled on four links must not be on eight.
+        # Each copy of a NAK makes the sender resend everything, so a path of more links duplicates less.
         fewer = 2 if len(self.fabric.switches) > 1 else 1
         link = Link(
             delay=10 * MICROSECOND,
@@ -222,7 +222,7 @@ class Schedule:
 
     @staticmethod
     def slots_for(window: int, longest: int) -> int:
-        """Two windows of messages, rounded up to a power of two."""
+        """Return the slots of two windows of messages, rounded up to a power of two."""
         return 1 << (2 * window * longest - 1).bit_length()
 
     def _message(self, longest: int) -> Message:
@@ -248,7 +248,7 @@ class Schedule:
         assert fault is roce.FrameFault.NONE
         qpn = int.from_bytes(transport[5:8], "big")
         end = self.ends.get((port, qpn))
-        if end is not None:  # else it is for a number that no queue pair has
+        if end is not None:  # some packets have the number of no queue pair
             end.arrive(transport)
 
     # --- running ---
@@ -274,7 +274,7 @@ class Schedule:
         return all(job.done() for job in self.rings)
 
     def _lose_state(self) -> None:
-        """A switch forgets slots and entries, and gets the entries back."""
+        """Delete a switch's slots and entries, and restore the entries a little later."""
         place = self.random.choice(list(self.fabric.switches))
         for job in self.rings:
             job.unregister(place)
@@ -285,7 +285,7 @@ class Schedule:
 
 
 class Job:
-    """A ring at work: member i WRITEs message k to member i + 1 once it has result k - window."""
+    """A running ring. Member i WRITEs message k to member i + 1 after it has received result k - window."""
 
     def __init__(self, schedule: Schedule, ring: Ring, window: int, messages: list[Message]) -> None:
         self.schedule = schedule
@@ -295,7 +295,7 @@ class Job:
         self.registered: dict[int | None, RingTree] = {}
         self.ends: dict[tuple[int, int], End] = {}
         draw = schedule.random
-        # Both directions on one pair of queue pairs: then the number cannot be hidden, for ACKs bear it too.
+        # Both directions share a pair of queue pairs. The pair's numbers cannot be hidden, as ACKs use them.
         self.shared = len(ring.members) == 2 and not schedule.outage and draw.random() < 0.3
         if self.shared:
             self.ring = ring = _shared(ring)
@@ -324,10 +324,10 @@ class Job:
         return hosts
 
     def _connect(self, m: RingMember) -> tuple[End, End]:
-        """The sender's end and the receiver's of a member's connection."""
+        """Return the sender's end and the receiver's end of a member's connection."""
         to = self.ring.next(m)
         if self.shared:
-            own = self.ring.members[m.number - 1].qp  # where the other's WRITEs go
+            own = self.ring.members[m.number - 1].qp  # the destination of the other member's WRITEs
             return self._end(m, to, own, m.qp, m.first_psn, to.first_psn), self._end(
                 to, m, m.qp, own, to.first_psn, m.first_psn
             )
@@ -352,14 +352,14 @@ class Job:
         return end
 
     def register(self, place: int | None) -> None:
-        """Give a switch the ring's entries, if it has a part in it."""
+        """Install the ring's entries in a switch, if the switch has a part in the ring."""
         fabric = self.schedule.fabric
         tree = fabric.tree(self.ring)
         if place in tree.states:
             self.registered[place] = tree.register(fabric.switches[place], place)
 
     def unregister(self, place: int | None) -> None:
-        """Take them away, where they are."""
+        """Remove the ring's entries from a switch, if it has them."""
         if tree := self.registered.pop(place, None):
             tree.unregister(self.schedule.fabric.switches[place], place)
 

@@ -22,17 +22,17 @@ def all_sent(end: End, now: int = 0) -> list[bytes]:
 
 
 def buffer(data: bytes | int) -> Buffer:
-    """A buffer with these bytes, or a zeroed one of this size."""
+    """Return a buffer with these bytes, or a zeroed buffer of this size."""
     return np.zeros(data, np.uint8) if isinstance(data, int) else np.frombuffer(data, np.uint8).copy()
 
 
 def address(array: Buffer) -> int:
-    """The remote address of a registered buffer."""
+    """Return the remote address of a registered buffer."""
     return int(array.ctypes.data)
 
 
 class End(Process):
-    """One queue pair, its memory and what it has completed."""
+    """One queue pair, its memory and its completions."""
 
     world: Pair
     peer: End
@@ -58,7 +58,7 @@ class End(Process):
 
 
 class Pair(World):
-    """Ends `a` and `b`; PSNs start so that they wrap early unless told otherwise."""
+    """Ends `a` and `b`. By default their PSNs wrap early."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Pair(World):
         self.drain(limit_ns - self.now)
 
     def write(self, data: bytes, id: int = 1, immediate: int | None = None) -> Buffer:  # noqa: A002
-        """a writes `data` into a new buffer of b, which is returned."""
+        """Let a write `data` into a new buffer of b. Return the buffer."""
         into = buffer(len(data))
         rkey = self.b.memory.add(into, roce.REMOTE_WRITE)
         self.a.qp.post(
@@ -91,7 +91,7 @@ class Pair(World):
         return into
 
     def read(self, data: bytes, id: int = 1) -> Buffer:  # noqa: A002
-        """a reads `data` from a new buffer of b into the buffer that is returned."""
+        """Let a read `data` from a new buffer of b. Return the buffer that a reads into."""
         source, into = buffer(data), buffer(len(data))
         rkey = self.b.memory.add(source, roce.REMOTE_READ)
         self.a.qp.post(id, Operation.READ, into, remote_address=address(source), rkey=rkey)
@@ -105,7 +105,7 @@ class Pair(World):
         *,
         quiet: bool = False,
     ) -> Buffer:
-        """a sends `data`, b receives into the buffer that is returned."""
+        """Let a send `data`. Return the buffer into which b receives it."""
         into = buffer(len(data) if room is None else room)
         self.b.qp.post_receive(id, into)
         self.a.qp.post(id, Operation.SEND, buffer(data), quiet=quiet)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of the in-network rail: jobs, links and faults drawn from one number, every bit compared.
+"""Seeded schedules of the in-network rail: a seed determines jobs, links and faults. Every bit is compared.
 
     cd tests && python -m protocol.schedules --seeds 0:10000
 
@@ -30,15 +30,15 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 from railweave._native.collectives import Collective
 
-ENGINE_SHARE = 0.4  # of the schedules; the others run on the model
+ENGINE_SHARE = 0.4  # share of the schedules on the engine; the others use the model
 ENGINE_LANES = 64
-RANGE = 64  # registers that each job has of every switch
+RANGE = 64  # registers of each job in every switch
 BOUND = 400 * SECOND
 SHAPES = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
-STARTS = (1, 2**31 - 2, 2**32 - 2)  # of serial numbers: some wrap
+STARTS = (1, 2**31 - 2, 2**32 - 2)  # first serial numbers; some wrap
 OPS = ("sum", "avg", "max", "min")
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int32")
-MOVED = ("uint8", "uint16", "int32", "float64")  # that are not reduced: items of every size
+MOVED = ("uint8", "uint16", "int32", "float64")  # types of collectives without a reduction, one for each size
 MOVING = (Collective.ALL_GATHER, Collective.BROADCAST)
 SLOTS = (1, 2, 4, 16)
 
@@ -47,7 +47,7 @@ Choose = Callable[[list[int]], list[int]]
 
 
 def least(positions: list[int]) -> list[int]:
-    """Where each rank resumes: all from the least position."""
+    """Return where each rank resumes: all from the least position."""
     return [min(positions)] * len(positions)
 
 
@@ -60,7 +60,7 @@ class Job:
     base: int
     start: int
     group: int = 0
-    ranks: list[int] = field(default_factory=list)  # places in the network
+    ranks: list[int] = field(default_factory=list)  # indices in the network
     calls: list[Call] = field(default_factory=list)
     begun: int = 0  # the first call since the last halt
     moving: bool = False
@@ -68,13 +68,13 @@ class Job:
     halted: set[int] = field(default_factory=set)  # ranks
 
     def used(self, network: Network) -> int:
-        """Rounds that the group can have used, so that the next `start` is beyond."""
+        """Return the most rounds that the group can have used. The next `start` must be after them."""
         sent = max(network.endpoints[rank].stats()["contributions"] for rank in self.ranks)
         return sent // (2 * self.slots) + 2  # type: ignore[no-any-return]
 
 
 class Schedule:
-    """One run. `tree` makes the switches, `resume_from` says where ranks go on: mutants replace them."""
+    """One run. `tree` makes the switches, `resume_from` says where ranks resume. Mutants replace both."""
 
     def __init__(self, seed: int, tree: MakeTree | None = None, resume_from: Choose = least) -> None:
         self.random = random.Random(seed)
@@ -90,10 +90,10 @@ class Schedule:
         self.network = Network([], root, self.draw_link(), self.random.getrandbits(32))
         self.jobs = [self.form(index) for index in range(self.random.choice((1, 1, 2, 3)))]
 
-    # --- what is drawn ---
+    # --- drawing ---
 
     def draw_link(self) -> Link:
-        """Draw how the links treat packets."""
+        """Draw the properties of the links."""
         choice = self.random.choice
         return Link(
             loss=choice((0.0, 0.0, 0.01, 0.05, 0.2)),
@@ -113,7 +113,7 @@ class Schedule:
         return job
 
     def enter(self, job: Job) -> None:
-        """Give the job its place in the switches, and its ranks endpoints and calls."""
+        """Add the job to the switches, and give its ranks endpoints and calls."""
         job.group = self.next_group
         self.next_group += 1
         endpoints = join(
@@ -163,7 +163,7 @@ class Schedule:
             in_place=self.random.random() < 0.5,
         )
 
-    # --- what happens ---
+    # --- calls and faults ---
 
     def begin(self, job: Job, rank: int, calls: range) -> None:
         """Let a rank start these calls in order, with pauses in between."""
@@ -173,18 +173,18 @@ class Schedule:
             self.network.at(when, partial(self.start, job, rank, number))
 
     def start(self, job: Job, rank: int, number: int) -> None:
-        """Start a rank's next call, unless it or the rank has been given up meanwhile."""
+        """Start a rank's next call, unless the call or the rank has been given up in the meantime."""
         if rank not in job.ranks or rank in job.halted or number < job.begun:
             return
         start_call(self.network.endpoints[rank], number, job.calls[number], job.ranks.index(rank))
         self.network.ranks[rank].pump()
 
     def soon(self) -> int:
-        """A time shortly from now."""
+        """Return a time shortly after now."""
         return self.network.now + self.random.choice((0, 30, 700, 20_000)) * MICROSECOND
 
     def move(self, job: Job) -> None:
-        """Pause all ranks, each at its time; then the group goes on under another number."""
+        """Pause all ranks, each at a different time. Then the group goes on with another number."""
         if job.moving:
             return
         job.moving = True
@@ -194,7 +194,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.pause, job, rank, positions))
 
     def pause(self, job: Job, rank: int, positions: dict[int, int]) -> None:
-        """Pause one rank; the last one lets the group move."""
+        """Pause one rank. After the last one the group moves."""
         if rank not in job.ranks:
             return
         positions[rank] = self.network.endpoints[rank].pause(self.network.now)
@@ -210,14 +210,14 @@ class Schedule:
         job.moving = False
 
     def leave(self, job: Job) -> None:
-        """Take the group out of the switches; its range goes on behind what it can have used."""
+        """Remove the group from the switches. Its next serial numbers follow those that it can have used."""
         job.start = (job.start + job.used(self.network)) % 2**32
         for node in self.network.root.nodes():
             if any(host in job.hosts for host in root_hosts(node)):
                 node.switch.remove(job.group)
 
     def resume(self, job: Job, rank: int, group: int, resume_from: int) -> None:
-        """Let one rank go on, unless the group has moved on or the rank is gone."""
+        """Resume one rank, unless it already has this group or is gone."""
         endpoint = self.network.endpoints[rank]
         if rank not in job.ranks or endpoint.group == group:
             return
@@ -227,7 +227,7 @@ class Schedule:
         self.network.ranks[rank].pump()
 
     def restart(self) -> None:
-        """All switches lose their state; every group moves."""
+        """Restart all switches without their state, and move every group."""
         if any(job.moving for job in self.jobs) or self.resuming():
             return
         self.counts["restart"] += 1
@@ -237,11 +237,11 @@ class Schedule:
             self.move(job)
 
     def resuming(self) -> bool:
-        """Whether some rank has yet to hear where its group is."""
+        """Return whether some rank does not know its current group yet."""
         return any(self.network.endpoints[rank].group != job.group for job in self.jobs for rank in job.ranks)
 
     def halt(self) -> None:
-        """All ranks of a job halt, each at its time; then all go on with new calls."""
+        """Halt all ranks of a job, each at a different time. Then all go on with new calls."""
         job = self.random.choice(self.jobs)
         if job.halting:
             return
@@ -251,7 +251,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.halt_one, job, rank))
 
     def halt_one(self, job: Job, rank: int) -> None:
-        """Halt one rank, which gives up unfinished calls; the last one lets all restart."""
+        """Halt one rank, which gives up unfinished calls. After the last one all ranks restart."""
         if rank not in job.ranks:
             return
         self.network.endpoints[rank].halt()
@@ -267,7 +267,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.restart_one, job, each, base, calls, at_once))
 
     def restart_one(self, job: Job, rank: int, base: int, calls: range, at_once: bool) -> None:
-        """Let one rank go on at the greatest next chunk of all."""
+        """Restart one rank at the greatest next chunk of all ranks."""
         if rank not in job.ranks:
             return
         self.network.endpoints[rank].restart(base, self.network.now)
@@ -280,18 +280,18 @@ class Schedule:
         self.network.ranks[rank].pump()
 
     def cut(self) -> None:
-        """A host's link is dead for a while."""
+        """Cut a host's link for a while."""
         self.counts["cut"] += 1
         host = self.random.choice(root_hosts(self.network.root))
         self.network.links = {(self.random.choice(("up", "down")), host): Link(loss=1.0)}
         self.network.at(self.network.now + self.random.choice((5, 2_000)) * MILLISECOND, self.mend)
 
     def mend(self) -> None:
-        """All links are as before."""
+        """Repair all links."""
         self.network.links = {}
 
     def kill(self, job: Job) -> None:
-        """A worker dies; the others give up, and form the job again in the same slots."""
+        """Kill a worker. The others give up their calls, and form the job again in the same slots."""
         moves = job.moving or any(self.network.endpoints[rank].group != job.group for rank in job.ranks)
         if len(job.ranks) < 2 or job.halting or moves:
             return
@@ -306,7 +306,7 @@ class Schedule:
     # --- the run ---
 
     def run(self) -> None:
-        """Run to the end; AssertionError for a wrong bit, a hang or an event that must not be."""
+        """Run to the end. Raise AssertionError for a wrong bit, a hang or a forbidden event."""
         faults = (self.restart, self.cut, self.any_move, self.any_move, self.any_death, self.halt, self.halt)
         for _ in range(self.random.choice((0, 0, 1, 1, 2, 3, 5))):
             when = self.random.randrange(100) * self.random.choice((10, 1000)) * MICROSECOND
@@ -326,7 +326,7 @@ class Schedule:
         self.kill(self.random.choice(self.jobs))
 
     def done(self) -> bool:
-        """Whether all ranks have all results since the last halt."""
+        """Return whether all ranks have all results since the last halt."""
         events = self.network.events
         return not any(job.halting for job in self.jobs) and all(
             all(number in events[rank] for number in range(job.begun, len(job.calls)))
@@ -335,7 +335,7 @@ class Schedule:
         )
 
     def check(self) -> None:
-        """Compare every bit with the oracle's."""
+        """Compare every bit with the oracle."""
         for job in self.jobs:
             for rank in job.ranks:
                 done = [event for event in self.network.events[rank] if not is_stall(event)]
@@ -352,7 +352,7 @@ class Schedule:
 
 
 def reduced(call: Call, lanes: int, parts: Any) -> Any:
-    """Return what the oracle makes of the ranks' parts. Sums of shards have neither wide nor exact lanes."""
+    """Return the oracle's result for the ranks' parts. Sums of shards have neither wide nor exact lanes."""
     whole = call.collective is Collective.ALL_REDUCE
     return expected(parts, call.op, lanes, wide=whole, exact=whole or len(parts) == 1)
 
@@ -366,7 +366,7 @@ def start_call(endpoint: Any, number: int, call: Call, rank: int) -> None:
 
 
 def is_stall(event: object) -> bool:
-    """Whether an endpoint has told of silence only."""
+    """Return whether an event only reports silence."""
     return isinstance(event, tuple) and event[0] == "stalled"
 
 

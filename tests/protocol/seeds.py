@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explorer of seeded schedules: some of them in a test, or many on all CPUs as a command.
+"""Explorer of seeded schedules: a test runs a few schedules, a command runs many on all CPUs.
 
-A schedule is made from a seed, runs, and fails with an exception; the same seed does the same again.
+A schedule is made from a seed. Its run fails with an exception. The same seed gives the same run again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Seeded(Protocol):
     """Faults, packets and results of the run."""
 
     def run(self) -> object:
-        """Run to the end; an exception is a failure."""
+        """Run to the end. An exception is a failure."""
 
 
 Make = Callable[[int], Seeded]
@@ -50,7 +50,7 @@ def run_seed(make: Make, seed: int) -> Outcome:
 
 
 def explore(make: Make, seeds: Iterable[int]) -> Counter[str]:
-    """Run seeds and add up what they count; AssertionError for the first failure."""
+    """Run seeds and add up their counts. Raise AssertionError for the first failure."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         outcome = run_seed(make, seed)
@@ -60,12 +60,12 @@ def explore(make: Make, seeds: Iterable[int]) -> Counter[str]:
 
 
 def caught(make: Make, seeds: Iterable[int]) -> bool:
-    """Return whether some seed fails, as one must for a mutant."""
+    """Return whether some seed fails. For a mutant, one must."""
     return any(run_seed(make, seed).failure for seed in seeds)
 
 
 def main(make: Make, about: str | None) -> int:
-    """Run the seeds that the command line gives; the exit status is 1 if one failed."""
+    """Run the seeds that the command line gives. Return exit status 1 if one failed."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", default="0:1000", help="FIRST:END")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
@@ -86,7 +86,7 @@ def main(make: Make, about: str | None) -> int:
 
 
 def _complaint(make: Any, seed: int, failure: str) -> str:
-    spec = sys.modules[make.__module__].__spec__  # of `python -m`, where the module is __main__
+    spec = sys.modules[make.__module__].__spec__  # has the real name if `python -m` runs the module
     name = spec.name if spec else make.__module__
     replay = f"cd tests && python -m {name} --seeds {seed}:{seed + 1}"
     return f"seed {seed}: {failure[:2000]}\n  replay: {replay}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines of multicast around a tree of switches that copy SPREAD to all others and forward unicast.
+"""Multicast machines around a tree of switches. The switches copy SPREAD to all others and forward unicast.
 
-Tests play the part of READY: `begin` starts a task on every rank, at once or at different times.
+Tests replace READY: `begin` starts a task on every rank, at once or at different times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railweave._native import ina, spread
 from railweave._native.collectives import Collective
 
 GROUP = 7
-BESIDE = ina.HEADER_BYTES + spread.CODE_BYTES  # of a SPREAD, beside its payload
+BESIDE = ina.HEADER_BYTES + spread.CODE_BYTES  # bytes of a SPREAD in addition to its payload
 SECRET = b"of all ranks around one switch.."
 
 
@@ -73,7 +73,7 @@ class Task(Call):
 
 
 class SpreadNetwork(World):
-    """Ranks around one switch, or in racks with a switch each, below another one."""
+    """Ranks around one switch, or in racks with a switch each below a spine switch."""
 
     def __init__(
         self,
@@ -94,29 +94,29 @@ class SpreadNetwork(World):
             for rank in range(world_size)
         ]
         self.tasks: list[Task] = []
-        self.switch_asleep_until = 0  # its process has no core until then
-        self.lost_bytes = 0  # payload of multicast that somebody did not get because of loss
+        self.switch_asleep_until = 0  # the switch's process gets no core before this time
+        self.lost_bytes = 0  # multicast payload that at least one rank lost
         self.lost_answers = 0  # payload of answers
         self.sent_by_host = [0] * world_size  # bytes on the wire
         self.to_host = [0] * world_size
 
     @property
     def spreaders(self) -> list[spread.Spreader]:
-        """All machines, by rank."""
+        """Return all machines, by rank."""
         return [rank.machine for rank in self.ranks]
 
     def total(self, counter: str) -> int:
-        """Sum of a counter over all ranks."""
+        """Return the sum of a counter over all ranks."""
         return sum(each.stats()[counter] for each in self.spreaders)
 
     def describe(self) -> str:
-        """Tell which tasks are done."""
+        """Describe which tasks are done."""
         return f"done {[rank.done for rank in self.ranks]}"
 
     # --- the network ---
 
     def lost(self, name: object, data: bytes) -> None:
-        """Count payload that ranks do not get. Answers have one receiver, multicast those behind the link."""
+        """Count lost payload. An answer has one receiver. A multicast has all ranks behind the link."""
         if data[0] & 15 != spread.KIND_SPREAD:
             return
         direction, place = name  # type: ignore[misc]
@@ -127,12 +127,12 @@ class SpreadNetwork(World):
         self.lost_bytes += 0 if data[5] else payload * missing
 
     def from_host(self, rank: int, data: bytes, to: int) -> None:
-        """A host's datagram enters its link."""
+        """Put a host's datagram on its link."""
         self.sent_by_host[rank] += len(data) + FRAMING
         self.send(("up", rank), data, partial(self.at_switch, rank, to))
 
     def at_switch(self, rank: int, to: int, data: bytes) -> None:
-        """A datagram enters its rack's switch: to those that hang there, and up if there are others."""
+        """Deliver a datagram to its rack's switch, which sends it down, and up for ranks in other racks."""
         if self.now < self.switch_asleep_until:
             self.at(self.switch_asleep_until, partial(self.at_switch, rank, to, data))
             return
@@ -147,28 +147,28 @@ class SpreadNetwork(World):
             self.send(("trunk up", home), data, partial(self.at_spine, away))
 
     def at_spine(self, ranks: list[int], data: bytes) -> None:
-        """Down to each rack with one of the ranks."""
+        """Send a datagram down to each rack that has one of the ranks."""
         for rack in sorted({self.rack(rank) for rank in ranks}):
             below = [rank for rank in ranks if self.rack(rank) == rack]
             self.send(("trunk down", rack), data, partial(self.down, rack, below))
 
     def down(self, rack: int, ranks: list[int], data: bytes) -> None:
-        """A copy to each of these ranks of the rack; SPREAD that goes to all names it by its child."""
+        """Send a copy to each of these ranks of the rack, with the rank as child."""
         for rank in ranks:
             copy = data[:4] + bytes([rank]) + data[5:]
             self.send(("down", rank), copy, partial(self.at_host, rank))
 
     def rack(self, rank: int) -> int:
-        """Where a rank is."""
+        """Return the rack of a rank."""
         return rank * self.racks // len(self.ranks)
 
     def at_host(self, rank: int, data: bytes) -> None:
-        """A datagram arrives."""
+        """Deliver a datagram to a rank."""
         self.to_host[rank] += len(data) + FRAMING
         self.ranks[rank].arrive(data)
 
     def take_cores_away(self, share: float, within: int) -> None:
-        """Stop ranks and switch again and again for 2 to 30 ms; they go on one after the other."""
+        """Stop all ranks and the switch repeatedly for 2 to 30 ms. They resume one after the other."""
         begin = 0
         while begin < within:
             away = int(self.random.uniform(2, 30) * MILLISECOND)
@@ -183,7 +183,7 @@ class SpreadNetwork(World):
         self.switch_asleep_until = self.now + duration
 
     def after_done(self, rank: int, slice_id: int) -> None:
-        """Compare a rank's output, and overwrite its memory as a caller may."""
+        """Compare a rank's output, and then overwrite its memory like a caller."""
         task = next(each for each in self.tasks if each.slice_id == slice_id)
         task.check(rank, task.expected()[rank], f"task {task.number}, rank {rank}")
         task.spoil(rank)
@@ -202,7 +202,7 @@ class SpreadNetwork(World):
         offset: int = 0,
         in_place: bool = False,
     ) -> Task:
-        """Make one task with random bytes; `begin` starts it."""
+        """Make one task with random bytes. `begin` starts it."""
         whole = count + offset if whole is None else whole
         last = self.tasks[-1].number if self.tasks else 0
         task = Task(
@@ -220,7 +220,7 @@ class SpreadNetwork(World):
         return task
 
     def start(self, task: Task, rank: int, unfinished: int = 0) -> None:
-        """READY's result comes to a rank."""
+        """Deliver READY's result to a rank, which starts the task."""
         self.ranks[rank].machine.start(
             task=task.number,
             slice_id=task.slice_id,
@@ -237,12 +237,12 @@ class SpreadNetwork(World):
         self.ranks[rank].pump()
 
     def begin(self, task: Task, instants: Sequence[int] | None = None, unfinished: int = 0) -> None:
-        """Start the task on every rank, now or so much later each."""
+        """Start the task on every rank, now or after the rank's time in `instants`."""
         for rank in range(len(self.ranks)):
             when = self.now + (instants[rank] if instants else 0)
             self.at(when, partial(self.start, task, rank, unfinished))
 
     def all_done(self, *tasks: Task) -> bool:
-        """Whether all ranks have these tasks, or all that there are."""
+        """Return whether all ranks have completed these tasks, or without arguments all tasks."""
         wanted = tasks or self.tasks
         return all(task.slice_id in rank.done_at for task in wanted for rank in self.ranks)

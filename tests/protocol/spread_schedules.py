@@ -3,9 +3,9 @@
 
     cd tests && python -m protocol.spread_schedules --seeds 0:10000
 
-The native machines in virtual time on links drawn from the seed: loss to 30 %, duplication, reordering;
-ranks that begin late or lose their core for 2 to 30 ms; several tasks at once; groups that move; ranks that
-halt at instants of their own and go on with new tasks while packets of the old ones are still under way.
+The native machines run in virtual time, on links drawn from the seed. Links lose up to 30 % of the packets,
+duplicate and reorder. Ranks begin late or lose their core for 2 to 30 ms. Several tasks run at once. Groups
+move. Each rank halts at a different time, and begins new tasks while packets of the old ones are under way.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND
 
 from railweave._native.collectives import Collective
 
-BOUNDS = ((0.05, 5 * SECOND), (1.0, 60 * SECOND))  # up to which loss, how long a schedule may take
-MOST_CHUNKS = 600  # of a task, over all shards
+BOUNDS = ((0.05, 5 * SECOND), (1.0, 60 * SECOND))  # largest loss, and how long a schedule may take with it
+MOST_CHUNKS = 600  # chunks of a task, in all shards together
 
 
 class Schedule:
@@ -51,25 +51,25 @@ class Schedule:
             racks=choice((1, 1, 2)),
         )
         self.number = choice((0, 2**31 - 3, 2**32 - 3, 5 * 2**32 - 2))  # some wrap on the wire
-        self.era = 0  # between two halts
+        self.era = 0  # number of halts so far
         self.group = GROUP
         self.moving = False
         self.halting = False
         self.calls: list[Task] = []  # of this era
-        self.entered: list[dict[int, int]] = []  # per call: which ranks are in READY, with what unfinished
-        self.starts: dict[int, int] = {}  # when a rank's newest call starts at the earliest
+        self.entered: list[dict[int, int]] = []  # per call: ranks in READY, and their unfinished calls
+        self.starts: dict[int, int] = {}  # the earliest start of each rank's newest call
         self.form()
 
     # --- calls ---
 
     def soon(self) -> int:
-        """A time shortly from now."""
+        """Return a time shortly after now."""
         return self.network.now + self.random.randrange(
             1 + self.random.choice((0, 30, 700, 3_000, 30_000)) * MICROSECOND
         )
 
     def form(self) -> None:
-        """Draw the calls of an era; every rank enters them at times of its own."""
+        """Draw the calls of an era. Every rank enters them at different times."""
         self.calls = [self.draw() for _ in range(self.random.randint(1, 4))]
         self.entered = [{} for _ in self.calls]
         self.starts = {}
@@ -94,7 +94,7 @@ class Schedule:
         )
 
     def enter(self, era: int, rank: int, call: int) -> None:
-        """A rank contributes to READY of a call; the last one makes it the result."""
+        """Contribute a rank's part to READY of a call. The last contribution completes READY."""
         if era != self.era:
             return
         done = sum(each.slice_id in self.network.ranks[rank].done_at for each in self.calls)
@@ -107,20 +107,20 @@ class Schedule:
                 self.network.at(self.starts[each], partial(self.start, era, each, call))
 
     def start(self, era: int, rank: int, call: int) -> None:
-        """READY's result comes to a rank."""
+        """Deliver READY's result to a rank, which starts the call."""
         if era == self.era:
             self.network.start(self.calls[call], rank, max(self.entered[call].values()))
 
     # --- faults ---
 
     def sleep(self) -> None:
-        """A process loses its core."""
+        """Take a process's core away for some time."""
         self.counts["sleep"] += 1
         duration = self.random.randint(2, 30) * MILLISECOND
         self.network.ranks[self.random.randrange(self.size)].sleep(duration)
 
     def halt(self) -> None:
-        """Every rank halts, each at its time; then all go on with new calls."""
+        """Halt every rank, each at a different time. Then all go on with new calls."""
         if self.halting:
             return
         self.halting = True
@@ -131,7 +131,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.halt_one, rank, left))
 
     def halt_one(self, rank: int, left: set[int]) -> None:
-        """What is not done is the caller's again."""
+        """Halt one rank. The caller then overwrites the memory of calls that are not done."""
         self.network.spreaders[rank].halt()
         for call in self.calls:
             if call.slice_id not in self.network.ranks[rank].done_at:
@@ -142,7 +142,7 @@ class Schedule:
             self.form()
 
     def move(self) -> None:
-        """Every rank pauses, each at its time; then the group goes on under another number."""
+        """Pause every rank, each at a different time. Then the group goes on with another number."""
         if self.moving:
             return
         self.moving = True
@@ -152,7 +152,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.pause, rank, left))
 
     def pause(self, rank: int, left: set[int]) -> None:
-        """Pause one rank; the last one lets the group move."""
+        """Pause one rank. After the last one the group moves."""
         self.network.spreaders[rank].pause()
         left.remove(rank)
         if left:
@@ -163,7 +163,7 @@ class Schedule:
             self.network.at(self.soon(), partial(self.resume, each, resumed))
 
     def resume(self, rank: int, resumed: set[int]) -> None:
-        """Let one rank go on."""
+        """Resume one rank in the new group."""
         self.network.spreaders[rank].resume(self.group, rank, self.network.now)
         self.network.ranks[rank].pump()
         resumed.add(rank)
@@ -172,7 +172,7 @@ class Schedule:
     # --- the run ---
 
     def run(self) -> None:
-        """Run to the end; AssertionError for a wrong byte, a hang or an event that must not be."""
+        """Run to the end. Raise AssertionError for a wrong byte, a hang or a forbidden event."""
         for _ in range(self.random.choice((0, 0, 1, 2, 4))):
             when = self.random.randrange(100) * self.random.choice((10, 100, 1000)) * MICROSECOND
             self.network.at(when, self.random.choice((self.sleep, self.sleep, self.halt, self.move)))
@@ -183,11 +183,14 @@ class Schedule:
         self.check()
 
     def done(self) -> bool:
-        """Whether all ranks have the calls of the last era."""
+        """Return whether all ranks have completed the calls of the last era."""
         return not self.halting and self.network.all_done(*self.calls)
 
     def check(self) -> None:
-        """Bytes were compared when tasks were done: nothing was written later, nothing reported twice."""
+        """Check that nothing was written after a task's end, and that no task was reported twice.
+
+        The results were compared when the tasks were done.
+        """
         for rank, host in enumerate(self.network.ranks):
             assert host.machine.idle
             assert host.done == sorted(set(host.done)), f"rank {rank} reported {host.done}"

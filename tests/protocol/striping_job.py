@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a StripedJob, for tests of what it learns."""
+"""Calls of a StripedJob, for tests of its learning."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from railweave.experiments.striping.virtual import StripedJob, Taken, VirtualRail, ideal_shares
 
 LARGE = 1 << 20  # elements: 4 MiB
-SMALL_BYTES = 64 << 10  # up to which latency is most
+SMALL_BYTES = 64 << 10  # up to this size, latency is most of a call's time
 SMALL = 256
-COMPARING = 1200  # in which it is found out whether turns pay
-WITHIN = 20  # collectives in which a split must be found, or found again
+COMPARING = 1200  # calls in which a job finds out whether to alternate between rails
+WITHIN = 20  # calls in which a job must find a split, also after a change
 
 
 def tcp(rate: float = 8e6, a_s: float = 0.0006) -> VirtualRail:
@@ -23,10 +23,10 @@ def calls(job: StripedJob, times: int, count: int = LARGE) -> list[Taken]:
 
 
 def usual_calls(job: StripedJob, times: int, count: int) -> list[Taken]:
-    """Call until so many calls are there that did not compare turns with one rail."""
+    """Return `times` calls that are no comparison of alternation with a single rail."""
     usual: list[Taken] = []
     comparing = True
-    for _ in range(COMPARING * len(job.rails) + times):  # rails that are equal take longest to tell apart
+    for _ in range(COMPARING * len(job.rails) + times):  # equal rails need the most comparisons
         taken = job.call(count)
         if not comparing:
             usual.append(taken)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of allreduces whose sums the switch makes of RDMA WRITEs: every bit, none may hang.
+"""Seeded schedules of allreduces of RDMA WRITEs that the switch sums: every bit compared, none may hang.
 
     cd tests && python -m protocol.sum_schedules --seeds 0:10000
 
-The native rail (its algorithm, its ring and its queue pairs) and the compiled program in the embedded engine,
-in virtual time: one switch, or a root and leaves; links that lose up to 10 %, double and reorder; ranks that
-begin late; rails that are halted at instants of their own on each rank and go on with new calls, while
-packets of the old ones are on their way; queue pairs that fail; a switch that forgets; a rank that dies;
-ranks that call different things.
+The rail uses the compiled program in the embedded engine. The native rail consists of its algorithm, its ring
+and its queue pairs. All time is virtual. There is one switch, or a root with leaves. Links lose up to 10 % of
+the packets, duplicate and reorder. Ranks begin late. Each rank halts its rail at a different time, and makes
+new calls while packets of the old ones are under way. Queue pairs fail. A switch loses its state, a rank
+dies, or ranks make different calls.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from protocol.virtual_time import HangError
 
 from railweave._native import roce, sum_rings
 
-LEAST_BYTES = 4096  # what is larger the switch adds
-MOST_PACKETS = 200_000  # what sends more hangs
+LEAST_BYTES = 4096  # the switch adds larger slices
+MOST_PACKETS = 200_000  # a run with more packets hangs
 
 
 class Network:
-    """The embedded switches with the ring's entries, as the simulation sees them: as one switch.
+    """The embedded switches with the ring's entries. For the simulation they are one switch.
 
-    Packets between switches are lost and doubled as others are; some wait for later ones.
+    Packets between the switches are lost and duplicated like other packets. Later packets overtake some.
     """
 
     def __init__(
         self, shape: int, links: random.Random, ranks: int, first_psns: Sequence[int], slots: int
     ) -> None:
-        self.forgets: int | None = None  # everything, with this packet of any incarnation but the last
-        self.last = 0  # incarnation
+        self.forgets: int | None = None  # a switch loses its state at this packet, not in the last era
+        self.last = 0  # the last incarnation
         self.loss = self.duplicate = self.overtaken = 0.0  # between switches
         self.fabric = loaded_fabric(shape)
         self.random = links
@@ -73,17 +73,17 @@ class Network:
         self.packets = 0
 
     def register(self) -> None:
-        """Give every switch its part of the ring."""
+        """Install the ring's entries in every switch."""
         for place in self.tree.states:
             self.tree.register(self.fabric.switches[place], place)
 
     def unregister(self) -> None:
-        """Take them away."""
+        """Remove the ring's entries from every switch."""
         for place in self.tree.states:
             self.tree.unregister(self.fabric.switches[place], place)
 
     def exchange(self, rank: int, transport: bytes, incarnation: int, first: int) -> list[tuple[int, bytes]]:
-        """Carry a packet to the next rank, or back if it answers one of the rank before."""
+        """Carry a packet to the next rank, or carry an acknowledgement to the previous rank."""
         members = self.members
         packet = roce.parse(transport)
         assert packet
@@ -108,7 +108,7 @@ class Network:
         return (packet["psn"] - self.members[sender].first_psn) % 2**24
 
     def _check(self, rank: int, number: int, payload: bytes, first: int) -> None:
-        """What is sent again is the same; and a slot's next packet follows the sum of the last one."""
+        """Check that a resent packet is the same, and that a slot's next packet follows its last sum."""
         if self._sent.setdefault((rank, number), payload) != payload:
             self.complaints.add("a packet has changed")
         before = number - self._window
@@ -116,7 +116,7 @@ class Network:
             self.complaints.add("a packet is ahead of its window")
 
     def _arrive(self, place: int | None, port: int, frame: bytes, made: list[tuple[int, bytes]]) -> None:
-        """Carry a frame through a switch, and on to others; what reaches hosts is in `made`."""
+        """Carry a frame through the switches. Append packets for hosts to `made`."""
         for out, data in self.fabric.switches[place].exchange(port, frame):
             if there := self.fabric.next(place, out):
                 draw = self.random.random
@@ -192,7 +192,7 @@ class Schedule:
         return Call(inputs, op=op, in_place=self.random.random() < 0.5)
 
     def run(self) -> None:
-        """Run to the end; AssertionError for a wrong bit or a hang."""
+        """Run to the end. Raise AssertionError for a wrong bit or a hang."""
         given = [[[sum_of(call, rank) for call in era] for rank in range(self.size)] for era in self.calls]
         if self.differs >= 0:
             other = self.draw_call(least=6000)  # longer than any
@@ -215,7 +215,7 @@ class Schedule:
             network.unregister()
         complaints |= network.complaints
         assert not complaints, complaints
-        self.counts["summed"] += summed  # slices that the switch was to add
+        self.counts["summed"] += summed  # slices for the switch to add
         self._check(outcomes)
 
     def _check(self, outcomes: list[tuple[list[int], str | None]]) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A reference of the slot algorithm in numpy: one switch of a tree, on UDP payloads.
 
-A model for tests of the hosts, and the yardstick for the P4 program; it knows no Ethernet and no target.
+Tests of the hosts use the model as the switch. Tests of the P4 program compare the program with the model.
+The model knows nothing of Ethernet and targets.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ HEADER = struct.Struct(">BBHBBHII")
 CONTRIBUTE, RESULT, PROBE, SPREAD = 0, 1, 2, 3
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
-SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH | OWNER | LAST  # the others belong to one packet
-NOBODY = 255  # of a switch's children
+SLOT_FLAGS = NONFINITE | OVERFLOW | MISMATCH | OWNER | LAST  # the other flags belong to one packet
+NOBODY = 255  # the number of no child
 PARENT = "parent"
 
 Port = int | str
@@ -27,7 +28,7 @@ Output = tuple[Port, bytes]
 
 @dataclass(frozen=True)
 class Packet:
-    """Header and lanes (of SPREAD: payload) of one datagram."""
+    """Header and lanes of one datagram. For SPREAD, `lanes` is the payload."""
 
     kind: int
     op: int
@@ -41,21 +42,21 @@ class Packet:
 
     @classmethod
     def parse(cls, data: bytes) -> Packet | None:
-        """None for what is too short or of another version."""
+        """Parse a datagram. Return None if it is too short or has another version."""
         if len(data) < HEADER.size:
             return None
         first, *fields = HEADER.unpack_from(data)
         return cls(first & 0xF, *fields, lanes=data[HEADER.size :]) if first >> 4 == 1 else None
 
     def encode(self) -> bytes:
-        """Bytes on the wire."""
+        """Return the bytes on the wire."""
         fields = (self.op, self.group, self.child, self.flags, self.slot, self.round, self.mark)
         return HEADER.pack(1 << 4 | self.kind, *fields) + self.lanes
 
 
 @dataclass(frozen=True)
 class Membership:
-    """A group at one switch: its children are at `ports`, or at ports 0…children-1; the parent is PARENT."""
+    """A group at one switch. Its children are at `ports` or at ports 0…children-1, the parent at PARENT."""
 
     group: int
     children: int
@@ -67,12 +68,12 @@ class Membership:
 
     @property
     def at_ports(self) -> tuple[int, ...]:
-        """The children's ports in their order."""
+        """Return the ports of the children, in order."""
         return self.ports or tuple(range(self.children))
 
 
 class SwitchModel:
-    """Registers of one switch and what a packet does to them."""
+    """Registers of one switch, and the effect of each packet on them."""
 
     def __init__(self, lanes: int, groups: Iterable[Membership], registers: int = 16384) -> None:
         self.lanes = lanes
@@ -93,7 +94,7 @@ class SwitchModel:
             self.add(group)
 
     def add(self, member: Membership) -> None:
-        """Give a group its place. Registers of a fresh range are as if earlier groups had used it."""
+        """Add a group. Set the tags of new slots as if earlier groups had used the slots."""
         self.groups[member.group] = member
         for slot in range(member.base, member.base + 2 * member.slots):
             if not self._used[slot]:
@@ -101,11 +102,11 @@ class SwitchModel:
                 self._used[slot] = True
 
     def remove(self, group: int) -> None:
-        """Take a group's place away; what it left in registers stays."""
+        """Remove a group. The registers keep their contents."""
         del self.groups[group]
 
     def process(self, port: Port, data: bytes) -> list[Output]:
-        """One datagram in, what leaves."""
+        """Process one datagram, and return the datagrams that leave with their ports."""
         packet = Packet.parse(data)
         member = packet and self.groups.get(packet.group)
         if packet is None or member is None or not self._from_member(packet, member, port):
@@ -123,7 +124,10 @@ class SwitchModel:
         return self._contribute(packet, member, index, age)
 
     def _probe(self, packet: Packet, member: Membership, port: Port) -> list[Output]:
-        """A probe to the root keeps its way in its slot number, five bits per level."""
+        """Answer or forward a probe.
+
+        A probe to the root keeps its path in the slot number, with five bits per level.
+        """
         to_root = packet.flags & TO_ROOT
         if port == PARENT:
             child = packet.slot & 31
@@ -136,7 +140,7 @@ class SwitchModel:
         return [(port, packet.encode())]
 
     def _spread(self, packet: Packet, member: Membership, port: Port) -> list[Output]:
-        """A copy for everybody but the sender."""
+        """Return a copy for each port except the sender's."""
         sender = None if port == PARENT else packet.child
         to: list[tuple[Port, int]] = [
             (at, child) for child, at in enumerate(member.at_ports) if child != sender
@@ -203,7 +207,7 @@ class SwitchModel:
             return []
         if member.child_at_parent is not None and not (again and self.present[index]):
             if again and packet.child != 0:
-                return []  # while there is no result, child 0 has none either, and asks for all
+                return []  # child 0 lacks the result, too, and its retransmission is enough
             up = replace(packet, child=member.child_at_parent)
             return [(PARENT, self._filled(up, CONTRIBUTE, index))]
         if again:
@@ -230,7 +234,7 @@ class SwitchModel:
         ]
 
     def _result(self, packet: Packet, index: int) -> bytes:
-        """For the child in the packet: without lanes if the result is for the owner, who is elsewhere."""
+        """Return the result for the packet's child, without lanes if the result's owner is another child."""
         whole = self._filled(packet, RESULT, index)
         elsewhere = self.flags[index] & (OWNER | MISMATCH) == OWNER and self.owner[index] != packet.child
         missing = packet.kind == RESULT and not packet.lanes  # the parent has sent none
@@ -243,5 +247,5 @@ class SwitchModel:
 
 
 def _serial_difference(a: int, b: int) -> int:
-    """RFC 1982 on 32 bits: positive when `a` is the newer."""
+    """Compare serial numbers of 32 bits (RFC 1982). The difference is positive if `a` is newer."""
     return (a - b + 2**31) % 2**32 - 2**31

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of the switch and of a move, which some schedule of the in-network rail must catch."""
+"""Mutants of the switch and of a move. Some schedule of the in-network rail must catch each mutant."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from protocol.schedules import Job, Schedule
 from protocol.seeds import Make
 from protocol.switch_model import Membership, Output, Packet, SwitchModel
 
-# --- mutants of the switch: one rule less ---
+# --- mutants of the switch: each lacks one rule ---
 
 
 class NoTagCheck(SwitchModel):
-    """Late packets of an earlier round are taken for those of this one."""
+    """The switch treats late packets of an earlier round as packets of the current round."""
 
     def _contribute(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
         return super()._contribute(packet, member, index, max(age, 0))
 
 
 class OneCopy(SwitchModel):
-    """A slot is used again while ranks may still lack its last result."""
+    """Ranks reuse a slot while others may still miss its last result."""
 
     def process(self, port: int | str, data: bytes) -> list[Output]:
         packet = Packet.parse(data)
@@ -41,7 +41,7 @@ class OneCopy(SwitchModel):
 
 
 class NoResultPresent(SwitchModel):
-    """A leaf forgets that what it holds is the result, and sends it up as its children's sum."""
+    """A leaf forgets that its slot holds the result, and sends the result up as its children's sum."""
 
     def _from_parent(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
         outputs = super()._from_parent(packet, member, index, age)
@@ -50,7 +50,7 @@ class NoResultPresent(SwitchModel):
 
 
 class NoSeen(SwitchModel):
-    """A retransmission is added once more."""
+    """The switch adds a retransmission once more."""
 
     def _contribute(self, packet: Packet, member: Membership, index: int, age: int) -> list[Output]:
         bit = np.uint32(1 << packet.child)
@@ -60,7 +60,7 @@ class NoSeen(SwitchModel):
 
 
 def tree_with(switch: type[SwitchModel], shape: Shape, lanes: int) -> Node:
-    """A tree of such switches."""
+    """Build a tree of switches of one type."""
     root = tree_of(shape, lanes)
     for node in root.nodes():
         node.switch = switch(lanes, [])
@@ -71,12 +71,12 @@ def tree_with(switch: type[SwitchModel], shape: Shape, lanes: int) -> Node:
 
 
 def own_position(positions: list[int]) -> list[int]:
-    """Each rank resumes from where it lacks results itself."""
+    """Let each rank resume from its own first missing result."""
     return positions
 
 
 class SameStart(Schedule):
-    """A group takes a range over without going beyond the serial numbers used in it."""
+    """A group takes over a slot range, and reuses serial numbers of the earlier group."""
 
     def leave(self, job: Job) -> None:
         start = job.start

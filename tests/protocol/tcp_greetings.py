@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handshake and the frames of a TCP rail, for tests that stand where a rank stands."""
+"""The handshake and the frames of a TCP rail, for tests that replace a rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zlib
 from railweave._native.secret import authenticate, authenticate_named, derive_key
 
 MAGIC, VERSION = 0x52575450, 4
-SAID, HELLO, PROOF = 32, 48, 16  # bytes: of a hello without its code, and with it
+SAID, HELLO, PROOF = 32, 48, 16  # bytes: a hello without its code, a hello with its code, a proof
 DIALS = itertools.count(1)
 DATA, ABORT, GOODBYE, HEARTBEAT = 1, 2, 3, 4  # frames
 HEAD, CODE = 40, 16  # bytes of a frame: before the code, and of the code
@@ -33,7 +33,7 @@ def hello(
     magic: int = MAGIC,
     version: int = VERSION,
 ) -> bytes:
-    """A hello of `rank`; of a new dial, unless there is a number."""
+    """Return a hello of `rank`. Without `number` it belongs to a new dial."""
     number = next(DIALS) if number is None else number
     said = struct.pack("!IIIIIIQ", magic, version, rank, to, size, incarnation, number)
     return said + authenticate(key, said + answered.to_bytes(8, "big"))
@@ -44,7 +44,7 @@ def number_of(greeting: bytes) -> int:
 
 
 def is_answer(answer: bytes, key: bytes, dialled: bytes) -> bool:
-    """Whether this answers what a dial has said."""
+    """Return whether `answer` is the right reply to the hello of a dial."""
     rank, to, size, incarnation = struct.unpack_from("!IIII", dialled, 8)
     number = number_of(answer)
     return answer == hello(
@@ -57,9 +57,10 @@ def proof(key: bytes, dialled: bytes, answer: bytes) -> bytes:
 
 
 def shake_hands(connection: socket.socket, key: bytes, dialled: bytes) -> list[Stream]:
-    """Do what a rank does that has dialled and said this; AssertionError where the other end is none.
+    """Complete the handshake of a rank that has sent the hello `dialled`.
 
-    Returns what the dialled rank and the dialling one are to send.
+    Return the streams of the dialled rank and of the dialling rank. Raise AssertionError if the other end is
+    not a rank.
     """
     answer = connection.recv(HELLO, socket.MSG_WAITALL)
     assert is_answer(answer, key, dialled)
@@ -69,18 +70,18 @@ def shake_hands(connection: socket.socket, key: bytes, dialled: bytes) -> list[S
 
 
 def label(op_index: int, count: int, dtype: int = 0, op: int = 0) -> bytes:
-    """Of an all-reduce."""
+    """Return the label of an all-reduce."""
     return struct.pack("!IBBBBHHQQ", op_index, 0, dtype, op, 0, 0, 0, count, count)
 
 
 def frame(kind: int, payload: bytes = b"", about: bytes = bytes(28), length: int | None = None) -> bytes:
-    """A frame without its code."""
+    """Return a frame without its code."""
     crc = zlib.crc32(payload) if kind == DATA else 0
     return struct.pack("!BxxxII", kind, len(payload) if length is None else length, crc) + about + payload
 
 
 class Stream:
-    """Gives the frames that one end sends their codes."""
+    """Adds authentication codes to the frames that one end sends."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent whose rails misbehave, and whose threads get in each other's way."""
+"""An agent with rails that misbehave, and with threads that run at the same time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_S = 30.0
 @pytest.mark.parametrize("start_now", [True, False])
 def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothing(start_now: bool) -> None:
     agent = Agent(0, 2)
-    rail, _ = agent.add_ina("ina", "127.0.0.1", "lo")  # and no tree
+    rail, _ = agent.add_ina("ina", "127.0.0.1", "lo")  # a rail without a tree
     x, out = np.ones(4, np.float32), np.empty(4, np.float32)
     point = op, _ = agent.plan_point(DEADLINE_S)
     agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, out, [(rail, 0, 4)], start_now)
@@ -28,7 +28,7 @@ def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothin
     assert failure is not None
     assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "ina")
     assert "must be attached" in failure.message
-    stats = threading.Thread(target=agent.stats, daemon=True)  # hangs where the loop is owned for ever
+    stats = threading.Thread(target=agent.stats, daemon=True)  # hangs if a thread never releases the loop
     stats.start()
     stats.join(DEADLINE_S)
     assert not stats.is_alive()
@@ -36,7 +36,7 @@ def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothin
 
 
 def test_a_rank_turns_its_loop_while_it_hands_over_a_large_result() -> None:
-    """Seen from a thread that is let in between two turns: the result is there, but not with its caller."""
+    """Another thread runs between two turns: the rails have finished, but the caller has no result yet."""
     x = np.ones(8 << 20, np.float32)
     seen = threading.Event()
 

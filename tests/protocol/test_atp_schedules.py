@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of ATP's server, which some schedule must catch; and its machines alone."""
+"""Mutants of ATP's server, each of which some schedule must catch, and tests of ATP's machines alone."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def hostile(kind: int, other: int) -> list[bytes]:
         b"",
         good[:-1],
         good + b"\0",
-        b"\x20" + good[1:],  # another version
+        b"\x20" + good[1:],  # a different version
         packet_of(other),
         packet_of(7),
         packet_of(kind, job=1),

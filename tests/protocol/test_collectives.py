@@ -35,7 +35,7 @@ from railweave._native.collectives import Call, Collective, DType, ReduceOp
 
 @dataclass(frozen=True)
 class Spec:
-    """One call; `span` is the part of the tensor, or of each shard, that the rail carries."""
+    """One call. The rail carries the part `span` of the tensor or of each shard."""
 
     collective: Collective
     dtype: DType
@@ -82,14 +82,14 @@ def given(spec: Spec, case: Case, numbers: np.random.Generator) -> RanksCall:
 
 
 def of_rank(spec: Spec, call: RanksCall, rank: int) -> Call:
-    """A rank's part as the native code takes it."""
+    """Return a rank's part, in the form for the native code."""
     part = (call.part.start, call.part.stop - call.part.start)
     arrays = (native(call.given[rank]), native(call.outputs[rank]))
     return Call(spec.dtype, spec.op, *arrays, call.collective, call.root, part)
 
 
 def expected(spec: Spec, case: Case, call: RanksCall) -> list[Array]:
-    """What the part that the rail carries holds at the end, by rank."""
+    """Return the expected contents of the rail's part at the end, by rank."""
     parts = [values[..., call.part] for values in call.inputs]
     size = (call.part.stop - call.part.start) * parts[0].itemsize * (case.ranks if spec.sharded else 1)
     small = size <= case.small_bytes
@@ -103,7 +103,7 @@ def expected(spec: Spec, case: Case, call: RanksCall) -> list[Array]:
 
 
 def check(spec: Spec, case: Case, call: RanksCall) -> None:
-    """Compare with numpy's result to the bit, except for the bits of a NaN; moved bits must be the same."""
+    """Compare all bits with numpy's result. NaNs may have other bits, unless the call only moves data."""
     for rank, want in enumerate(expected(spec, case, call)):
         got = np.ascontiguousarray(call.outputs[rank][..., call.part])
         if spec.collective == Collective.ALL_REDUCE:
@@ -111,7 +111,7 @@ def check(spec: Spec, case: Case, call: RanksCall) -> None:
         moved = spec.collective in (Collective.ALL_GATHER, Collective.BROADCAST)
         if not moved:
             check_values(spec, exactly(got), exactly(np.ascontiguousarray(want)))
-        call.check(rank, want if moved else got)  # and nothing beside the part
+        call.check(rank, want if moved else got)  # also outside the part
         if not spec.in_place:
             assert_bits([call.given[rank]], call.inputs[rank])
 
@@ -119,7 +119,7 @@ def check(spec: Spec, case: Case, call: RanksCall) -> None:
 def check_values(spec: Spec, got: Array, want: Array) -> None:
     np.testing.assert_array_equal(got, want)
     if spec.op in {ReduceOp.MAX, ReduceOp.MIN}:
-        return  # of +0 and -0, numpy takes what its vector instructions give
+        return  # numpy's choice between +0 and -0 depends on its vector instructions
     numbers = ~np.isnan(want)
     np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
 
@@ -186,7 +186,7 @@ RANKS = 4
 @pytest.mark.parametrize("odd_one_out", range(RANKS))
 @pytest.mark.parametrize("odd", ODD_ONES)
 def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: int, odd_one_out: int) -> None:
-    """Who only sends in a broadcast may be through with it: it is found with the next call then."""
+    """A rank that only sends in a broadcast may complete it. The next call then finds the mismatch."""
 
     def calls(rank: int) -> list[Call]:
         return [odd_call(*(ODD_ONES[odd] if rank == odd_one_out else USUAL)), odd_call(*USUAL)]
@@ -206,7 +206,7 @@ def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: in
 
 @pytest.mark.parametrize("ranks", range(2, 34))
 def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
-    """The simulated transport refuses others: a repair channel has no connection with them."""
+    """A repair channel connects only neighbours. The simulated transport refuses messages to other ranks."""
     given, out = np.ones(ranks, np.float32), np.empty(ranks, np.float32)
     for collective, root, (small_bytes, bruck_bytes) in itertools.product(
         (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST),
@@ -235,7 +235,7 @@ def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
 
 
 def test_roots_that_differ_are_found() -> None:
-    """Even if both only send: each meets the other's message with the next call, at the latest."""
+    """Two roots that only send find the mismatch, at the latest with the next call."""
     for ranks in (2, 5):
         calls = [
             [odd_call(Collective.BROADCAST, ReduceOp.SUM, min(rank, 1), 100), odd_call(*USUAL)]
@@ -265,7 +265,7 @@ def test_kernels_are_numpys_and_may_write_over_an_operand(dtype: DType, op: Redu
 
 @pytest.mark.parametrize(("dtype", "name"), [(DType.FLOAT16, "float16"), (DType.BFLOAT16, "bfloat16")])
 def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType, name: str) -> None:
-    """x + 0 for all 65,536 numbers, and sums that are ties, overflow and vanish."""
+    """Add 0 to all 65,536 numbers, and add numbers with sums that are ties, overflow or vanish."""
     every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
     into = np.empty_like(every)
     for other in (np.zeros_like(every), np.roll(every, 1), every[::-1].copy(), np.roll(every, 12345)):
@@ -277,7 +277,7 @@ def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType, name: s
 
 @pytest.mark.parametrize("seed", range(60))
 def test_rails_that_are_halted_and_restarted(seed: int) -> None:
-    """What a halted rail had begun is let go of at once, late messages of it change nothing that follows."""
+    """A halted rail gives up its slices at once. Late messages of these slices change no later slice."""
     generator = np.random.default_rng(seed)
     ranks = int(generator.integers(2, 6))
     incarnations = []

@@ -52,7 +52,7 @@ def test_who_waits_for_a_late_rank_spins_for_a_moment_only(spin_us: float) -> No
             with pytest.raises(TimeoutError):
                 pending.wait(1.0)
             used_s = time.thread_time() - begin_s
-        job.meet()  # only now the other rank comes
+        job.meet()  # the other rank is only here now
         result = pending.wait() if comm.rank == 0 else comm.all_reduce(np.ones(3, np.int32))
         assert result[0] == 2
         return used_s
@@ -92,7 +92,7 @@ REPEATED = [np.dtype(char) for char in "fiedbBlq"]
 
 @pytest.mark.parametrize("rails", ["tcp@lo", TWO_RAILS])
 def test_calls_that_are_repeated_are_right_and_counted(rails: str) -> None:
-    """Rank 0 gets a new array each time, rank 1 gives one, rank 2 takes the long way; types come in turn."""
+    """Repeat calls of each type. Rank 0 gets new arrays, rank 1 passes `out`, rank 2 calls asynchronously."""
     ranks, calls = 3, 40
 
     def work(comm: Communicator) -> int:
@@ -144,7 +144,7 @@ def test_a_call_like_the_last_one_but_for_its_arrays_is_refused_like_any() -> No
                 comm.all_reduce(given, op, into)  # type: ignore[arg-type]
         for _ in range(3):
             comm.all_reduce(x, out=out)
-        for given in (RawArray("f", [1] * 6), array.array("f", [1] * 6)):  # no strides come with the first
+        for given in (RawArray("f", [1] * 6), array.array("f", [1] * 6)):  # the first has no strides
             assert comm.all_reduce(given, out=out) is out
             assert np.all(out == comm.world_size)
             comm.all_reduce(x, out=out)
@@ -270,7 +270,7 @@ def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
 
 
 def call_twice(comm: Communicator) -> None:
-    """What a peer has sent before it gave up completes a call; the next one cannot complete."""
+    """Make two calls. A peer that gave up may have sent its part of the first call, but not of the second."""
     comm.all_reduce(np.zeros(3, np.float32))
     comm.all_reduce(np.zeros(3, np.float32))
 
@@ -297,7 +297,7 @@ def test_a_lost_member_ends_what_is_pending_everywhere() -> None:
 
 
 def test_a_plane_that_stays_down_is_a_rail_that_is_down() -> None:
-    """Of a tcp rail, which needs no tree: what counts is whether the call completes in time."""
+    """A tcp rail needs no tree. Its calls fail only if they do not complete in time."""
     job = StaticJob(2)
     done = threading.Event()
 
@@ -396,7 +396,7 @@ def test_closed_communicators_refuse() -> None:
 
 
 def test_a_communicator_that_was_closed_keeps_nothing_open(tmp_path: Path) -> None:
-    """Also until the garbage collector runs, which may take long in a program that keeps few objects."""
+    """Close all files without the garbage collector, which seldom runs in a program with few objects."""
 
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

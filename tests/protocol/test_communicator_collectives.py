@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 
 
 def striped(rails: str) -> dict[str, float]:
-    """Equal shares, so that all rails carry a part from the first call on."""
+    """Return equal shares, so that all rails carry a part from the first call on."""
     return {rail.partition("=")[0]: 1.0 for rail in rails.split(",")}
 
 
@@ -62,7 +62,7 @@ def test_all_three_in_shapes_as_one_expects(job: StaticJob, rails: str, shape: t
 @pytest.mark.parametrize("dtype", DTYPES.values())
 @pytest.mark.parametrize("rails", [TWO_RAILS, WITH_SWITCH])
 def test_types_and_operations(job: StaticJob, rails: str, dtype: DType) -> None:
-    """Every type and rail adds small integers exactly. Gathered and broadcast bits stay as they are."""
+    """Every type and rail adds small integers exactly. Gathered and broadcast bits do not change."""
     kind = NAMES[dtype]
     inputs = [(given(rank, (3 * 5000,)) % 5).astype(kind) for rank in range(RANKS)]
     wide = [values.astype(np.float64) for values in inputs]
@@ -95,7 +95,7 @@ def test_types_and_operations(job: StaticJob, rails: str, dtype: DType) -> None:
 
 @pytest.mark.parametrize("rails", ["tcp=tcp@lo", TWO_RAILS])
 def test_in_place_async_out_and_packed(rails: str) -> None:
-    """With one rail it reads and writes the arrays themselves, with two buffers that outlive the call."""
+    """One rail reads and writes the caller's arrays. Two rails use buffers that live longer than the call."""
 
     def work(comm: Communicator) -> None:
         rank = comm.rank
@@ -192,7 +192,7 @@ def test_an_asynchronous_barrier_is_complete_when_all_have_called_it(job: Static
 
 
 class Jobs:
-    """Stands where a controller with several jobs stands."""
+    """Replaces a controller with several jobs."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, StaticJob] = {}
@@ -206,7 +206,7 @@ class Jobs:
 
 @pytest.mark.parametrize("rails", ["tcp=tcp@lo", TWO_RAILS])
 def test_a_job_is_split_by_color_and_key(rails: str) -> None:
-    """Two colors and one rank without; within a color the keys order the ranks."""
+    """Split into two colors, with one rank without a color. Keys order the ranks of each color."""
     ranks, jobs = 5, Jobs()
     colors, keys = [7, 0, 7, None, 0], [1, 0, 0, 0, 0]
     world = {0: [1, 4], 7: [2, 0]}  # by color: the ranks in their new order
@@ -214,7 +214,7 @@ def test_a_job_is_split_by_color_and_key(rails: str) -> None:
     def work(rank: int) -> None:
         options = Options(rank, ranks, parse_rails(rails), controller="none", timeout_s=DEADLINE_S)
         with Communicator(options, jobs.join) as comm:
-            for number in (1, 2):  # the same colors again are another communicator
+            for number in (1, 2):  # the second split makes new communicators
                 part = comm.split(colors[rank], keys[rank])
                 if part is None:
                     assert colors[rank] is None

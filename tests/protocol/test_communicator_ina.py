@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communicators with an in-network rail, alone and beside TCP; the switch is the model, on loopback."""
+"""Communicators with an in-network rail, alone and beside TCP. The switch is the model, on loopback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
         np.testing.assert_array_equal(comm.all_reduce(ones), RANKS * ones)
         names = {rail.name for rail in comm.stats().rails}
         used = {record.rail for record in comm.drain_records()}
-        if any(rail.failures for rail in comm.stats().rails):  # no CPU for a while: others carry what is left
+        if any(rail.failures for rail in comm.stats().rails):  # a rail had no CPU, so others carry the rest
             assert used <= names
         else:
             assert used == ({"ina"} if count == 3 else names)
@@ -56,8 +56,8 @@ def test_sum(job: StaticJob, rails: str, count: int) -> None:
     job.run(work, rails, shares={rail.name: 1 for rail in parse_rails(rails)})
 
 
-LARGE = 40_000  # bytes: chunks enough to be multicast
-HUGE = 1 << 20  # bytes: chunks enough also if packets are as large as loopback takes them
+LARGE = 40_000  # bytes; enough chunks for multicast
+HUGE = 1 << 20  # bytes; enough chunks also with the largest packets of loopback
 CHUNK = 4 * (LANES - SEAL_LANES)
 
 
@@ -137,7 +137,7 @@ def test_with_one_root_ranks_multicast_one_after_the_other(
     begins = [
         next(place for place, (source, _) in enumerate(seen) if source == rank) for rank in range(RANKS)
     ]
-    for rank, begin in enumerate(begins[1:]):  # some of what was sent before may have been lost
+    for rank, begin in enumerate(begins[1:]):  # some earlier packets may have been lost
         assert all(chunk > last - 4 for source, chunk in seen[begin:] if source == rank)
 
 
@@ -148,7 +148,7 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
 
     def work(comm: Communicator) -> tuple[int, int]:
         pending = []
-        for call in range(12):  # all under way at once, and among them what the switch sums
+        for call in range(12):  # all calls are in flight at once, also calls that the switch sums
             whole = gathered(call, LARGE)
             mine = whole.reshape(RANKS, LARGE)[comm.rank]
             sums = np.full(3000, comm.rank + call, np.int32)
@@ -176,7 +176,7 @@ def test_what_is_lost_on_the_way_to_all_is_fetched(refuse_every: int) -> None:
 def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
     switch: LoopbackSwitch, job: StaticJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, it was dropped where both were taken in one go, and all of it had to be fetched."""
+    """A rank may receive multicast data in one batch with READY's result. It must not drop the data."""
     held: list[bytes] = []
     process = switch.model.process
 
@@ -186,9 +186,9 @@ def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
             if to != 2 or len(held) > 20:
                 outputs.append((to, packet))
                 continue
-            if packet not in held:  # a busy machine repeats what is held for long
+            if packet not in held:  # ranks on a busy machine repeat packets that are held for long
                 held.append(packet)
-            if len(held) > 20:  # READY's result, and some of what the others spread
+            if len(held) > 20:  # READY's result, and some multicast packets of the others
                 outputs += [(2, each) for each in held]
         return outputs
 
@@ -200,12 +200,12 @@ def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
         job.meet()
         return comm.stats().rails[0].groups[0].stale
 
-    assert job.run(work, "ina=ina@lo/100M")[2] < 10  # more than READY's own repetitions are what was held
+    assert job.run(work, "ina=ina@lo/100M")[2] < 10  # only repetitions of READY are stale, not held packets
 
 
 @pytest.mark.parametrize("refuse_every", [0, 7])
 def test_a_multicast_starts_while_the_reduction_before_it_runs(refuse_every: int) -> None:
-    """As soon as the last rank has begun it, and not before."""
+    """The multicast starts when the last rank has begun it, and not before."""
     switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
     job = StaticJob(RANKS, ina=[PLACE])
     process = switch._process
@@ -227,7 +227,7 @@ def test_a_multicast_starts_while_the_reduction_before_it_runs(refuse_every: int
     def work(comm: Communicator) -> None:
         whole = gathered(0, LARGE)
         mine = whole.reshape(RANKS, LARGE)[comm.rank]
-        np.testing.assert_array_equal(comm.all_gather(mine), whole)  # tells what packets may hold
+        np.testing.assert_array_equal(comm.all_gather(mine), whole)  # measures how large packets may be
         job.meet()
         for call in range(2):
             sums = comm.all_reduce(np.full(3000 * LANES, comm.rank + call, np.int32), async_op=True)
@@ -250,7 +250,7 @@ def test_a_multicast_starts_while_the_reduction_before_it_runs(refuse_every: int
 
 
 def test_who_closes_still_answers_those_that_lack_something(switch: LoopbackSwitch, job: StaticJob) -> None:
-    switch.spared |= {1, 2}  # they fetch everything, of which a third is still to come when the root is done
+    switch.spared |= {1, 2}  # they fetch everything, and still miss a third when the root is done
     sent = np.random.default_rng(1).integers(0, 256, 2_000_000, np.uint8)
 
     def work(comm: Communicator) -> None:
@@ -301,9 +301,9 @@ MOVES = 5
 def test_results_stay_exact_while_groups_move(
     switch: LoopbackSwitch, trees: int, cpus: tuple[int, ...]
 ) -> None:
-    """Calls without a pause while a controller moves each tree in its turn, MOVES times.
+    """Make calls without a pause, while a controller moves each tree MOVES times, one after the other.
 
-    With one tree the switch loses its state each time. With several the others go on.
+    With one tree the switch loses its state each time. With several trees the others go on.
     """
     started, done = threading.Event(), threading.Event()
     groups = [replace(PLACE, group=GROUP + tree, tree=tree) for tree in range(trees)]
@@ -394,7 +394,7 @@ def test_a_switch_that_stays_silent_is_a_rail_that_is_down(switch: LoopbackSwitc
 
 
 def test_a_trial_whose_packets_are_damaged_ends_nothing(switch: LoopbackSwitch, job: StaticJob) -> None:
-    """All ranks make the same trial, so a mismatch in it is no rank's fault."""
+    """A mismatch in a trial is no rank's fault, because all ranks make the same trial."""
 
     def until(comm: Communicator, done: Callable[[], bool]) -> None:
         end = time.monotonic() + DEADLINE_S
@@ -423,7 +423,7 @@ def test_a_trial_whose_packets_are_damaged_ends_nothing(switch: LoopbackSwitch, 
 def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) -> None:
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(100, np.float32))
-        for size in (0, 1):  # of one class, one of them multicast
+        for size in (0, 1):  # both calls are of one class, and one is multicast
             comm.broadcast(np.zeros((LEAST_CHUNKS - 1) * CHUNK + size, np.uint8))
         with urllib.request.urlopen(f"http://{comm.metrics_address}/metrics") as answer:
             told = answer.read().decode()
@@ -444,12 +444,12 @@ CYCLES = 100
 
 
 def resources() -> tuple[int, int]:
-    """Threads and descriptors of this process."""
+    """Return the numbers of threads and descriptors of this process."""
     return len([*Path("/proc/self/task").iterdir()]), len([*Path("/proc/self/fd").iterdir()])
 
 
 def test_nothing_is_left_of_groups_that_a_failure_has_ended(switch: LoopbackSwitch) -> None:
-    """Formed and ended by a failure again and again, with calls in flight; the last ones weigh no more."""
+    """Form and end groups many times, with calls in flight. The last groups leave no more behind."""
 
     def work(comm: Communicator) -> None:
         with contextlib.suppress(RailweaveError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduces by racks and single ranks in virtual time: steps, columns."""
+"""Allreduces by racks and single ranks in virtual time: their steps and times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from railweave._native import composed
 
 
 def run(racks: int) -> tuple[float, int]:
-    """One sum of 16 KiB by four racks of four ranks, of which so many aggregate: steps of a ring, and ns."""
+    """Sum 16 KiB over four racks of four ranks, of which `racks` aggregate.
+
+    Return the number of steps of a ring, and the time in ns.
+    """
     members = [[4 * rack + place for place in range(4)] for rack in range(racks)]
     members += [[rank] for rank in range(4 * racks, 16)]
     numbers = np.random.default_rng(1)
@@ -27,7 +30,7 @@ def run(racks: int) -> tuple[float, int]:
 
 
 def test_every_rack_that_aggregates_saves_steps_and_time() -> None:
-    """2 (L - 1) steps of L = r + 4 (4 - r) members; of a small tensor they are the time."""
+    """A ring of L = r + 4 (4 - r) members takes 2 (L - 1) steps. They dominate the time of a small tensor."""
     runs = [run(racks) for racks in range(5)]
     assert [steps for steps, _ in runs] == [30, 24, 18, 12, 6]
     times = [time for _, time in runs]

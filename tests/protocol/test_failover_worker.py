@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of the failover experiment: every element of every call is compared."""
+"""The ranks of the failover experiment. They compare every element of every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANKS, CALLS, COUNT = 3, 4, 3000
 
 
 class Countdown:
-    """Says stop when it has been asked so often."""
+    """Returns a stop signal after `calls` reads."""
 
     def __init__(self, calls: int) -> None:
         self.left = calls

@@ -34,9 +34,9 @@ def random_inputs(
 def start_all(
     network: Network, number: int, call: Call | list[Array], delays: Sequence[int] = ()
 ) -> list[Array]:
-    """Start one call on every host, now or after its delay; the outputs, to be read once it is done.
+    """Start one call on every host, now or after the host's delay.
 
-    Inputs alone are those of a sum.
+    A list of inputs means a sum. Return the outputs, which are valid after the call.
     """
     made = call if isinstance(call, Call) else Call(call)
 
@@ -124,10 +124,10 @@ def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
         ("bfloat16", "sum", 252, 1e9, 3, 4),
         ("float32", "sum", 22, 1e30, 1, 1),  # exact
         ("float16", "avg", 22, 1, 1, 1),
-        ("float32", "max", 252, 1, 2, 2),  # and a witness
+        ("float32", "max", 252, 1, 2, 2),  # with a witness
         ("float32", "max", 253, 1, 2, 3),
         ("int32", "sum", 252, 1e6, 1, 1),
-        ("int32", "sum", 252, 1e9, 2, 3),  # may wrap: as halves, too
+        ("int32", "sum", 252, 1e9, 2, 3),  # may wrap, and is also sent as halves
     ],
 )
 def test_small_messages_take_the_least_round_trips_and_no_timer(
@@ -154,7 +154,7 @@ def test_a_broadcast_takes_one_packet_per_packetful_of_bytes() -> None:
 def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
     tree: int | tuple[int, ...], engine: bool
 ) -> None:
-    """Up: the other ranks' shards. Down: the own one. In place of the rest there is a header per chunk."""
+    """A host sends the other ranks' shards and receives its own. Other chunks are only headers."""
     network = build(tree, lanes=64, slots=64, engine=engine)
     sizes: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
 
@@ -166,7 +166,7 @@ def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
     chunks = 5  # of a shard
     inputs = random_inputs(np.random.default_rng(1), 4, 4 * (64 - SEAL_LANES) * chunks, "int32")
     check(network, Call([each.reshape(4, -1) for each in inputs], Collective.REDUCE_SCATTER), 64)
-    chunks *= 3  # sums of these integers may wrap: zeros in their place, then both halves
+    chunks *= 3  # these sums may wrap, so each chunk is sent as zeros and as two halves
     bare, full = 16, 16 + 4 * 64
     for host in range(4):
         assert sizes["up", host] == {full: 3 * chunks, bare: chunks}
@@ -177,7 +177,7 @@ def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
 
 
 def mismatches(network: Network) -> list[str]:
-    """Run until all ranks know that they call different things, and return their messages."""
+    """Run until all ranks know of their different calls, and return their messages."""
 
     def ends() -> list[list[tuple[str, str]]]:
         return [[event for event in events if event[0] != "stalled"] for events in network.events]

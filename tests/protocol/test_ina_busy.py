@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints and switches whose processors are away for 2 to 30 ms at a time, as beside a busy neighbour."""
+"""Endpoints and switches on processors that a busy neighbour takes for 2 to 30 ms at a time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from protocol.network import GROUP, Network, Shape, tree_of
 from protocol.test_ina_recovery import LANES, PACKET_TIME, join, run_sum, total
 from protocol.virtual_time import MILLISECOND, SECOND, Link
 
-SHARE = 0.3  # of its time that a processor is away
+SHARE = 0.3  # share of the time for which a processor is away
 CHUNKS = 4000  # 0.35 s on the link
 
 
 class BusyNetwork(Network):
-    """Hosts and a switch on two processors, each of which is away now and then until `calm_from`."""
+    """Hosts and a switch on two processors. Until `calm_from` each processor is away from time to time."""
 
     calm_from = 60 * SECOND
 
     def __init__(self, hosts: int, jobs: int, seed: int) -> None:
-        """Begin with all processors there."""
+        """Begin with both processors present."""
         root = tree_of(Shape.of(hosts), LANES)
         endpoints = [
             endpoint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that are damaged on a link, or that a stranger forges: no rank takes a wrong number for right."""
+"""Packets that a link damages or that a stranger forges. No rank accepts a wrong number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Change = Callable[[Packet], Packet | None]
 
 
 class Tampered(Network):
-    """A network where `change` makes other packets of those that come down to host 0, or go up from it."""
+    """A network in which `change` alters the packets to host 0, or with `way` "up" the packets from it."""
 
     change: Change = staticmethod(lambda packet: packet)
     way = "down"
@@ -51,7 +51,7 @@ SPOILT = ("stalled", "spoilt")
 
 
 class Moved(Tampered):
-    """Somebody moves the group when a rank says that a sum is wrong."""
+    """A network that moves the group when a rank reports a wrong sum."""
 
     moves = 0
     moving = False
@@ -76,7 +76,7 @@ def tampered(
 
 
 def flip(generator: random.Random, share: float) -> Change:
-    """One bit of a packet's lanes, of a share of the packets."""
+    """Flip one bit in the lanes of a share of the packets."""
 
     def change(packet: Packet) -> Packet:
         if not packet.lanes or generator.random() >= share:
@@ -89,7 +89,7 @@ def flip(generator: random.Random, share: float) -> Change:
 
 
 def outcome(network: Tampered, op: str, inputs: list[Array]) -> list[object]:
-    """Run one call; "right" or the kind of failure, by rank. A wrong number is an AssertionError."""
+    """Run one call. Return "right" or the kind of failure by rank. A wrong number raises AssertionError."""
     outputs = start_all(network, 0, Call(inputs, op=op))
 
     def over() -> bool:
@@ -97,7 +97,7 @@ def outcome(network: Tampered, op: str, inputs: list[Array]) -> list[object]:
 
     try:
         network.run(over, BOUND)
-    except AssertionError:  # a rank that has failed answers nobody: the others are late for good
+    except AssertionError:  # a failed rank answers nobody, so the others may never complete
         assert any(is_failure(event) for events in network.events for event in events)
     wanted = expected(inputs, op, LANES)
     ends: list[object] = []
@@ -128,7 +128,7 @@ def test_what_is_damaged_on_the_last_link_is_asked_for_again(op: str, dtype: str
     network = tampered(flip(random.Random(seed), 0.2))
     ends = outcome(network, op, inputs_of(dtype))
     assert network.tampered
-    if op == "sum" and dtype == "int32":  # no maxima, which prove themselves only later
+    if op == "sum" and dtype == "int32":  # these sums use no maxima, whose checks come later
         assert ends == ["right"] * RANKS
         assert refused(network, "seal") >= network.tampered - network.endpoints[0].stats()["duplicates"]
     assert "mismatch" not in ends
@@ -153,7 +153,7 @@ def moved(change: Change, way: str = "up") -> Tampered:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_sum_that_the_switch_has_wrong_is_made_again_after_a_move(dtype: str, way: str, seed: int) -> None:
     network = moved(flip(random.Random(seed), 0.2), way)
-    # All ranks have the same exponents, so that no damaged one hides the greatest.
+    # All ranks have the same exponents, so that a damaged exponent cannot hide the greatest.
     inputs = [(np.linspace(1, 1.9, 500) + rank / 100).astype(dtype) for rank in range(RANKS)]
     assert outcome(network, "sum", inputs) == ["right"] * RANKS
     stats = network.endpoints[0].stats()
@@ -162,7 +162,7 @@ def test_a_sum_that_the_switch_has_wrong_is_made_again_after_a_move(dtype: str, 
 
 
 def test_a_maximum_that_only_a_damaged_packet_had_ends_the_rail() -> None:
-    """Only the rank that sent it sees that the maximum is too small; the others have used it already."""
+    """Only the rank with the greatest value sees that the maximum is too small. Others have used it."""
     inputs = [np.full(40, 2.0 ** (10 * (rank == 0)), np.float32) for rank in range(RANKS)]
     network = moved(once(with_lane(0, -(20 << 14)), is_maximum))
     assert "silent" in outcome(network, "sum", inputs)
@@ -179,7 +179,7 @@ def test_a_mark_that_is_damaged_on_its_way_to_the_switch_is_no_mismatch() -> Non
 
 
 def test_damage_to_a_chunk_that_all_hold_causes_no_move() -> None:
-    """After a move its lanes are of no use; its result only says that the slot is free."""
+    """After a move the lanes of such a chunk are unused. Its result only frees the slot."""
     spoilt: list[tuple[int, int]] = []
 
     def change(packet: Packet) -> Packet:
@@ -197,7 +197,7 @@ def test_damage_to_a_chunk_that_all_hold_causes_no_move() -> None:
 
 
 def test_a_slot_that_a_damaged_round_keeps_silent_is_left() -> None:
-    """The switch refuses what is older than that round. A rank that has seen damage asks for a move."""
+    """The switch refuses rounds older than the damaged one. A rank that has seen damage asks for a move."""
     network = moved(once(with_lane(2, 1), lambda packet: bool(packet.lanes)), "down")
     inputs = [np.full(8, rank, np.int32) for rank in range(RANKS)]
     assert outcome(network, "sum", inputs) == ["right"] * RANKS
@@ -269,7 +269,7 @@ def test_too_small_a_maximum_is_refused_by_the_rank_that_has_a_greater_one() -> 
 
 @pytest.mark.parametrize("add", [1, -7, 1000])
 def test_a_maximum_that_no_rank_has_is_found_by_the_witnesses(add: int) -> None:
-    """On one rank alone; it is not the rank that has the greatest, so it cannot tell by itself."""
+    """One rank gets a wrong maximum. It lacks the greatest value, and cannot find the error alone."""
     inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
     network = tampered(once(with_lane(2, add), is_maximum))
     assert set(outcome(network, "max", inputs)) == {"silent"}
@@ -278,7 +278,7 @@ def test_a_maximum_that_no_rank_has_is_found_by_the_witnesses(add: int) -> None:
 def test_a_maximum_that_the_switch_itself_makes_up_is_found() -> None:
     inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
     network = tampered(once(with_lane(2, 1000), is_maximum), "up")
-    # Rank 0 itself sent less: what it gets is no less than its own.
+    # Rank 0's own value is smaller, so the damaged maximum looks possible to it.
     assert "silent" in outcome(network, "max", inputs)
 
 
@@ -306,7 +306,7 @@ def test_flags_in_headers_change_no_result(op: str, dtype: str, flag: int) -> No
 
 
 def blind(network: Network, packet: Packet) -> None:
-    """A stranger's packet, whose slots and rounds are right and whose marks are guessed."""
+    """Deliver a stranger's packet. Its slot and round are right, and its mark is guessed."""
     network.endpoints[0].receive(packet.encode(), network.now)
     network.ranks[0].pump()
 
@@ -330,7 +330,7 @@ def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> N
 
 
 def test_guessed_marks_are_no_damage_of_the_chunk() -> None:
-    """A stranger's guesses do not use up the tries of a chunk that is then damaged once."""
+    """A stranger's guesses do not count as tries of a chunk. The link then damages the chunk once."""
     inputs = inputs_of("int32", 8)
     network = tampered(once(with_lane(2, 1), lambda packet: bool(packet.lanes)))
     outputs = start_all(network, 0, inputs)
@@ -345,7 +345,7 @@ def test_guessed_marks_are_no_damage_of_the_chunk() -> None:
 
 
 def test_a_mismatch_is_believed_when_it_comes_twice() -> None:
-    """A bit that was flipped on the way here does not end the call."""
+    """A single flipped bit in the flags does not end the call."""
     inputs = inputs_of("int32", 8)
     network = tampered(once(lambda packet: replace(packet, flags=packet.flags | MISMATCH), lambda _: True))
     assert outcome(network, "sum", inputs) == ["right"] * RANKS
@@ -354,7 +354,7 @@ def test_a_mismatch_is_believed_when_it_comes_twice() -> None:
 
 
 def test_results_of_other_chunks_do_not_pass() -> None:
-    """A recording of an earlier call, played again in the place of a later one."""
+    """The link replaces the lanes of a result by those of an earlier result."""
     kept: list[Packet] = []
 
     def replay(packet: Packet) -> Packet:

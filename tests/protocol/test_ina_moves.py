@@ -16,7 +16,7 @@ LANES = 8
 
 
 def move(network: Network, group: int, slots: int, racks: list[int], lanes: int = LANES) -> None:
-    """Pause every host behind what happens now, then resume all in a fresh tree."""
+    """Pause every host after the actions of this moment, then resume all in a new tree."""
     positions: list[int] = []
     for endpoint in network.endpoints:
         network.at(network.now, lambda paused=endpoint: positions.append(paused.pause(network.now)))  # type: ignore[misc]
@@ -65,7 +65,10 @@ def test_what_cannot_be_resumed_is_refused_and_stays_paused() -> None:
 
 
 def test_contributions_are_kept_for_two_windows() -> None:
-    """A rank that is S ahead of another's gap, and has sent S past its own, can go back to that gap."""
+    """A rank can go back by two windows of S chunks.
+
+    It may be S chunks ahead of another rank's gap, and have sent S chunks beyond its own gap.
+    """
     network = build(1, slots=4, lanes=LANES, sealed=False)
     start_all(network, 0, [np.ones(20 * LANES, np.int32)])
     network.run(lambda: all_have(network, 0), within=BOUND)
@@ -84,7 +87,7 @@ def test_contributions_are_kept_for_two_windows() -> None:
 
 
 def test_packets_from_before_a_halt_are_stale() -> None:
-    """Results that come late are those of void chunks, also for slots that are in use again."""
+    """Late results belong to void chunks, also if their slots are in use again."""
     network = build(1, slots=4, lanes=LANES, sealed=False)
     [endpoint] = network.endpoints
     old, new = np.ones(4 * LANES, np.int32), np.full(8 * LANES, 5, np.int32)
@@ -141,7 +144,7 @@ def test_a_halted_endpoint_is_silent_and_takes_nothing() -> None:
 
 
 def test_a_rank_that_has_given_up_less_than_others_does_not_hold_back_a_move() -> None:
-    """Positions may be far apart: what is void need not be kept."""
+    """Positions may be far apart. A rank need not keep void chunks."""
     endpoint = ina.Endpoint(group=1, child=0, slots=4, lanes=LANES, world_size=2)
     endpoint.halt()
     endpoint.restart(1000, 0)

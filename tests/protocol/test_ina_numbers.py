@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number format against adversaries: within the stated bound, the oracle's bits, alike on all ranks."""
+"""The number format with adversarial values: errors within the bound, and the oracle's bits on all ranks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from protocol.test_ina import BOUND, all_have, start_all
 from protocol.virtual_time import Link
 
 LANES = 8
-LENGTHS = (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5)  # a slice of length 0 is refused before
-WIDE = 64  # lanes, of which an exact sum needs 10 to 11 for a value
+LENGTHS = (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5)  # the agent refuses slices of length 0
+WIDE = 64  # lanes; an exact sum needs 10 to 11 for each value
 FEW = (1, 2, 5, 6)
 TYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
@@ -29,7 +29,7 @@ def bits(kind: str) -> np.dtype[np.unsignedinteger]:
 
 
 def any_bits(kind: str, hosts: int, count: int) -> st.SearchStrategy[FloatArray]:
-    """Every pattern of bits is a value: NaN, Inf, both zeros, denormals and all exponents."""
+    """Draw values from all bit patterns: NaN, Inf, both zeros, denormals and all exponents."""
     return hnp.arrays(bits(kind), (hosts, count)).map(lambda drawn: drawn.view(TYPES[kind]))
 
 
@@ -84,7 +84,7 @@ def test_any_bits_at_all(kind: str, data: st.DataObject, hosts: int, count: int)
     op = data.draw(st.sampled_from(["sum", "avg", "max", "min"]))
     wanted = expected(inputs, op, LANES)
     assert_bits(reduce(inputs, op), wanted)
-    assert_bits(reduce(inputs, op, seed=1 + count), wanted)  # the order of arrival is another
+    assert_bits(reduce(inputs, op, seed=1 + count), wanted)  # packets arrive in a different order
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -103,7 +103,7 @@ def test_few_floats_are_summed_exactly_in_one_exchange(
 @pytest.mark.parametrize("name", adversaries(np.dtype(np.float16)))
 @pytest.mark.parametrize("hosts", [2, 3, 7])
 def test_sums_stay_within_the_bound(kind: str, name: str, hosts: int) -> None:
-    """|result - exact| <= n/2 * 2^(e + h - 30), and half an ulp for rounding to the type."""
+    """Check |result - exact| <= n/2 * 2^(e + h - 30) + ulp/2, where ulp/2 is for rounding to the type."""
     generator = np.random.default_rng(hosts)
     dtype = TYPES[kind]
     for count in LENGTHS:
@@ -123,7 +123,7 @@ def test_sums_stay_within_the_bound(kind: str, name: str, hosts: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_halves_are_rounded_once(kind: str, data: st.DataObject) -> None:
-    """Sums at, or so little beside, the middle between two halves that float32 would not tell them apart."""
+    """Sums are in the middle between two 16-bit floats, or so near to it that float32 cannot tell."""
     digits, tiny = (11, 2.0**-14) if kind == "float16" else (8, 2.0**-17)
     middle = data.draw(st.integers(2 ** (digits - 1), 2**digits - 1)) * 2.0
     scale = 2.0 ** data.draw(st.sampled_from([-9, 0, 2] if kind == "float16" else [-124, -100, 0, 100]))

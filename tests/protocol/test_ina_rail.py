@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In-network rails on real UDP sockets over loopback; the switch is the model, behind a socket of its own."""
+"""In-network rails on real UDP sockets over loopback. The switch is the model, on another socket."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_slices_over_real_sockets(switch: LoopbackSwitch, rate_bps: int) -> None
 @pytest.mark.parametrize("switch", [(2, 0)], indirect=True)
 @pytest.mark.parametrize("starved", [False, True])
 def test_what_lets_others_pass_gets_its_part_yet(switch: LoopbackSwitch, starved: bool) -> None:
-    """Queues may give lower effort nothing for as long as there is other traffic (RFC 8622)."""
+    """Other traffic may starve lower-effort packets (RFC 8622). The rail then sends best-effort packets."""
     if starved:
         switch.starved.add(LOWER_EFFORT)
     rails = attached_rails(2, yields=True)
@@ -101,7 +101,7 @@ def test_what_has_insisted_yields_again_without_a_pause(switch: LoopbackSwitch) 
 
 
 def test_what_the_kernel_refuses_to_send_is_not_counted_as_sent() -> None:
-    rails = attached_rails(2, address="240.0.0.1")  # reserved: there is no way from loopback
+    rails = attached_rails(2, address="240.0.0.1")  # a reserved address without a route from loopback
     start(rails, 0, "sum", [np.ones(5000, np.int32)] * 2)
     World(2, rails).run(lambda: rails.stats(0).send_drops > 0)
     stats = rails.stats(0)

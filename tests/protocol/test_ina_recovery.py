@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What endpoints do about loss, late ranks, silence, and packets that nobody should have sent."""
+"""How endpoints handle loss, late ranks, silence, and packets that nobody should have sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Proces
 from railweave._native import ina
 from railweave._native.collectives import Collective
 
-# Losses and time are the same with seals, which only take lanes.
+# Seals only take lanes. They change neither losses nor times.
 build = partial(networks.build, sealed=False)
 join = partial(networks.join, sealed=False)
 
@@ -35,7 +35,7 @@ PACKET_TIME = 87 * MICROSECOND  # a 256-lane packet on a link of 100 Mbit/s
 
 
 def run_sum(network: Network, count: int, op_index: int = 0, delays: tuple[int, ...] = ()) -> int:
-    """One int32 SUM; the virtual time that it took."""
+    """Run one int32 SUM. Return the virtual time that it took."""
     inputs = random_inputs(np.random.default_rng(op_index), len(network.endpoints), count, "int32")
     begin = network.now
     outputs = start_all(network, op_index, inputs, delays)
@@ -49,7 +49,7 @@ def total(network: Network, name: str) -> int:
 
 
 def lose(network: Network, number: int) -> None:
-    """Lose the packet that is sent as `number`-th from now, over all links."""
+    """Lose the `number`-th packet from now, counted over all links."""
     numbers = itertools.count(1)
     network.tamper = lambda _, data: None if next(numbers) == number else data
 
@@ -60,7 +60,7 @@ def test_a_gap_is_repaired_without_a_timer(number: int) -> None:
     lose(network, number)
     run_sum(network, 60 * LANES)
     assert total(network, "timeouts") == 0
-    assert 1 <= total(network, "retransmissions") <= 2  # by one rank, or by both
+    assert 1 <= total(network, "retransmissions") <= 2  # one rank or both ranks resend
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -80,15 +80,15 @@ def test_a_late_rank_is_no_loss(late_ms: int) -> None:
     sent = total(network, "retransmissions")
     took = run_sum(network, 2000, 1, delays=(0, 0, 0, late_ms * MILLISECOND))
     assert took < (late_ms + 5) * MILLISECOND
-    # The three others try a few packets, ever more rarely: no storm.
+    # The three others retry a few packets at growing intervals, so there is no storm.
     assert total(network, "retransmissions") - sent <= 3 * (20 + late_ms / 25)
-    # Nor does the wait teach them a wrong round trip: the next loss is repaired soon.
+    # The wait does not change their estimate of the round trip. They repair the next loss soon.
     lose(network, 1)
     assert run_sum(network, 1, op_index=2) < 10 * MILLISECOND
 
 
 def test_losses_cost_little_more_than_what_is_sent_again() -> None:
-    """1 % on each link of 4 hosts: about 5 % of the contributions are sent again, and the link stays busy."""
+    """Each link of 4 hosts loses 1 %. Ranks resend about 5 % of the contributions. The link stays busy."""
     link = Link(loss=0.01, packet_time=PACKET_TIME)
     network = build(4, slots=512, lanes=LANES, link=link, seed=3, packet_time=PACKET_TIME)
     run_sum(network, 4000 * LANES)
@@ -99,7 +99,7 @@ def test_losses_cost_little_more_than_what_is_sent_again() -> None:
 
 
 def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
-    """Child 0 alone asks the parent again: each loss costs the trunk one packet, not one per host."""
+    """Only child 0 asks the parent again. Each loss costs the trunk one packet, not one per host."""
     link = Link(loss=0.01, packet_time=PACKET_TIME)
     network = build((4, 4), slots=512, lanes=LANES, link=link, seed=3, packet_time=PACKET_TIME)
     chunks = 6000
@@ -109,7 +109,7 @@ def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
 @pytest.mark.parametrize("late_ms", [0, 7, 300])
 @pytest.mark.parametrize("slots", [(512, 512), (128, 1024)], ids=str)
 def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> None:
-    """Whenever they start, and however many slots they have: 50 ± 5 % each, and the link stays full."""
+    """Each job gets 50 ± 5 % of a full link, for any start times and numbers of slots."""
     root = tree_of(Shape.of(2), LANES)
     jobs = [
         join(root, (0, 1), slots[job], LANES, group=GROUP + job, base=4096 * job, packet_time=PACKET_TIME)
@@ -153,7 +153,7 @@ def test_the_window_leaves_a_short_queue() -> None:
 
 
 def test_chunks_are_sent_by_lots_of_a_millisecond() -> None:
-    """One by one, each would wake every rank and the switch."""
+    """Single packets would wake every rank and the switch too often."""
     network = build(2, slots=2048, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
     instants: Counter[int] = Counter()
     rank = network.ranks[0]
@@ -173,8 +173,8 @@ class Path(World):
         endpoint = ina.Endpoint(group=GROUP, child=0, slots=4, lanes=LANES, world_size=2, **options)
         values = np.ones(5, np.float32)
         endpoint.start(0, "sum", values, values)
-        self.answers_from = 0  # probes that were sent before are answered then, others in a millisecond
-        self.told: list[tuple[int, object]] = []  # when the path was said to be dead
+        self.answers_from = 0  # answers to earlier probes come then, others after a millisecond
+        self.told: list[tuple[int, object]] = []  # when the endpoint reported the path as dead
         self.process = AtPath(self, endpoint)
         self.process.pump()
 
@@ -214,7 +214,7 @@ def test_silence_of_the_switch_is_reported_now_and_then() -> None:
 
 
 def test_a_path_whose_answers_come_late_is_not_dead() -> None:
-    """A switch waits for a CPU ever longer: what came late lately says what may still come."""
+    """A switch waits longer and longer for a CPU. Recent late answers make the endpoint more patient."""
     path = Path()
     path.run_until(SECOND)
     for pause in (250, 550, 1200):
@@ -241,7 +241,7 @@ def test_silence_is_forgotten() -> None:
 
 
 def test_a_rank_that_computes_is_no_dead_path() -> None:
-    """One rank never comes; the switch answers probes, so nothing is reported, and little is sent."""
+    """One rank never comes, but the switch answers probes. So the other reports nothing and sends little."""
     network = build(2)
     values = np.ones(4, np.float32)
     network.endpoints[0].start(0, "sum", values, values)
@@ -285,7 +285,7 @@ def test_an_aborted_endpoint_is_silent() -> None:
 
 
 def waiting_endpoint() -> tuple[ina.Endpoint, Packet]:
-    """An endpoint with four chunks in flight, and the result that it expects for the first."""
+    """Return an endpoint with four chunks in flight, and the expected result of the first chunk."""
     endpoint = ina.Endpoint(group=GROUP, child=1, slots=4, lanes=2, world_size=2)
     values = np.arange(14, dtype=np.int32)
     endpoint.start(0, "sum", values, np.zeros_like(values))
@@ -322,7 +322,10 @@ def test_wrong_results_are_counted_and_change_nothing(why: str) -> None:
 
 
 def scattering_endpoint(op: str = "sum") -> tuple[ina.Endpoint, NDArray[np.int32], list[Packet]]:
-    """Rank 1 of 2, a reduce-scatter of a packet per shard: its output, and the results that it expects."""
+    """Start rank 1 of 2 in a reduce-scatter with one packet per shard.
+
+    Return its endpoint, its output and the results that it expects.
+    """
     endpoint = ina.Endpoint(group=GROUP, child=1, slots=4, lanes=2, world_size=2)
     values, output = np.array([1, 2, 30, -40], np.int32), np.zeros(2, np.int32)
     endpoint.start_part(0, op, values, output, Collective.REDUCE_SCATTER, 0, 1, 2, 0, 2)
@@ -344,7 +347,7 @@ def test_the_owner_adds_its_own_lanes_to_the_others(op: str, reduced: list[int])
     if op == "min":
         own = dataclasses.replace(own, lanes=struct.pack(">2i", ~6, ~-7))
     endpoint.receive(own.encode(), 1)
-    endpoint.receive(own.encode(), 2)  # once
+    endpoint.receive(own.encode(), 2)
     assert endpoint.poll() is None
     endpoint.receive(elsewhere.encode(), 3)
     assert endpoint.poll() == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several trees of an in-network rail, each served by a thread of its own, on a CPU of its own."""
+"""Several trees of an in-network rail. A separate thread on a separate CPU serves each tree."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from railweave.hosts.events import InaGroup
 RANKS, TREES = 3, 2
 GROUPS = [GROUP + tree for tree in range(TREES)]
 MOVES = 4
-SMALL = LANES - SEAL_LANES  # elements: one chunk, which the first tree carries
-LARGE = 40_000  # bytes of a shard: chunks enough in each tree to be multicast
+SMALL = LANES - SEAL_LANES  # elements; one chunk, which the first tree carries
+LARGE = 40_000  # bytes of a shard; enough chunks in each tree for multicast
 
 pytestmark = needs_cpus
 
@@ -43,7 +43,7 @@ def places(groups: list[int]) -> list[InaGroup]:
 
 @contextlib.contextmanager
 def serving(refuse_every: int = 0) -> Iterator[LoopbackSwitch]:
-    """A switch that knows the groups, and those to which they move."""
+    """Run a switch that knows the groups, also the groups after moves."""
     switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
     switch.restart(*(GROUP + number for number in range(TREES * (MOVES + 1))))
     try:
@@ -68,7 +68,7 @@ def workers() -> list[Path]:
     """Return the folders in /proc of the threads that serve trees."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that has just ended
+        with contextlib.suppress(OSError):  # the thread may have just ended
             if (task / "comm").read_text() == "railweave-tree\n":
                 found.append(task)
     return found
@@ -88,7 +88,7 @@ def sleeps(tasks: list[Path]) -> dict[str, int]:
 
 
 def test_each_tree_has_a_thread_on_its_cpu(job: StaticJob) -> None:
-    """Who serves a call sleeps until it is answered. Who does not wakes for a timer at most."""
+    """A thread that serves calls sleeps once per call. A thread without calls only wakes for timers."""
     calls = 20
 
     def work(comm: Communicator) -> list[dict[str, int]]:
@@ -133,13 +133,13 @@ def test_there_are_as_many_threads_as_cpus_and_trees(
 
 
 def resources() -> tuple[int, int]:
-    """Threads and descriptors of this process."""
+    """Return the numbers of threads and descriptors of this process."""
     return len([*Path("/proc/self/task").iterdir()]), len([*Path("/proc/self/fd").iterdir()])
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_communicator_that_has_ended_leaves_nothing(switch: LoopbackSwitch, fails: bool) -> None:
-    """Also while it is not forgotten yet, and with calls in flight."""
+    """Its threads end while references to it remain, also with calls in flight."""
     job = StaticJob(RANKS, ina=places(GROUPS))
     kept: list[Communicator] = []
 
@@ -171,7 +171,7 @@ def test_a_communicator_that_has_ended_leaves_nothing(switch: LoopbackSwitch, fa
 @pytest.mark.parametrize("spin_us", [0, 100])
 @pytest.mark.parametrize("refuse_every", [0, 20])
 def test_calls_of_every_kind_are_exact(refuse_every: int, spin_us: float) -> None:
-    """All under way at once, also while packets are lost."""
+    """All calls are in flight at once, also while packets are lost."""
     with serving(refuse_every) as switch:
         del switch
         job = StaticJob(RANKS, ina=places(GROUPS))
@@ -209,7 +209,7 @@ def test_calls_of_every_kind_are_exact(refuse_every: int, spin_us: float) -> Non
 
 
 class MergingSwitch(LoopbackSwitch):
-    """Results of different trees reach a host in one super-packet, as kernels and switches merge them."""
+    """A switch that merges results of different trees into one super-packet, as kernels do."""
 
     held: dict[int, bytes]
 
@@ -260,14 +260,14 @@ def test_a_datagram_that_comes_to_the_wrong_thread_is_passed_on() -> None:
 
 
 def test_what_was_done_before_a_halt_is_not_reported_after_it(switch: LoopbackSwitch) -> None:
-    """A trial of a rail has the same number each time."""
+    """A rail reports no result from before a halt, although each trial has the same number."""
     rails = worker_world().rails
     count = 4 * LANES
     out = [np.zeros(count, np.int32) for _ in range(RANKS)]
     for rank in range(RANKS):
         rails.start(rank, 1, 0, np.ones(count, np.int32), out[rank])
     latest = time.monotonic() + DEADLINE_S
-    while not all((each == RANKS).all() for each in out):  # the workers are done; the loop has not looked
+    while not all((each == RANKS).all() for each in out):  # afterwards workers are done, but the loop is not
         assert time.monotonic() < latest
         os.sched_yield()
     for rank in range(RANKS):
@@ -324,7 +324,7 @@ def test_a_silent_switch_is_reported(switch: LoopbackSwitch, job: StaticJob) -> 
 
 
 def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
-    """Halts and restarts among calls that are cut over both rails; every one is exact."""
+    """Exclude and use a rail again during calls on both rails. Every result is exact."""
 
     def work(comm: Communicator) -> None:
         for phase in range(6):
@@ -350,10 +350,10 @@ def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
 
 @pytest.mark.parametrize("looks", [False, True])
 def test_what_goes_wrong_on_a_worker_ends_the_communicator(job: StaticJob, looks: bool) -> None:
-    """Whether its own thread comes upon it, or one that meets it between two turns."""
+    """The worker's thread finds the error, or with `looks` another thread between two turns."""
 
     def work(comm: Communicator) -> str:
-        job.meet()  # all have joined
+        job.meet()  # all ranks have joined
         values = np.ones(4 * LANES, np.int32)
         point = op, _ = comm._agent.plan_point(DEADLINE_S)
         product = Call(DType.INT32, ReduceOp.PROD, values.size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are connected with some of the others only: what one of them finds, all of them learn."""
+"""Ranks that are connected with only some of the others. All ranks learn of a failure that one rank finds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANKS = 16
 LAST = RANKS - 1
 CONNECTED = sorted({(LAST + sign * (1 << step)) % RANKS for sign in (1, -1) for step in range(4)})
 RAILS = ["tcp=tcp@lo", "ina=ina@lo"]
-NOBODY = 1  # listens at this port
+NOBODY = 1  # a port without a listener
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_a_rank_that_leaves_is_named_by_all(job: StaticJob, rails: str) -> None:
 
 @pytest.mark.parametrize("kinds", [["tcp"], ["ina"], ["tcp", "tcp"]])
 def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
-    """Only those that are connected with it see its connections end; it says nothing.
+    """Only ranks that are connected with a dead rank see its connections end. The rank sends no message.
 
-    With two rails the ranks recover, and nobody but its predecessor finds that it has died.
+    With two rails the ranks recover. Then only the dead rank's predecessor finds the death.
     """
     agents = [Agent(rank, RANKS) for rank in range(LAST)]
     control: list[list[tuple[str, int]]] = []
@@ -81,7 +81,7 @@ def test_a_rank_that_dies_is_named_by_all(kinds: list[str]) -> None:
 
 
 class WithoutTheLast(StaticJob):
-    """The last rank joins the job, and none of its rails."""
+    """The last rank joins the job, but not its rails."""
 
     def join(self, controller: str, *, rank: int, **asked: Any) -> StaticMembership:
         membership = super().join(controller, rank=rank, **asked)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that call different things all find out, over any rails, with both descriptions."""
+"""Ranks make different calls. All ranks get an error with both descriptions, over any rails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RAILS = [
 
 @dataclass(frozen=True)
 class Kind:
-    """One collective; small ones ride one rail by recursive doubling, large ones are cut."""
+    """One all_reduce. A small one uses one rail and recursive doubling, a large one is split."""
 
     count: int
     dtype: str = "float32"
@@ -56,7 +56,7 @@ KINDS = [
     Kind(11),
     Kind(10, op="max"),
     Kind(10, "int32"),
-    Kind(10, "float64"),  # not for the switch: other rails alone carry it
+    Kind(10, "float64"),  # the switch cannot sum it, so only other rails carry it
     Kind(100_000),
     Kind(100_000, op="prod"),
 ]
@@ -72,7 +72,7 @@ def test_every_pair_of_kinds(switch: LoopbackSwitch, rails: str) -> None:
 
 
 def equal(rails: str) -> dict[str, float]:
-    """The same share of large calls for each rail; nothing is learnt, so no surveys are in between."""
+    """Return the same share of large calls for each rail. Fixed shares need no surveys between calls."""
     return {rail.name: 1.0 for rail in parse_rails(rails)}
 
 
@@ -84,7 +84,7 @@ def assert_found(rails: str, common: Kind, odd: Kind) -> None:
 
 
 def assert_described(rails: str, calls: dict[str, Call]) -> None:
-    """Make the first call on all ranks but one, the second there; all learn of both."""
+    """Make the first call on all ranks except one, and the second on that rank. All learn of both calls."""
     job = StaticJob(RANKS, ina=[PLACE])
     common, odd = calls.values()
 
@@ -106,7 +106,7 @@ def zeros(count: int) -> Array:
     return np.zeros(count, np.float32)
 
 
-# Rails carry the calls of a pair alike, or, where one is empty, might not carry it at all.
+# The same rails carry both calls of a pair. If one call is empty, no rail may carry it.
 ALIKE: list[dict[str, Call]] = [
     {
         "reduce #1 of 10 float32, sum, to rank 0": lambda comm: comm.reduce(zeros(10), 0),
@@ -168,7 +168,7 @@ def test_calls_that_rails_carry_alike(switch: LoopbackSwitch, rails: str) -> Non
 @pytest.mark.parametrize("rails", RAILS)
 @pytest.mark.parametrize("odd_one", range(RANKS))
 def test_a_broadcast_that_is_empty_on_one_rank(switch: LoopbackSwitch, rails: str, odd_one: int) -> None:
-    """A rank that calls what its neighbours call may complete it: the next call fails there."""
+    """A rank may complete the broadcast if its neighbours made the same call. Its next call then fails."""
     skip_unless_possible(rails)
     switch.restart()
     job = StaticJob(RANKS, ina=[PLACE])
@@ -248,14 +248,14 @@ def test_calls_that_are_empty_on_all_ranks(switch: LoopbackSwitch, rails: str) -
             assert pending.wait().size == 0
         assert (comm.reduce(zeros(0), 1) is None) == (comm.rank != 1)
         assert comm.all_reduce(np.ones(4, np.float32)).tolist() == [RANKS] * 4
-        assert comm.all_reduce(np.full(1, 5.0, np.float32)).tolist() == [5 * RANKS]  # not what stood for none
+        assert comm.all_reduce(np.full(1, 5.0, np.float32)).tolist() == [5 * RANKS]  # not the placeholder
 
     job.run(work, rails, shares=equal(rails))
 
 
 @pytest.mark.parametrize("rails", RAILS)
 def test_another_order(switch: LoopbackSwitch, rails: str) -> None:
-    """Calls in flight at once; the second of one rank is the first of another."""
+    """Two calls are in flight at once. One rank makes them in the opposite order."""
     skip_unless_possible(rails)
     job = StaticJob(RANKS, ina=[PLACE])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spin exhausts the models of slots, moves, multicast, RDMA sums, agreement on rails, and refutes mutants."""
+"""Spin checks all states of the models: slots, moves, multicast, RDMA sums, rounds. It refutes mutants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TWO_LEVELS = ["LEVELS=2", "HOSTS=3"]
 
 
 def _run(command: list[str], folder: Path) -> str:
-    # Without a preloaded sanitizer: what spin generates compares bytes behind the end of its memory.
+    # Run without a preloaded sanitizer, because spin's generated code reads beyond the end of its memory.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment
@@ -35,7 +35,7 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def build(folder: Path, definitions: list[str], model_of: Path, *options: str) -> None:
-    """Make the checker `folder`/pan of a model."""
+    """Build a model's checker `folder`/pan."""
     model = _run(["cpp", "-P", *(f"-D{d}" for d in definitions), str(model_of)], folder)
     (folder / "model.pml").write_text(model)
     _run(["spin", "-a", "model.pml"], folder)
@@ -43,7 +43,7 @@ def build(folder: Path, definitions: list[str], model_of: Path, *options: str) -
 
 
 def check(folder: Path, *options: str) -> tuple[int, int]:
-    """Return (errors, states stored) of a search of the whole state space of what `build` has made."""
+    """Search all states with the checker that `build` has made. Return (errors, states stored)."""
     report = _run(["./pan", "-m100000", *options], folder)
     assert "max search depth too small" not in report or "errors: 0" not in report, report
     found = re.search(r"errors: (\d+)\s+(\d+) states, stored", report)
@@ -52,13 +52,13 @@ def check(folder: Path, *options: str) -> tuple[int, int]:
 
 
 def search(folder: Path, definitions: list[str], model_of: Path) -> tuple[int, int]:
-    """Return (errors, states stored) of a search for violated assertions and for states without an end."""
+    """Search for violated assertions and for deadlocks. Return (errors, states stored)."""
     build(folder, definitions, model_of, "-DSAFETY")
     return check(folder)
 
 
 def words(value: object) -> str:
-    """How a parameter is shown."""
+    """Return the name of a parameter for pytest."""
     return " ".join(value) if isinstance(value, list) else getattr(value, "stem", str(value))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A communicator that sends and receives on CPUs of its own: which thread works there, and which does not."""
+"""A communicator that sends and receives on separate CPUs: which thread works there, and which does not."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def on_cpu_s(task: Path) -> float:
 
 
 def sums(comm: Communicator, calls: int = CALLS, count: int = COUNT) -> float:
-    """Make calls, and return the processor time that this took of the caller."""
+    """Make calls, and return the processor time of the calling thread."""
     used_s = 0.0
-    mine, result = np.empty((2, count), np.float32)  # no memory is asked for, or given back, meanwhile
+    mine, result = np.empty((2, count), np.float32)  # so that calls allocate and free no memory
     for call in range(calls):
         mine[:] = call + comm.rank
         begin_s = time.thread_time()
@@ -79,7 +79,7 @@ def test_the_loops_thread_works_on_its_cpus_and_the_caller_does_not(spin_us: flo
 
 
 def test_without_them_the_caller_works() -> None:
-    """What the test above compares shows who works."""
+    """The caller's processor time shows which thread works, as the test above assumes."""
     used_s = StaticJob(RANKS).run(sums)
     idle_s = StaticJob(RANKS).run(sums, progress_cpus=(CPU,))
     assert max(idle_s) < min(used_s) / 2

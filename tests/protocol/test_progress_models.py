@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spin shows under weak fairness that rounds, moves and multicast starve nobody, and refutes each mutant.
+"""Spin shows under weak fairness that rounds, moves and multicast make progress, and refutes each mutant.
 
-Every mutant passes the check of what is asserted: it does nothing wrong, only nothing more.
+Every mutant satisfies all assertions. Its only fault is that it stops making progress.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from protocol.test_models import MODELS, build, check, pytestmark, words
 
-__all__ = ["pytestmark"]  # without spin these are skipped as well
+__all__ = ["pytestmark"]  # skips these tests, too, if spin is missing
 
 ROUNDS, MOVES = MODELS / "rounds_progress.pml", MODELS / "moves_progress.pml"
 CLAIMS = {ROUNDS: ["asserted", "calls", "rounds", "returns"], MOVES: ["asserted", "ends", "returns"]}
@@ -69,7 +69,7 @@ def test_mutant_starves_somebody(model: Path, mutant: str, tmp_path: Path) -> No
 
 
 def goes_on_forever(folder: Path, definitions: list[str]) -> tuple[bool, int]:
-    """Whether a fair run of the model of multicast never ends, and how many states spin has stored."""
+    """Return whether a fair run of the multicast model never ends, and how many states spin has stored."""
     build(folder, definitions, MODELS / "spread.pml", FAIR, "-DNP")
     errors, states = check(folder, "-l", "-f")
     return errors > 0, states

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rail whose own code throws is excluded and used again; it never ends a job that has another rail."""
+"""A rail whose code throws is excluded and used again. It never ends a job that has another rail."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ COUNTS = (10, 100_000)
 
 
 def calls(rank: Rank, numbers: range) -> None:
-    """Add up on all ranks, by turns on one rail and over all, and check each sum."""
+    """Sum on all ranks, alternately on one rail and on all rails, and check each sum."""
     for number in numbers:
         x = np.full(COUNTS[number % 2], rank.rank + number, np.int32)
         assert (rank.all_reduce(x) == sum(r + number for r in range(rank.size))).all()
 
 
 def until_used_again(rank: Rank) -> None:
-    """The rail has been out, and is back."""
+    """Wait until the rail has been excluded and is in use again."""
     rank.until(lambda: len(rank.agent.changes(0)) >= 2 and rank.alive(1 << 30) == [0, BROKEN])
 
 
 @pytest.mark.parametrize("where", ["start", "pass_over", "expire", "slice_done"])
 def test_a_rail_that_throws_is_excluded_and_used_again(where: str) -> None:
-    """On one rank only; the others have to learn of it."""
+    """The rail throws on one rank. The other ranks have to learn of this fault."""
     with Job(3, breaking=True) as job:
         job.run(lambda rank: calls(rank, range(4)))
         job.ranks[1].agent.break_at(BROKEN, where)
@@ -61,7 +61,7 @@ def test_a_rail_that_throws_while_it_is_out_is_used_again(where: str, times: int
 
 
 def test_a_rail_that_throws_before_recovery_is_known_is_excluded() -> None:
-    """As while the ranks join their rails one by one."""
+    """A rail may throw while the ranks connect their rails one after the other."""
     with Job(2, breaking=True, recovers=False) as job:
         for rank in job.ranks:
             rank.agent.break_at(BROKEN, "expire")
@@ -73,7 +73,7 @@ def test_a_rail_that_throws_before_recovery_is_known_is_excluded() -> None:
 
 @contextmanager
 def lone_rail() -> Iterator[list[Agent]]:
-    """Two ranks without another rail."""
+    """Make two ranks with a single rail."""
     agents = [Agent(rank, 2) for rank in range(2)]
     places = []
     for agent in agents:
@@ -102,14 +102,14 @@ def test_the_only_rail_that_throws_ends_the_communicator_with_its_name(where: st
     with lone_rail() as (broken, other):
         broken.break_at(0, where)
         end = time.monotonic() + DEADLINE_S
-        while (failure := broken.failure()) is None:  # a call may be done before the rail has a timer
+        while (failure := broken.failure()) is None:  # a call may complete before the rail sets a timer
             assert time.monotonic() < end
             told = [(agent, submit(agent)) for agent in (broken, other)]
             for agent, op in told:
                 assert agent.wait(op, DEADLINE_S)
         assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "tcp")
         assert failure.message == f"its own code failed: {where} is broken"
-        if where == "start":  # else the other may have its result by then
+        if where == "start":  # in other cases the other rank may already have its result
             failure = other.failure()
             assert failure is not None
             assert (failure.kind, failure.rail, failure.message) == (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails that are halted in the middle of slices and joined anew, over loopback."""
+"""Rails over loopback that are halted in the middle of slices and connected again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = tcp_key(SECRET)
 
 
 def halted_and_restarted(world: World, rounds: int) -> None:
-    """Several incarnations, each halted wherever it is; the last one's slices are exact."""
+    """Halt several incarnations at random times. The slices of the last one must be exact."""
     slices = world.new_slices()
     world.start_all(slices)
     for incarnation in range(1, rounds + 1):
@@ -77,7 +77,7 @@ def ina_world(seed: int = 0, ranks: int = 3, trees: int = 1, cpus: Sequence[int]
 
 
 def worker_world(seed: int = 0) -> World:
-    """Two trees, each served by a thread on a CPU of its own."""
+    """Make rails with two trees. A separate thread on a separate CPU serves each tree."""
     return ina_world(seed, trees=2, cpus=CPUS)
 
 
@@ -105,7 +105,7 @@ def test_a_rail_may_be_halted_from_inside_its_report(
     world.finish(again)
 
 
-# ---------------------------------------------------------------- what a halt and a restart are
+# ---------------------------------------------------------------- halts and restarts
 
 
 def open_files() -> int:
@@ -113,7 +113,7 @@ def open_files() -> int:
 
 
 def test_channels_that_were_never_connected_join_once_per_epoch() -> None:
-    """As repair channels do. Numbers may be left out; a halt more is harmless."""
+    """Repair channels connect in this way. Epochs may be skipped, and a second halt has no effect."""
     world = tcp_world(3, connected=False)
     world.in_any_order(world.halt)
     assert not world.all_ready()
@@ -177,7 +177,7 @@ def test_stats_go_on_over_restarts() -> None:
 
 
 def test_several_slices_of_one_call_follow_each_other() -> None:
-    """Of different lengths, and with one rank ahead of the other: they are told apart by their place."""
+    """The slices have different lengths, and one rank is ahead. Their order identifies them."""
     world = tcp_world(2)
     lengths = [100_000, 1, 5000, 200_000, 1]
     outputs = [[np.zeros(length, np.int32) for length in lengths] for _ in range(2)]
@@ -227,7 +227,7 @@ def test_an_in_network_rail_wants_a_base_per_tree_that_is_not_below_its_own(swit
 
 
 def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
-    """Chunks that never arrived are void as well: the next ones are those of all ranks."""
+    """Chunks that never arrived are void, too. The next chunks have the same numbers on all ranks."""
     world = ina_world()
     switch.deaf.set()
     slices = world.new_slices()
@@ -242,15 +242,15 @@ def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
     assert world.spoilt
 
 
-# ---------------------------------------------------------------- against a peer that is the test
+# ---------------------------------------------------------------- the test is the peer
 
 
 class Channel:
-    """Rank 0 or 1 of two; the test is the other one."""
+    """Rank 0 or 1 of two. The test is the other rank."""
 
     def __init__(self, rank: int, peer_port: int = 1) -> None:
         self.rails, self.rank = Rails(2), rank
-        self.said: dict[socket.socket, bytes] = {}  # by those who have dialled
+        self.said: dict[socket.socket, bytes] = {}  # the hello that the test has sent on each connection
         self.port = self.rails.open_tcp(rank, "127.0.0.1")
         members = [("127.0.0.1", peer_port)] * 2
         members[rank] = ("127.0.0.1", self.port)
@@ -269,7 +269,7 @@ class Channel:
             self.rails.turn(0.01)
 
     def closes(self, connection: socket.socket) -> None:
-        """AssertionError unless the channel ends this connection without a word."""
+        """Raise AssertionError unless the channel closes this connection without sending anything."""
         connection.setblocking(False)
         said = []
 
@@ -285,7 +285,7 @@ class Channel:
         assert said == [b""]
 
     def hears(self, connection: socket.socket, size: int = HELLO) -> bytes:
-        """Return what the channel says next."""
+        """Return the next bytes that the channel sends."""
         connection.setblocking(False)
         said = b""
 
@@ -299,7 +299,7 @@ class Channel:
         return said
 
     def dials(self, connection: socket.socket, incarnation: int) -> bytes:
-        """Return how the channel, which is rank 1, says that it is of this incarnation."""
+        """Return the hello of the channel, which is rank 1. Check that it has this incarnation."""
         said = self.hears(connection)
         assert said == hello(KEY, 1, 0, incarnation=incarnation, number=number_of(said))
         return said
@@ -333,8 +333,8 @@ def test_a_peer_that_is_ahead_is_parked_until_this_rank_comes_there() -> None:
 def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> None:
     channel = Channel(0)
     with channel.dial(2) as first:
-        channel.rails.turn(DEADLINE_S)  # it comes in …
-        channel.rails.turn(DEADLINE_S)  # … and says who it is
+        channel.rails.turn(DEADLINE_S)  # accepts the connection
+        channel.rails.turn(DEADLINE_S)  # receives the hello
         with channel.dial(3) as second:
             channel.closes(first)
             channel.rails.restart(0, 3)
@@ -393,7 +393,7 @@ def test_a_peer_that_is_behind_or_comes_while_this_rank_is_halted_is_turned_away
 
 
 def test_a_rank_dials_until_its_peer_answers() -> None:
-    """First nobody listens, then the peer turns it away, in the end it answers."""
+    """At first nobody listens. Then the peer closes the connections. In the end the peer answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         channel = Channel(1, peer_port=listener.getsockname()[1])
@@ -426,12 +426,12 @@ def test_a_rank_dials_until_its_peer_answers() -> None:
 
 
 def test_a_halted_rank_dials_nobody() -> None:
-    """Who knocks first once somebody listens is of the next incarnation."""
+    """The first connection after the peer listens belongs to the next incarnation."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         channel = Channel(1, peer_port=listener.getsockname()[1])
         channel.rails.restart(1, 1)
-        channel.rails.turn(DEADLINE_S)  # it is refused, and waits to dial again
+        channel.rails.turn(DEADLINE_S)  # the dial is refused, and the channel waits to dial again
         channel.rails.halt(1)
         listener.listen()
         channel.rails.restart(1, 2)
@@ -441,7 +441,7 @@ def test_a_halted_rank_dials_nobody() -> None:
 
 
 def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
-    """A peer that reads nothing: the message still lies in this rank's memory when it is halted."""
+    """The peer reads nothing, so that part of the message is still in this rank's memory at the halt."""
     channel = Channel(0)
     channel.rails.restart(0, 1)
     with channel.dial(1) as peer:

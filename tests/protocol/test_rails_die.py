@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails die under calls and come back: every rank gets the right numbers, and the survivors carry on."""
+"""Rails die during calls and come back. Every rank gets the right numbers, and the other rails continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTS = [10, 1000, 100_000]
 
 
 def sums(rank: Rank, calls: range, after: dict[int, str] | None = None) -> None:
-    """Add up on all ranks, checking each sum; on the way rank 1 tells of obstacles on rail 1."""
+    """Sum on all ranks, and check each sum. After some calls rank 1 reports an obstacle on rail 1."""
     for number in calls:
         x = np.full(COUNTS[number % 3], rank.rank + number, np.float32)
         assert (rank.all_reduce(x) == sum(r + number for r in range(rank.size))).all()
@@ -34,7 +34,7 @@ def test_nothing_happens_while_all_rails_live() -> None:
             assert rank.agent.next_op() == 60
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])  # of 8, repair channels connect some only
+@pytest.mark.parametrize("size", [2, 3, 8])  # with 8 ranks, repair channels connect only some pairs
 def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
     with Job(size) as job:
         job.run(lambda rank: sums(rank, range(60), {20: "it is tested"}))
@@ -58,7 +58,7 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
 
 
 def test_a_second_rail_dies_while_the_first_is_repaired() -> None:
-    """Calls in flight all the time, some small and some cut over three rails; a rank is always behind."""
+    """Keep small calls and calls on three rails in flight, with one rank behind the others."""
 
     def work(rank: Rank) -> None:
         in_flight: deque[tuple[int, int, NDArray[np.int32]]] = deque()
@@ -94,7 +94,7 @@ def test_a_second_rail_dies_while_the_first_is_repaired() -> None:
 
 
 def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
-    """One call fits whatever the bound; the next ones wait until all ranks have completed those before."""
+    """A single call may exceed the bound. The next calls wait until all ranks have completed earlier ones."""
     with Job(2, most_kept_bytes=1 << 20) as job:
         x = np.ones(1 << 20, np.int8)
         call = Call(DType.INT8, ReduceOp.SUM, x.size)
@@ -117,12 +117,12 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
 
 @pytest.mark.parametrize("share", [0.52, 0.8, 1.2, 3.0])
 def test_a_large_call_and_a_survey_leave_room_for_the_next_call(share: float) -> None:
-    """`share` is that of the bound: memory counts as it was asked for, and the largest call does not."""
+    """Each call needs `share` of the bound. Requested sizes count, and the largest call does not count."""
     with Job(2, most_kept_bytes=1 << 20) as job:
         sizes = [int(share * (1 << 20)), 512, int(share * (1 << 20))]
         calls = [Call(DType.INT8, ReduceOp.SUM, size) for size in sizes]
         arrays = [[np.ones(size, np.int8) for size in sizes] for _ in job.ranks]
-        for rank in job.ranks:  # the first one submits all before the other begins
+        for rank in job.ranks:  # rank 0 submits all calls before rank 1 begins
             ops = [rank.submit(call, x, x) for call, x in zip(calls, arrays[rank.rank], strict=True)]
         for rank in job.ranks:
             rank.wait(ops[-1])
@@ -141,7 +141,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_the_ranks_do_not_wait_for_a_rank_that_plans() -> None:
-    """As where a thread keeps the interpreter while a rail dies."""
+    """A rank may plan for long if another thread holds the interpreter while a rail dies."""
     with Job(2) as job:
         planning, other = job.ranks
         op, known = planning.agent.plan_point(DEADLINE_S)
@@ -197,7 +197,7 @@ def test_recovery_is_refused_where_it_cannot_be() -> None:
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rail_that_comes_back_takes_over_what_others_have_not_begun(late: int) -> None:
-    """Also of a call that a rank has not made by then."""
+    """The rail takes over pieces also of a call that one rank has not made yet."""
     x = np.arange(300_000, dtype=np.int32)
     parts = [(0, 30_000 * number, 30_000) for number in range(10)]
     outs = [np.empty_like(x) for _ in range(2)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective survives the death of rails: exact results, whichever pieces were lost and done anew."""
+"""Every collective survives the death of rails. Results are exact, although lost pieces are repeated."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from protocol.recovering import Job, Rank
 from railweave._native import agent
 from railweave._native.collectives import Collective, DType, ReduceOp
 
-IN_FLIGHT = 6  # calls that have been submitted and not waited for
+IN_FLIGHT = 6  # calls that are submitted before the first wait
 CALLS = 24
-ALWAYS = 1 << 30  # a call that is far ahead
+ALWAYS = 1 << 30  # a call far in the future
 
 
 def made(number: int, size: int, collective: Collective, count: int, root: int, in_place: bool) -> Call:
@@ -41,9 +41,10 @@ def drawn(seed: int, calls: range, size: int) -> list[Call]:
 
 
 def run(rank: Rank, todo: list[Call], lost: int | None = None, back: int | None = None) -> None:
-    """Make the calls, some at once; rank 1 tells that a rail has an obstacle, or has none any more.
+    """Make the calls, several in flight. Rank 1 reports that a rail has an obstacle, or has none any more.
 
-    It is lost in the middle of a large call: others have made it, and rank 0 makes it when the rail is gone.
+    The rail `lost` dies in the middle of a large call: rank 0 makes this call after the others, when the
+    rail is dead.
     """
     pending: deque[tuple[Call, int]] = deque()
 
@@ -76,7 +77,7 @@ def run(rank: Rank, todo: list[Call], lost: int | None = None, back: int | None 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("collective", Collective)
 def test_all_collectives_while_rails_come_and_go(size: int, collective: Collective) -> None:
-    """Rail 1 dies and comes back, then rail 0 does; the call that each death breaks is of this collective."""
+    """Rail 1 dies and comes back, then rail 0. Each death interrupts a call of the given collective."""
     with Job(size, rails=3) as job:
         for seed, rail in enumerate((1, 0)):
             going, coming = (drawn(seed, range(first, first + CALLS), size) for first in (0, CALLS))

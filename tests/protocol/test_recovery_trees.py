@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communicators whose in-network rail loses its trees, beside another rail: the calls go on without it."""
+"""Communicators whose in-network rail loses its trees. Calls continue on another rail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = 5000
 
 
 def call_until(comm: Communicator, reached: Callable[[], bool]) -> None:
-    """Sum and check until all ranks say so, in the same round."""
+    """Sum and check until all ranks have `reached` in the same round."""
     end = time.monotonic() + DEADLINE_S
     while True:
         total = comm.all_reduce(np.arange(COUNT, dtype=np.int32) + comm.rank)
@@ -79,7 +79,7 @@ def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitc
 
 
 def test_types_that_only_a_dead_rail_can_carry_wait_for_it(job: StaticJob) -> None:
-    """float64 is not for the switch; the rail that is out comes back."""
+    """The switch cannot sum float64. The call waits until the excluded rail comes back."""
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(COUNT, np.float32))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls are cut anew alike on all ranks, and repaired, whatever rails die and come back, and whenever."""
+"""All ranks split interrupted calls in the same way, and repair them, while rails die and come back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MS = 1_000_000  # nanoseconds
 
 
 def step(world: World, rank: int, random: Random) -> bool:
-    """Let one thing happen on one rank; whether anything could."""
+    """Do one random action on one rank. Return whether an action was possible."""
     calls = world.calls[rank]
     channels = [(rail, repair) for rail in range(world.rails) for repair in (False, True)]
     random.shuffle(channels)
@@ -83,7 +83,7 @@ def commit(alive: int, main: dict[int, Reach], repair: dict[int, Reach] | None =
 
 
 def repairs(calls: Calls) -> dict[int, list[Slice]]:
-    """Take all that waits on the repair channels; by rail."""
+    """Take all slices that wait on the repair channels, by rail."""
     taken = {rail: list(iter(lambda rail=rail: calls.take(rail, True), None)) for rail in range(4)}
     return {rail: slices for rail, slices in taken.items() if slices}
 
@@ -98,7 +98,7 @@ def repairs(calls: Calls) -> dict[int, list[Slice]]:
 def test_repair_is_spread_over_all_rails_by_their_rates(
     rates: list[int], alive: int, expected: dict[int, int]
 ) -> None:
-    """Also over rails that the call itself did not use."""
+    """Rails that the call did not use carry repairs, too."""
     calls = Calls(0, 3, rates)
     x = np.ones(200_000, np.int32)
     call = Call(DType.INT32, ReduceOp.SUM, x.size)
@@ -109,8 +109,8 @@ def test_repair_is_spread_over_all_rails_by_their_rates(
 
 
 def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
-    """What all ranks have is not repeated, what one has is fetched, the rest is reduced."""
-    pieces = 12  # of each of the rails 1 to 3
+    """Skip pieces that all ranks have. Fetch pieces that one rank has. Reduce the rest."""
+    pieces = 12  # on each of the rails 1 to 3
     ended = [[pieces, 5, 0], [pieces, 9, 4], [pieces, 7, 0]]  # by rank and rail
     ranks = [Calls(rank, len(ended), [100] * 4) for rank in range(len(ended))]
     x = np.ones(3 * pieces * REPAIR_BYTES // 4, np.int32)
@@ -135,7 +135,7 @@ def test_a_repair_resumes_where_the_ranks_are_when_another_rail_fails() -> None:
 
 
 def test_what_a_rail_has_not_begun_goes_to_one_that_comes_back() -> None:
-    """From the place on that no rank has reached, also on a rank that makes the call later."""
+    """The rail that comes back takes the pieces that no rank has reached, also on a rank that calls later."""
     x = np.ones(100_000, np.int32)
     parts = [(0, 10_000 * number, 10_000) for number in range(10)]
     ranks = [Calls(rank, 3, [100] * 4) for rank in range(3)]
@@ -160,12 +160,12 @@ def test_what_a_rail_has_not_begun_goes_to_one_that_comes_back() -> None:
             begin(rank)
         positions.append(calls.prepare(0b0111).main)
         if rank < 2:
-            assert len(begun[rank]) == ended + 2  # a rail is given two at a time
+            assert len(begun[rank]) == ended + 2  # a rail gets two pieces at a time
             front = calls.front(0, False)
             assert front is not None
             assert (front.alone, front.expected_ns) == (True, 100 * MS)
             calls.finish(0, False, begun[rank][ended].id)
-            begin(rank)  # what it has said of its place holds
+            begin(rank)  # the reported position stays valid
     assert positions == [[5, 0, 5, 1], [3, 0, 7, 1], [0, 0, 0, 0]]
     reaches = {rail: reach_of([position[rail] for position in positions]) for rail in range(3)}
     for rank, calls in enumerate(ranks):
@@ -195,7 +195,7 @@ def test_a_call_on_one_rail_has_a_time_of_its_own(expected_ms: int, patience_ms:
 
 
 def test_a_repaired_piece_is_expected_to_take_the_time_of_its_bytes() -> None:
-    """Each byte passes twice, beside the main channel; where a rate is unknown nothing is expected."""
+    """Each byte passes twice, and shares the rail with the main channel. Without a rate the time is 0."""
     x = np.ones(25_000, np.int32)
     for rates, expected_ms in (([100_000_000] * 4, 32), ([100_000_000, 0, 0, 0], 0)):
         calls = Calls(0, 3, rates)
@@ -213,7 +213,7 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
     world = run(3, 2, 3, Random(seed))
     channels = [(rail, repair) for rail in range(2) for repair in (False, True)]
     moved = True
-    while moved:  # what ranks still carry for each other
+    while moved:  # ranks still forward data for each other
         moved = any(
             world.open(rank, channel) and (world.take(rank, channel) or world.finish(rank, channel))
             for rank in range(3)
@@ -225,7 +225,7 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
 
 
 def test_memory_of_large_calls_is_used_again() -> None:
-    """A second call of 300 MiB faults no pages: its memory is the first one's."""
+    """A second call of 300 MiB faults no pages, because it reuses the first call's memory."""
     count, ranks = 5 << 20, 60
     x, out = np.zeros(count * ranks, np.int8), np.zeros(count, np.int8)
     calls = Calls(0, ranks, [1])
@@ -246,7 +246,7 @@ def test_memory_of_large_calls_is_used_again() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_memory_is_never_shared_however_sizes_change(seed: int) -> None:
-    """Each call's memory holds what was put there until it is released, at sizes around each class's."""
+    """Each call's memory keeps its contents until the release, for sizes around each class's limit."""
     rng, calls, held = Random(seed), Calls(0, 1, [1]), deque[tuple[Slice, int, int]]()
     for number in range(400):
         pages = rng.choice([1, 2, 4, 5, 8, 9, 10, 16, 17, 60])
@@ -288,7 +288,7 @@ def test_a_result_reaches_its_caller_a_part_at_a_time() -> None:
 
 
 def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:
-    """Only by calls that other rails carry, too, and only when all else of them is done."""
+    """A slow rail is noticed only in calls that other rails share, and only after these have finished."""
     calls = Calls(0, 2, [1, 1])
     x = np.ones(1000, np.int32)
     call = Call(DType.INT32, ReduceOp.SUM, x.size)
@@ -304,14 +304,14 @@ def test_a_rail_that_is_much_slower_than_the_others_is_noticed() -> None:
     start(0, 0, [(1, 0, 1000)])
     finish(1, 5)
     start(10, 0, [(0, 0, 500), (1, 500, 500)])
-    assert calls.laggard(1) is None  # all wait for rail 0, too
+    assert calls.laggard(1) is None  # rail 0 has not finished, either
     finish(0, 40)
-    assert calls.laggard(1) is None  # not even begun
+    assert calls.laggard(1) is None  # rail 1 has not begun
     calls.take(1, False)
     lags = calls.laggard(1)
     assert lags is not None
     assert (lags.op_index, lags.others_ns, lags.since_ns) == (1, 30 * MS, 10 * MS)
-    assert lags.patience_ns == 300 * MS  # ten times what the others took
+    assert lags.patience_ns == 300 * MS  # ten times as long as the others took
     assert calls.laggard(0) is None
 
 

@@ -19,7 +19,7 @@ NAK_INVALID_REQUEST, NAK_REMOTE_ACCESS = (3, 1), (3, 2)
 
 
 def answer_of(pair: Pair) -> tuple[int, int] | None:
-    """(kind, value) of the AETH that b sends next."""
+    """Return (kind, value) of the next AETH from b."""
     packet = pair.b.qp.transmit(0)
     if packet is None:
         return None
@@ -29,7 +29,7 @@ def answer_of(pair: Pair) -> tuple[int, int] | None:
 
 
 def request(pair: Pair, opcode: Opcode, payload: bytes = b"", *, ahead: int = 0, **fields: object) -> None:
-    """A packet from a hostile peer of b, at the PSN that b expects plus `ahead`."""
+    """Deliver a packet of a hostile peer to b. Its PSN is the one that b expects, plus `ahead`."""
     psn = (2**24 - 5 + ahead) % 2**24
     pair.b.qp.receive(roce.build(opcode, 0x222, psn, payload, ack_request=True, **fields), 0)  # type: ignore[arg-type]
 
@@ -190,7 +190,7 @@ def test_more_reads_at_once_than_agreed_are_refused() -> None:
 
 
 def test_a_read_that_cannot_be_a_repetition_is_dropped() -> None:
-    """It starts among numbers used before, but ends beyond them."""
+    """The READ starts at a PSN that was used before, but ends after all used PSNs."""
     pair = Pair()
     source = buffer(4096)
     rkey = pair.b.memory.add(source, roce.REMOTE_READ)
@@ -240,7 +240,7 @@ def test_acknowledgements_of_the_future_are_ignored() -> None:
     )
 )
 def test_no_packet_writes_or_reads_outside_the_regions(packets: list[tuple]) -> None:  # type: ignore[type-arg]
-    """Any packets at all, near the expected PSNs, with and without the right key."""
+    """Deliver random packets near the expected PSNs, with the right key or a wrong one."""
     pair = Pair()
     arena = np.full(6144, 0x55, np.uint8)
     writable, readable = arena[2048:4096], arena[4096:]

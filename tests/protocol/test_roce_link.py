@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue pairs over a bad link: what arrives is what was sent, once and in order, whatever the link does."""
+"""Queue pairs over a bad link. All data arrives exactly once and in order."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_acknowledgements_are_coalesced() -> None:
 
 
 def answers_to_sends(pair: Pair, count: int, now: int) -> int:
-    """How many acknowledgements so many short messages bring at once."""
+    """Send `count` short messages at once. Return the number of their acknowledgements."""
     for number in range(count):
         pair.deliver(message(1030), number, quiet=True)
     for packet in all_sent(pair.a, now):
@@ -87,7 +87,7 @@ def test_what_is_awaited_is_acknowledged_at_once_with_what_was_before(post: Call
     pair = Pair()
     assert answers_to_sends(pair, 1, 0) == 0
     post(pair, message(10), 7)
-    pair.rest(MS - 1)  # sooner than the SEND alone would be
+    pair.rest(MS - 1)  # earlier than for the SEND alone
     assert pair.a.statuses() == [(0, Status.SUCCESS), (7, Status.SUCCESS)]
     assert sum(packet["opcode"] is Opcode.ACKNOWLEDGE for packet in pair.sent) == 1
 
@@ -114,7 +114,10 @@ def test_the_window_bounds_what_is_outstanding() -> None:
 
 
 def test_what_an_acknowledgement_lets_leave_asks_for_one_at_most() -> None:
-    """Also where the window ends anywhere between two requests, as after a short message."""
+    """After an acknowledgement, new packets ask for at most one acknowledgement.
+
+    This also holds if the window ends between two requests, for example after a short message.
+    """
     pair = Pair(window=70)
     pair.write(message(3 * 1024))
     pair.write(message(1000 * 1024), 2)
@@ -163,7 +166,7 @@ def test_a_packet_lost_again_is_asked_for_again() -> None:
 def test_a_lost_tail_is_found_by_the_timer() -> None:
     pair = Pair(first_timeout=20 * MS)
     into = pair.write(b"tail")
-    assert pair.a.qp.transmit(0) is not None  # and lost
+    assert pair.a.qp.transmit(0) is not None  # this packet is lost
     pair.rest()
     assert into.tobytes() == b"tail"
     assert pair.a.qp.stats.timeouts == 1
@@ -185,7 +188,7 @@ def test_a_lost_acknowledgement_costs_a_duplicate_that_changes_nothing() -> None
 
 
 def test_an_acknowledgement_that_comes_after_going_back_is_used() -> None:
-    """All has arrived, but the answer is late: the timer has gone back, and a part has been sent again."""
+    """All data has arrived, but the answer is late. The timer has expired, and a part was resent."""
     pair = Pair(window=64, first_timeout=20 * MS)
     into = pair.write(message(20 * 1024))
     for packet in all_sent(pair.a):
@@ -293,7 +296,7 @@ def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
 
 
 def test_one_percent_of_loss_costs_little_time() -> None:
-    """A megabyte at 50 µs each way: NAKs, not timers, repair nearly all."""
+    """Write a mebibyte over a link of 50 µs each way. NAKs repair nearly all losses, not timers."""
     pair = Pair(Link(loss=0.01), seed=3, retries=30)
     data = message(1 << 20)
     into = pair.write(data)
@@ -315,7 +318,7 @@ def test_the_window_shrinks_with_loss_and_grows_again() -> None:
 
 
 def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
-    """Answers to what was sent before the timer went back show that nothing was lost."""
+    """Answers to packets from before the timeout show that nothing was lost."""
     pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
     into = pair.write(message(1 << 20))
     first = all_sent(pair.a)
@@ -326,7 +329,7 @@ def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
         pair.b.qp.receive(packet, 24 * MS)
     for answer in all_sent(pair.b, 24 * MS):
         pair.a.qp.receive(answer, 24 * MS)
-    assert pair.a.qp.window == 64  # of 32 * (24 + 6) / 6 that it may grow to
+    assert pair.a.qp.window == 64  # it may grow to 32 * (24 + 6) / 6
     assert len(all_sent(pair.a, 24 * MS)) == 64
     assert pair.a.qp.deadline == 48 * MS
     pair.now = 47 * MS
@@ -335,7 +338,7 @@ def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
 
 
 def test_the_queue_of_a_connection_that_shares_the_link_widens_no_window() -> None:
-    """It is as long as the own one: both together are no peer that runs late."""
+    """The other connection's queue is as long as this one's. Both together do not make the peer late."""
     pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
     into = pair.write(message(1 << 20))
     first = all_sent(pair.a)
@@ -351,7 +354,7 @@ def test_the_queue_of_a_connection_that_shares_the_link_widens_no_window() -> No
 
 
 def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None:
-    """It is halved as after any loss, and the peer is not taken for one that runs late."""
+    """The window is halved as after any loss. The sender does not treat the peer as late."""
     pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
     into = pair.write(message(1 << 20))
     first = all_sent(pair.a)

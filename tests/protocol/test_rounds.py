@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the agreement on rails takes, in virtual time."""
+"""The time that the agreement on rails takes, in virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.recovery_schedules import BusyMachine
 from protocol.virtual_time import SECOND
 
 AIM_MS = 80  # from a cut to the decision
-AIM_EARLY_MS = 180  # of a rail that is hardly known yet
+AIM_EARLY_MS = 180  # for a rail that is almost unknown
 BUSY_SEEDS = range(6)
 
 
@@ -25,7 +25,7 @@ def test_pauses(record_property: Callable[[str, object], None]) -> None:
 
 
 def test_pauses_of_a_job_that_has_just_begun() -> None:
-    """A rail of which little is known gets more patience, and yet is left within 200 ms."""
+    """Ranks are more patient with an almost unknown rail, but still exclude it within 180 ms."""
     for ranks, rails in SHAPES:
         assert pauses_ms(ranks, rails, 10, known=SECOND // 10)[-1] < AIM_EARLY_MS
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded schedules of every subject: none may fail, and some must fail for every mutant."""
+"""Seeded schedules of every subject. No schedule may fail, and for every mutant one must fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocol import (
 )
 from protocol.seeds import Make, caught, explore, run_seed
 
-PARTS = 4  # of the seeds, so that a test does not take long
+PARTS = 4  # the seeds are split into parts, so that a test is short
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ SUBJECTS = {
     "atp": Subject(atp_schedules.Schedule, 400, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 400, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 300, "datagrams", lambda counts: counts["epochs"] > 75),
-    # Most rings outlive a switch that has lost its state.
+    # Most rings survive a switch that has lost its state.
     "ring": Subject(ring_schedules.Schedule, 600, "packets", lambda counts: counts["gave_up"] < 15),
     "spread": Subject(
         spread_schedules.Schedule, 1000, "sleep halt move received", lambda counts: counts["fetched"] > 1000
@@ -78,7 +78,7 @@ MUTANTS: dict[str, tuple[Make, int]] = {
 
 @pytest.fixture
 def _fresh_switches() -> Iterator[None]:
-    """Keep no switch whose program is a mutant."""
+    """Drop all switches afterwards, because some have a mutated program."""
     yield
     ring_schedules.loaded_fabric.cache_clear()
     atp_schedules.loaded_switch.cache_clear()

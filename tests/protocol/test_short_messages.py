@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of an RDMA rail that need no clearance, and those that do, over loopback."""
+"""Messages of an RDMA rail with and without a clearance, over loopback."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from railweave.hosts.communicator import Communicator
 
 RANKS = 3
 RAILS = "rdma=rdma@lo"
-SHORT = 16 * 1024  # bytes, the most without a clearance
+SHORT = 16 * 1024  # bytes of the longest message without a clearance
 DEADLINE_S = 30
 
 
 def test_sizes_around_the_longest_short_message() -> None:
-    """In a row, so that both kinds are under way at once."""
+    """Calls follow each other at once, so that messages of both kinds are under way."""
     skip_unless_possible(RAILS)
     counts = [size // 4 + more for size in (4, SHORT // 2, SHORT, 3 * SHORT) for more in (-1, 0, 1)][1:]
 
@@ -35,7 +35,7 @@ def test_sizes_around_the_longest_short_message() -> None:
 
 @pytest.mark.parametrize("size", [400, SHORT + 4], ids=["short", "long"])
 def test_a_root_is_far_ahead(size: int) -> None:
-    """By more messages than its peers keep."""
+    """The root is ahead by more messages than its peers can store."""
     skip_unless_possible(RAILS)
     calls, ahead = 200, threading.Event()
 
@@ -45,7 +45,7 @@ def test_a_root_is_far_ahead(size: int) -> None:
             assert ahead.wait(DEADLINE_S)
         pending = [comm.broadcast(x, 0, async_op=True) for x in arrays]
         if comm.rank == 0:
-            pending[-1].wait(DEADLINE_S)  # a root has its result
+            pending[-1].wait(DEADLINE_S)  # a root already has its result
             ahead.set()
         for number, (call, x) in enumerate(zip(pending, arrays, strict=True)):
             call.wait(DEADLINE_S)

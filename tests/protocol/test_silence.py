@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that computes is not silent; one whose process stands still is, and counts as lost."""
+"""A rank that computes is not silent. A rank whose process stands still is silent, and counts as lost."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ RAILS = ["tcp=tcp@lo", pytest.param("rdma=rdma@lo", marks=needs_rdma)]
 
 @pytest.mark.parametrize("rails", RAILS)
 def test_a_rank_that_computes_for_longer_than_the_timeout_is_not_lost(rails: str) -> None:
-    """Every rank of this process has its loop; Python's lock is held for two timeouts by one."""
+    """Each rank has its own loop, so it is heard although a rank computes in Python for two timeouts."""
 
     def work(comm: Communicator) -> None:
         comm.all_reduce(np.ones(10, np.float32))
-        big = np.ones(1 << 20, np.float32)  # more than the kernel takes: its sender waits for this rank
+        big = np.ones(1 << 20, np.float32)  # more than the kernel buffers, so the sender waits
         if comm.rank == 1:
             end = time.monotonic() + 2 * TIMEOUT_S
             while time.monotonic() < end:
@@ -79,7 +79,7 @@ while True:
 
 
 class Pair:
-    """Rank 0 here, rank 1 in a process of its own; of the rails asked for, the last one carries the calls."""
+    """Rank 0 in this process and rank 1 in another. The last of the given rails carries the calls."""
 
     def __init__(self, *, tcp: bool, rdma: bool) -> None:
         self.agent = Agent(0, 2)

@@ -19,7 +19,7 @@ from railweave._native.collectives import Collective
 BROADCAST, ALL_GATHER = Collective.BROADCAST, Collective.ALL_GATHER
 RATE = 10**8
 CHUNK = 1440  # fills an MTU of 1,500 bytes
-PACKET = (CHUNK + BESIDE + FRAMING) * 8 * SECOND // RATE  # ns on the link
+PACKET = (CHUNK + BESIDE + FRAMING) * 8 * SECOND // RATE  # ns of a packet on the link
 BOUND = 10 * SECOND
 ALL = 65535
 
@@ -27,7 +27,7 @@ Record = Callable[[str, object], None]
 
 
 def finish(network: SpreadNetwork) -> None:
-    """Run until all is done, and deliver the rest."""
+    """Run until all tasks are done, and deliver the remaining packets."""
     network.run(network.all_done, BOUND)
     network.drain()
 
@@ -80,7 +80,7 @@ def test_each_byte_is_sent_once() -> None:
 
 
 def share_of_link(network: SpreadNetwork, received: int) -> float:
-    """Payload that every receiver gets, over what its link carries until the last one is done."""
+    """Return the payload of each receiver, divided by its link's capacity until the last one is done."""
     took = max(rank.done_at[0] for rank in network.ranks)
     return received * 8 * SECOND / took / RATE
 
@@ -114,7 +114,7 @@ def test_allgather_fills_the_receivers_links(world_size: int, racks: int, record
 
 @pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_beside_a_reduction_an_allgather_leaves_it_a_senders_part(world_size: int) -> None:
-    """Of what its receivers' links carry, 1 in n, and the headers by which the results' others are told."""
+    """The allgather leaves a reduction one part in n of the receivers' links, and room for headers."""
     count = 720 // world_size * CHUNK
     network = SpreadNetwork(world_size, Link(rate_bps=RATE))
     for rank in network.ranks:
@@ -148,7 +148,7 @@ def test_packets_behind_those_of_a_reduction_are_waited_for() -> None:
     ("world_size", "roots"), [(3, 1), (3, 2), (4, 1), (4, 2), *((p, m) for p in (8, 16) for m in (1, 2, 4))]
 )
 def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> None:
-    """A root receives nothing of its own meanwhile, so that the whole takes the time of all shards."""
+    """A root does not receive its own shard, so that an allgather takes the time of all n shards."""
     count = 720 // world_size * CHUNK
     network = one(ALL_GATHER, world_size, count, Link(rate_bps=RATE), roots=roots)
     assert share_of_link(network, count * world_size) >= 0.93
@@ -158,7 +158,7 @@ def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> No
 
 @pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
 def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it(collective: Collective) -> None:
-    """3 of 10 ms: as where other processes share the cores."""
+    """Each rank loses its core for 3 of 10 ms, as on a machine with other processes."""
     count = 1440 * CHUNK
     network = SpreadNetwork(4, Link(rate_bps=RATE))
     network.begin(network.task(collective, count, CHUNK))
@@ -171,7 +171,7 @@ def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it(collectiv
 
 
 def test_without_a_rate_the_sender_finds_one() -> None:
-    """Slower than where it begins: it loses, halves, and grows again when nothing is lost."""
+    """The link is slower than the first rate. The sender halves its rate at losses, and raises it later."""
     link = Link(rate_bps=2 * RATE, queue=2 * MILLISECOND)
     network = SpreadNetwork(2, link, rate_bps=0)
     network.begin(network.task(BROADCAST, 4000 * CHUNK, CHUNK))
@@ -187,7 +187,7 @@ def test_without_a_rate_the_sender_finds_one() -> None:
 
 
 def test_tasks_that_run_at_once_go_one_after_the_other() -> None:
-    """What a link carries is one task's, so that queues stay short; the next begins when the end is seen."""
+    """Links carry one task at a time, so that queues stay short. The next task begins after the last ends."""
     network = SpreadNetwork(4, Link(rate_bps=RATE))
     tasks = [network.task(ALL_GATHER, 100 * CHUNK, CHUNK) for _ in range(3)]
     tasks += [network.task(BROADCAST, 100 * CHUNK, CHUNK, root=root) for root in (2, 0)]
@@ -225,7 +225,7 @@ def test_what_is_fetched_is_what_was_lost(
 
 
 def test_neighbours_answer_what_the_owner_need_not_send_again() -> None:
-    """One host loses a part of what comes down; its left neighbour has it."""
+    """One host loses some of its packets. Its left neighbour has them and answers."""
     network = SpreadNetwork(8, Link(rate_bps=RATE), seed=1)
     network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
     network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
@@ -251,7 +251,7 @@ def test_what_comes_a_little_out_of_order_is_no_gap() -> None:
 
 
 def test_where_much_comes_out_of_order_little_is_asked_for() -> None:
-    """Each chunk may overtake 16 others: what makes a gap is learnt from those that come late."""
+    """Each chunk may overtake 16 others. Late chunks teach a rank what it may treat as a gap."""
     network = one(BROADCAST, 4, 2000 * CHUNK, Link(rate_bps=RATE, jitter=2 * MILLISECOND))
     assert network.total("duplicates") < 0.02 * network.total("received")
 
@@ -280,14 +280,14 @@ def test_a_rank_that_hears_late_that_all_are_ready_fetches_only_what_it_could_no
     assert abs(stats["stale"] - max(late // PACKET - kept, 0)) <= 10
     assert (
         stats["stale"] <= stats["fetched"] <= stats["stale"] * 1.1
-    )  # both share the link, whose queue is short
+    )  # both share the link, which has a short queue
     assert (stats["fetches_sent"] > 0) == (stats["stale"] > 0)
     assert network.ranks[2].done_at[0] <= (1000 + stats["fetched"]) * PACKET * 1.02 + 5 * MILLISECOND
 
 
 @pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
 def test_where_all_lose_their_cores_little_is_asked_for(collective: Collective) -> None:
-    """Everything shares processors that are taken away: nothing comes, but nothing is lost."""
+    """All processes lose their cores at once. Packets are late, but none is lost."""
     network = SpreadNetwork(16, Link(rate_bps=RATE // 4, queue=SECOND))
     network.begin(network.task(collective, (180 if collective == ALL_GATHER else 2700) * CHUNK, CHUNK))
     network.take_cores_away(0.3, 2 * SECOND)
@@ -316,7 +316,7 @@ def test_a_kept_task_is_forgotten_when_all_have_it() -> None:
 
 
 def test_peers_are_answered_after_the_memory_is_the_callers_again() -> None:
-    """Rank 1 gets nothing until all others are done, and have used their memory for something else."""
+    """Rank 1 gets nothing until all others are done and have overwritten their memory."""
     network = SpreadNetwork(4, Link(rate_bps=RATE))
     network.links = {("down", 1): Link(loss=1.0)}
     task = network.task(ALL_GATHER, 20 * CHUNK, CHUNK, in_place=True)
@@ -329,7 +329,7 @@ def test_peers_are_answered_after_the_memory_is_the_callers_again() -> None:
 
 
 def test_thousands_of_ranks() -> None:
-    """One of them: a chunk of each other one comes, in any order."""
+    """Test one rank of 4000. It gets one chunk of each rank, in random order."""
     ranks, count = 4000, 60
     given, output = np.full(count, 7, np.uint8), np.zeros(ranks * count, np.uint8)
     machine = spread.Spreader(group=GROUP, child=0, rank=1234, world_size=ranks)
@@ -357,11 +357,11 @@ def test_thousands_of_ranks() -> None:
     assert (output == wanted).all()
 
 
-# --- what ends and what moves ---
+# --- ends and moves ---
 
 
 def test_packets_of_a_task_that_was_given_up_change_nothing() -> None:
-    """The same bytes at the same places, but of a later task."""
+    """A later task has the same size as the old one. Packets of the old task do not change its memory."""
     network = SpreadNetwork(2, Link(delay=30 * MILLISECOND))
     old = network.task(BROADCAST, 50 * CHUNK, CHUNK)
     network.begin(old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What multicast refuses: options, tasks, and packets as an enemy would send them."""
+"""Multicast refuses wrong options and tasks, and hostile packets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from railweave._native.collectives import Collective
 from railweave._native.secret import authenticate, authenticate_named, derive_key
 
 SPREAD_KEY, FETCH_KEY = derive_key(SECRET, "spread"), derive_key(SECRET, "fetch")
-NUMBERS = itertools.count(1)  # of FETCHes
+NUMBERS = itertools.count(1)  # numbers of FETCHes
 FREE = {
     0,
     1,
@@ -28,11 +28,11 @@ FREE = {
     3,
     4,
     5,
-}  # bytes of the header that no code covers: version and kind, op, group, child, flags
+}  # header bytes that the code does not cover: version and kind, op, group, child, flags
 
 
 def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, Task]:
-    """Rank 1 of three in a broadcast from 0 of 11 chunks, of which nothing comes by itself."""
+    """Start rank 1 of three in a broadcast of 11 chunks from rank 0. Only the test delivers packets."""
     network = SpreadNetwork(3, Link())
     task = network.task(BROADCAST, count, CHUNK, number=number)
     network.start(task, 1)
@@ -40,7 +40,7 @@ def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, T
 
 
 def packet(task: Task, chunk: int, *, payload: bytes | None = None, **fields: int) -> bytes:
-    """A SPREAD of the task's root; `fields` are the header's where it lies. Its code is right."""
+    """Return a SPREAD of the task's root with a right code. `fields` replace fields of the header."""
     begin = chunk * task.chunk_bytes
     good = {
         "group": GROUP,
@@ -59,7 +59,7 @@ def packet(task: Task, chunk: int, *, payload: bytes | None = None, **fields: in
 def fetch(
     task: Task, first: int, count: int, origin: int, *, to: int = 1, number: int | None = None, **fields: int
 ) -> bytes:
-    """A FETCH for chunks of the task's root. Its code is right: the origin has sent it."""
+    """Return a FETCH by `origin` for chunks of the task's root, with a right code."""
     good = {"group": GROUP, "kind": spread.KIND_FETCH, "slot": task.root, "round": first, "mark": task.number}
     header = ina.Header(**good | fields)
     number = next(NUMBERS) if number is None else number
@@ -70,11 +70,11 @@ def fetch(
 
 
 def deliver(network: SpreadNetwork, data: bytes, rank: int = 1) -> None:
-    """Give a rank a datagram; what it sends goes nowhere."""
+    """Give a rank a datagram. The network does not carry the rank's packets."""
     network.spreaders[rank].receive(data, network.now)
 
 
-# --- what is asked for wrongly ---
+# --- wrong options and tasks ---
 
 
 def test_options_are_checked() -> None:
@@ -117,7 +117,7 @@ def test_what_cannot_be_carried_is_refused(wrong: dict[str, object], says: str) 
 
 
 def changed(data: bytes) -> Iterator[bytes]:
-    """Yield a datagram with each of its bits flipped, but for those that switches write and the flags."""
+    """Yield the datagram with each bit flipped, except in the bytes that the code does not cover."""
     for bit in range(8 * len(data)):
         if bit // 8 not in FREE:
             spoilt = bytearray(data)
@@ -140,7 +140,7 @@ def test_a_chunk_that_is_spoilt_or_made_up_is_refused_and_fetched_as_if_it_were_
 
 
 def test_a_packet_of_a_task_to_come_is_kept_only_with_its_code() -> None:
-    """512 are kept: forged ones do not push out what peers have sent."""
+    """A rank keeps 512 such packets. Forged packets do not push out packets of peers."""
     network = SpreadNetwork(3, Link())
     task = network.task(BROADCAST, 2 * CHUNK, CHUNK)
     for chunk in range(2):
@@ -171,7 +171,7 @@ def test_a_fetch_is_answered_once_and_only_with_its_code() -> None:
     asked = fetch(task, 0, 10, 2)
     for data in changed(asked):
         deliver(network, data)
-    deliver(network, fetch(task, 0, 10, 2, to=0))  # another rank's
+    deliver(network, fetch(task, 0, 10, 2, to=0))  # for another rank
     assert network.spreaders[1].transmit(0) is None
     counts = network.spreaders[1].stats()
     assert counts["fetches_taken"] == counts["fetches_passed"] == 0
@@ -205,7 +205,7 @@ def test_a_fetch_is_answered_once_and_only_with_its_code() -> None:
         ({"round": 2**32 - 1}, "chunk"),
         ({"round": 10}, "length"),
         ({"mark": 0}, "stale"),
-        ({"mark": 2}, None),  # kept, in case that this rank begins such a task
+        ({"mark": 2}, None),  # kept, because this rank may begin such a task later
         ({"mark": 2**31}, None),
         ({"mark": 2**31 + 1}, "stale"),
         ({"mark": 2**32 - 1}, "stale"),
@@ -249,7 +249,7 @@ def test_a_rank_believes_nobody_about_its_own_shard() -> None:
 
 
 def test_the_first_to_come_stays() -> None:
-    """A replay with other bytes changes nothing that is in place."""
+    """A second packet with other bytes does not change a chunk that has arrived."""
     network, task = lone()
     deliver(network, packet(task, 4))
     deliver(network, packet(task, 4, payload=bytes(CHUNK)))
@@ -294,7 +294,7 @@ def test_a_fetch_out_of_range_is_not_answered(
 
 
 def test_a_flood_of_fetches_is_answered_at_the_links_rate_and_beside_the_own_shard() -> None:
-    """However many come, memory and time are bounded; who sends its own shard has half of the link for it."""
+    """Memory and time stay bounded for any number of FETCHes. The own shard still gets half of the link."""
     network = SpreadNetwork(3, Link(rate_bps=RATE))
     task = network.task(BROADCAST, 1000 * CHUNK, CHUNK)
     network.start(task, 0)
@@ -310,12 +310,12 @@ def test_a_flood_of_fetches_is_answered_at_the_links_rate_and_beside_the_own_sha
     assert sum(sent.values()) <= on_link * 1.02
     assert sent[spread.TREE] >= sent[2] * 0.9
     stats = machine.stats()
-    assert stats["fetches_taken"] <= stats["answered"] + 52  # as many chunks are asked for
+    assert stats["fetches_taken"] <= stats["answered"] + 52  # the FETCHes ask for 52 different chunks
     assert stats["fetches_taken"] + stats["fetches_dropped"] == 400 * 50
 
 
 def test_fetches_that_wait_are_bounded() -> None:
-    """Each asks for something else."""
+    """Each FETCH asks for a different chunk."""
     network = SpreadNetwork(3, Link(rate_bps=RATE))
     task = network.task(BROADCAST, 3000, 1)
     network.start(task, 0)
@@ -349,7 +349,7 @@ def test_a_fetch_is_passed_on_once_and_only_to_the_owner() -> None:
 
 
 def test_random_bytes_place_nothing_wrong() -> None:
-    """Packets with some bytes of the header changed, among the good ones."""
+    """Deliver packets with changed header bytes among good packets."""
     for seed in range(20):
         chance = random.Random(seed)
         network = SpreadNetwork(3, Link(loss=0.1), seed=seed)
@@ -366,7 +366,7 @@ def test_random_bytes_place_nothing_wrong() -> None:
                 data[chance.randrange(16)] = chance.randrange(256)
             changed = ina.Header.decode(bytes(data))
             if changed.kind == spread.KIND_SPREAD and changed.mark == task.number and changed.group == GROUP:
-                continue  # a lie that no field gives away
+                continue  # this header could be a real one
             network.spreaders[chance.randrange(3)].receive(
                 bytes(data[: chance.randint(0, len(data))]), network.now
             )
@@ -374,7 +374,7 @@ def test_random_bytes_place_nothing_wrong() -> None:
 
 
 def test_packets_of_the_group_before_a_move_are_stale_and_of_others_refused() -> None:
-    """Another tree of the same rail may have a task of the same number."""
+    """A rank must refuse other groups, because another tree of its rail may use the same task number."""
     network, task = lone()
     network.spreaders[1].resume(GROUP + 1, 1, 0)
     for group, counter in ((GROUP, "stale"), (GROUP + 2, "group")):
@@ -392,7 +392,7 @@ def test_what_waits_for_a_rank_is_sent_to_it_once_and_ranks_take_turns() -> None
     machine = network.spreaders[0]
 
     def sent(begin: int) -> list[tuple[int, int]]:
-        """Where packets go for a tenth of a second, and which chunks they hold."""
+        """Return the receivers and chunks of all packets in a tenth of a second."""
         found = []
         for now in range(begin, begin + 100 * MILLISECOND, 100 * MICROSECOND):
             machine.expire(now)

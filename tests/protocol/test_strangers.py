@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is no member of a job reaches its ports: it is counted, and the job goes on."""
+"""Strangers reach the ports of a job. The job counts them and goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railweave.hosts.communicator import Communicator
 
 
 def until(rank: Rank, reached: Callable[[], bool]) -> None:
-    """Let the rank's loop run until something is true."""
+    """Let the rank's loop run until `reached`."""
     latest = time.monotonic() + DEADLINE_S
     while not reached():
         assert time.monotonic() < latest
@@ -36,7 +36,7 @@ def test_datagrams_from_other_addresses_are_counted() -> None:
 
 
 class Occupied(StaticJob):
-    """Nobody that listens at the first rail's ports ever answers."""
+    """A job whose first rail has ports of listeners that never answer."""
 
     def __init__(self, size: int, silent: socket.socket) -> None:
         super().__init__(size)

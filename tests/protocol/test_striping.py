@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks learn to stripe, over virtual rails: StripedJob compares the plans of all ranks."""
+"""Ranks learn to stripe over virtual rails. StripedJob compares the plans of all ranks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_split_is_found_within_twenty_collectives(rails: list[VirtualRail], no
 
 
 def best_s(rails: Sequence[VirtualRail], size: int) -> float:
-    """Return the time of the quickest rail, or of the best split."""
+    """Return the time of the fastest rail or of the best split, if this is shorter."""
     shares = ideal_shares(rails, size)
     split_s = max(rails[rail].time_s(int(size * share), False) for rail, share in shares.items())
     return min(split_s, *(rail.time_s(size, False) for rail in rails))
@@ -64,7 +64,7 @@ def test_calls_of_a_new_class_are_split_from_the_first_one_on(count: int) -> Non
 
 
 def test_no_large_call_of_a_mixed_workload_is_slow_to_learn_something() -> None:
-    """Collectives of all sizes in turn: what other classes have shown is where a new one starts from."""
+    """Mix collectives of all sizes. A new class starts from the costs that other classes have measured."""
     job = StripedJob(link_rails(50_000_000, 4), rate_bps=50_000_000, noise=0.1, lateness_s=0.003)
     rng = random.Random(77)
     for _ in range(500):
@@ -80,7 +80,7 @@ def test_no_large_call_of_a_mixed_workload_is_slow_to_learn_something() -> None:
 
 
 def test_a_call_is_expected_to_take_its_time_before_anything_is_measured() -> None:
-    """A rail that carries most of a call must not be suspected since the others' small parts are done."""
+    """A rail that carries most of a call must not be suspected when the others have finished small parts."""
     job = StripedJob(link_rails(50_000_000, 4), rate_bps=50_000_000, noise=0.05, lateness_s=0.002)
     for taken in calls(job, 3, 1 << 16) + calls(job, 3, 1 << 22) + calls(job, 3, 1 << 18):
         assert 0.9 * taken.time_s <= taken.plan.expected_s <= 4 * taken.time_s
@@ -156,7 +156,7 @@ def test_the_threshold_of_ina_and_tcp_grows_with_the_hosts() -> None:
 
 
 def test_other_threads_may_ask_while_calls_are_planned() -> None:
-    """As Prometheus' thread does; calls of new sizes change everything that is asked for."""
+    """Prometheus' thread asks for predictions, for example, while calls of new sizes change them."""
     job = StripedJob([tcp(), tcp(), tcp()])
     planner, ended = job.planners[0], threading.Event()
 
@@ -189,7 +189,7 @@ def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
     one, two = StripedJob([tcp(), tcp()]), StripedJob([tcp(), tcp()])
     for _ in range(40):
         two._await()
-        for planner in two.planners:  # frozen meanwhile: planned, but not submitted
+        for planner in two.planners:  # the call is planned but not submitted, because the rank is frozen
             planner.plan(two.op_index, all_reduce(LARGE), [])
         assert one.call(LARGE).plan.parts == two.call(LARGE).plan.parts
     assert one.surveys == two.surveys
@@ -201,7 +201,7 @@ def test_nothing_is_repeated_across_a_change_that_came_behind_the_plan() -> None
     planner = job.planners[0]
     call = all_reduce(SMALL)
     assert planner.ahead(job.op_index, call, job.changes)[1] > 0
-    job.change([True, False])  # which the planner is not told of by a plan
+    job.change([True, False])  # no plan tells the planner of this change
     assert planner.ahead(job.op_index, call, job.changes)[1] == 0
 
 
@@ -235,7 +235,7 @@ def test_a_type_that_only_some_rails_carry_is_split_over_these() -> None:
 def test_classes_over_different_rails_learn_from_each_other() -> None:
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(), tcp()])
     job.call(LARGE)
-    for _ in range(20):  # of a type that the first rail lacks, in the same class otherwise
+    for _ in range(20):  # calls of the same class, but of a type that the first rail lacks
         job.call(LARGE // 2, DType.FLOAT64)
     for _ in range(WITHIN):
         taken = job.call(LARGE)
@@ -292,4 +292,4 @@ def test_states_of_a_class_from_cold_to_hot() -> None:
         if not seen or seen[-1] != each.stage:
             seen.append(each.stage)
     assert seen == ["cold", "warm", "hot"]
-    assert predict(job.planners[0], LARGE * 4).state == "hot"  # large ones are not compared in blocks
+    assert predict(job.planners[0], LARGE * 4).state == "hot"  # large calls are not compared in blocks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails that die, come back and change, as all ranks see it: their plans are compared."""
+"""Rails die, come back and change. The tests compare the plans of all ranks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_long_parts_are_cut_while_a_rail_is_out_and_measured_whole() -> None:
     assert in_pieces(short) == list(short.parts)
     job.change([True, True, True])
     calls(job, 1, 1 << 20)
-    assert not job.planners[0].reasons  # the condition of cutting
+    assert not job.planners[0].reasons  # calls are cut into pieces only while there are reasons
 
 
 def test_a_rail_that_comes_back_slower_is_measured_at_once() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short calls over virtual rails: which way is found to be the quickest, and what finding out costs."""
+"""Short calls over virtual rails: the choice that ranks find to be fastest, and the cost of the search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def loses(
     seed: int = 0,
     rate_bps: int = 100_000_000,
 ) -> bool:
-    """Whether calls take longer than on the best rail alone, on links of that rate."""
+    """Return whether calls take longer than on the best rail alone, on links of `rate_bps`."""
     job = StripedJob(rails, ranks=3, rate_bps=rate_bps, noise=noise, lateness_s=lateness_s, seed=seed)
     for _ in range(2 * WITHIN):
         for count in sizes:
@@ -30,7 +30,7 @@ def loses(
     for count in sizes:
         quickest_s = min(rail.time_s(count * 4, False) for rail in rails)
         times = sorted(taken.time_s for taken in usual_calls(job, 9, count))
-        # Calls also wait for the last rank: what is lost is a part of all that.
+        # Calls also wait for the last rank, so the allowed loss is relative to both times.
         if times[4] > (quickest_s + lateness_s) * (1.06 + 2 * noise) - lateness_s:
             return True
     return False
@@ -38,7 +38,7 @@ def loses(
 
 @dataclass
 class Draw:
-    """Rails that follow from a seed, none quicker than its link, and what they are used for."""
+    """Rails and calls that are drawn from a seed. No rail is faster than its link."""
 
     seed: int
     rails: list[VirtualRail]
@@ -64,12 +64,12 @@ class Draw:
 
     @property
     def rate_bps(self) -> int:
-        # A ring of three sends 4/3 of all, with headers.
+        # A ring of three ranks sends 4/3 of the bytes, plus headers.
         return int(12 * max(rail.rate for rail in self.rails))
 
 
 def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best() -> None:
-    """Of a thousand draws like these, six lose; here, one."""
+    """Of a thousand such draws, six lose. Of these hundred draws, one loses."""
     draws = [Draw.of(seed) for seed in range(100)]
     losing = {
         draw.seed
@@ -81,7 +81,7 @@ def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best() -
 
 @pytest.mark.parametrize("seed", [264, 564, 736, 866])
 def test_a_slow_rail_is_tried_by_a_call_before_a_block(seed: int) -> None:
-    """What another class tells of it may be ten times too little, and blocks are long."""
+    """Another class may predict a tenth of the slow rail's time, and blocks of calls are long."""
     draw = Draw.of(seed)
     job = StripedJob(
         draw.rails, ranks=3, rate_bps=draw.rate_bps, noise=draw.noise, lateness_s=draw.lateness_s, seed=seed
@@ -110,7 +110,7 @@ def test_a_slow_rail_is_tried_by_a_call_before_a_block(seed: int) -> None:
             [4267],
             0.0,
         ),
-        (  # quicker than its link is said to be, and only just too slow by that
+        (  # this rail is faster than its declared link, and slightly too slow for the declared rate
             [VirtualRail(0.001953125, 2341270.0), VirtualRail(0.00034365624505429025, 14987095.0)],
             [1, 9150],
             0.0,
@@ -129,7 +129,7 @@ def test_small_calls_keep_the_quickest_rail() -> None:
     later = calls(job, 300, SMALL)
     other = [taken for taken in later if taken.shares() != {1: 1.0}]
     assert all(taken.plan.tried for taken in other)
-    assert len(other) <= 2  # the slow rail is tried again, rarely
+    assert len(other) <= 2  # the slow rail is rarely tried again
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
@@ -180,7 +180,7 @@ def test_unlike_rails_take_no_turns() -> None:
 def test_small_calls_find_the_quickest_rail_although_single_times_name_another(
     noise: float, better: int
 ) -> None:
-    """Where the last rank to start finds most of the work done, a rail seems up to three times as quick."""
+    """If others did most of the work before the last rank starts, a rail seems up to three times as fast."""
     rails = [
         VirtualRail(550e-6, 1e9, early_s=350e-6),
         VirtualRail(650e-6, 1e9, "ina", early_s=500e-6),
@@ -195,7 +195,7 @@ def test_small_calls_find_the_quickest_rail_although_single_times_name_another(
 
 
 def test_calls_of_several_classes_in_turn_compare_no_ways() -> None:
-    """No block has calls of one class alone: nothing would be learnt by taking a slower rail."""
+    """No block has calls of a single class, so ranks would learn nothing by taking a slower rail."""
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)])
     for _ in range(COMPARING):
         calls(job, 1, SMALL)
@@ -206,7 +206,7 @@ def test_calls_of_several_classes_in_turn_compare_no_ways() -> None:
 
 @pytest.mark.parametrize("alone_first", [0, 2 * COMPARING])
 def test_calls_of_several_classes_in_turn_leave_a_rail_that_becomes_slow(alone_first: int) -> None:
-    """What blocks have told, if any could, does not hold for good where no more blocks come."""
+    """Results of earlier blocks expire if no more blocks come."""
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(a_s=0.0004)])
     calls(job, alone_first, SMALL)
     for _ in range(COMPARING):
@@ -268,7 +268,7 @@ def test_surveys_of_short_calls_become_rarer_and_a_better_rail_is_found_all_the_
 
 
 def test_short_calls_between_others_are_learnt() -> None:
-    """Calls before them ride other rails, always."""
+    """The call before a short call always uses another rail."""
     job = StripedJob([tcp(), VirtualRail(0.0001, 12e6, "ina")], noise=0.05)
     for _ in range(60):
         job.call(LARGE)
@@ -292,7 +292,7 @@ def test_short_calls_are_hot_when_their_way_is_found() -> None:
 @pytest.mark.parametrize("slower", [8, 15])
 @pytest.mark.parametrize("number", [6, 20])
 def test_first_calls_that_all_waited_keep_no_rail_out(slower: int, number: int) -> None:
-    """A neighbour that takes the processors for 30 ms slows many short calls, all on the rail tried first."""
+    """A neighbour takes the processors for 30 ms. This slows many short calls, all on the first rail."""
     job = StripedJob([VirtualRail(0.0002, 12e6, "ina"), VirtualRail(0.0004, 12e6)], noise=0.05)
     job.rails[0].a_s *= slower
     calls(job, number, 2 * SMALL)

@@ -46,7 +46,7 @@ MESSAGE = HEAD + CODE + 4 * COUNT  # bytes
 
 
 class Host:
-    """Rank 0 of two; the test is rank 1."""
+    """Rank 0 of two. The test is rank 1."""
 
     own: Stream
     peer: Stream
@@ -92,7 +92,7 @@ def test_a_peer_that_behaves(host: Host) -> None:
         sent = peer.recv(MESSAGE, socket.MSG_WAITALL)
         assert sent == host.own.coded(frame(DATA, np.ones(COUNT, np.float32).tobytes(), label(0, COUNT)))
         for byte in host.peer.coded(frame(DATA, np.full(COUNT, 2, np.float32).tobytes(), label(0, COUNT))):
-            peer.send(bytes([byte]))  # streams may be cut anywhere
+            peer.send(bytes([byte]))  # TCP may split the stream anywhere
         assert host.agent.wait(op, DEADLINE_S)
         assert host.agent.failure() is None
         np.testing.assert_array_equal(host.arrays[1], 3)
@@ -121,14 +121,14 @@ def test_strangers_are_closed_and_counted_and_the_peer_still_gets_in(host: Host,
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the other end closes it without a word."""
+    """Return whether the other end closes the connection without sending anything."""
     with contextlib.suppress(ConnectionResetError):
         return connection.recv(1) == b""
     return True
 
 
 def test_connections_from_addresses_of_no_member_are_closed_at_once(host: Host) -> None:
-    greeting = hello(KEY, 1, 0)  # even if it could be the peer's
+    greeting = hello(KEY, 1, 0)  # although it is a right hello of the peer
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
         places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
         missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
@@ -151,7 +151,7 @@ def test_silent_connections_keep_no_member_out_though_they_are_of_its_address(ho
         stack.enter_context(host.connect())
         silent += [stack.enter_context(host.dial(b"")) for _ in range(5)]
         latest = time.monotonic() + DEADLINE_S
-        places = 17  # of that address: one for its rank, and some to spare
+        places = 17  # places for this address: one for its rank, and some spare ones
         while host.agent.stats()[0].malformed < len(silent) - places:
             assert time.monotonic() < latest
         assert closed(silent[0])
@@ -188,7 +188,7 @@ def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -
 
 
 def test_a_rank_that_is_refused_at_first_joins_once_its_peer_listens() -> None:
-    """As behind a firewall that is opened, or an interface that comes up."""
+    """This happens, for example, when a firewall is opened or an interface comes up."""
     agent = Agent(1, 2)
     agent.set_secret(SECRET)
     rail, port = agent.add_tcp("tcp", "127.0.0.1", "lo")
@@ -269,7 +269,7 @@ def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
     "forged",
     [
         frame(ABORT, struct.pack("!BiB", kind, 1, 3) + b"tcpforged")
-        for kind in range(4)  # of failures that end a job
+        for kind in range(4)  # kinds of failures that end a job
     ]
     + [
         frame(GOODBYE),
@@ -322,12 +322,12 @@ def test_no_stream_hangs_or_crashes_a_rank(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.ALL_GATHER])
 def test_what_is_not_sent_yet_is_not_copied_either(host: Host, collective: Collective) -> None:
-    """Not all at once: the loop has other things to do meanwhile."""
+    """The loop copies a large result in pieces, because it has other work in between."""
     count = 16 << 20
     x = np.ones(count, np.float32)
     out = np.zeros(count * (2 if collective == Collective.ALL_GATHER else 1), np.float32)
-    host.arrays = x, out  # the agent's until it is closed
-    with host.connect():  # and reads nothing
+    host.arrays = x, out  # the agent uses them until it is closed
+    with host.connect():  # the peer reads nothing
         point = op, _ = host.agent.plan_point()
         call = Call(DType.FLOAT32, ReduceOp.SUM, count, collective, 0)
         host.agent.submit(point, call, x, out, [(host.rail, 0, count)])

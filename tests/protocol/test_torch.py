@@ -32,7 +32,7 @@ CHECKS = (
 
 
 def run(check: str, store: Path) -> list[tuple[int, str]]:
-    """Run a check of torch_worker.py on all ranks; return their exit statuses and output."""
+    """Run a check of torch_worker.py on all ranks. Return their exit statuses and output."""
     ranks = [
         subprocess.Popen(
             [sys.executable, WORKER, check, store, str(rank), str(RANKS)],

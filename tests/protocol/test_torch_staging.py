@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that are staged: pieces, bits, order and errors. Threads stand in for the streams of a GPU."""
+"""Tensors that are staged: pieces, bits, order and errors. Threads replace the streams of a GPU."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from railweave.hosts.errors import PeerLost, RailweaveError
 
 torch: Any = pytest.importorskip("torch") if importlib.util.find_spec("torch") else None
 pytestmark = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
-PIECE_BYTES = 256 << 10  # a ring carries it, as it does what is longer
+PIECE_BYTES = 256 << 10  # long enough for a ring
 
 
 class Event:
-    """The end of something that a thread does."""
+    """The end of a thread's work."""
 
     def __init__(self, end: Future[None]) -> None:
         self.end = end
@@ -36,11 +36,11 @@ class Event:
 
 
 class HostStreams:
-    """Copies between tensors on the CPU, as a SideStreams does between those of a GPU and pinned memory."""
+    """Copies between tensors on the CPU, like a SideStreams between a GPU and pinned memory."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
-        self.gate = threading.Event()  # what the program's stream waits for
+        self.gate = threading.Event()  # the program's stream waits for it
         self.gate.set()
         self.broken = False
         self._down, self._up = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
@@ -68,7 +68,7 @@ class HostStreams:
         return torch.futures.Future()
 
     def completing(self) -> Any:
-        self.join(self.store([]))  # a future of a GPU's tensors lets its callbacks wait
+        self.join(self.store([]))  # callbacks of a future wait for the copies of its GPU tensors
         return nullcontext()
 
     def pinned(self, size: int) -> Any:
@@ -78,7 +78,7 @@ class HostStreams:
 def run(
     size: int, work: Callable[[Communicator, Any], Any], rails: str = "tcp=tcp@lo", **options: Any
 ) -> Any:
-    """Run `work` on every rank with a Staging; return what it returns, by rank."""
+    """Run `work` on every rank with a Staging. Return the results by rank."""
     from railweave.torch.staging import Staging  # noqa: PLC0415
 
     def body(comm: Communicator) -> Any:
@@ -94,7 +94,7 @@ def run(
 
 
 def finish(staging: Any, x: Any, pending: Any) -> None:
-    """Wait until results are where they belong."""
+    """Wait until the results are in the caller's tensor."""
     pending.wait(DEADLINE_S)
     streams = staging.streams(x.device)
     streams.join(streams.store([]))
@@ -152,7 +152,7 @@ def test_shards_and_copies_are_those_of_one_call(size: int, count: int) -> None:
 @pytest.mark.parametrize(
     ("rails", "options", "pieces"),
     [
-        ("left=tcp@lo,right=tcp@lo", {"deterministic": True}, 1),  # a cut moves the blocks of both rings
+        ("left=tcp@lo,right=tcp@lo", {"deterministic": True}, 1),  # pieces change the blocks of both rings
         ("left=tcp@lo,right=tcp@lo", {"shares": {"left": 1, "right": 1}}, 1),
         ("left=tcp@lo,right=tcp@lo", {}, 5),
         ("tcp=tcp@lo", {}, 5),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank of test_torch.py does: `python torch_worker.py CHECK STORE RANK RANKS`."""
+"""Each rank of test_torch.py runs this program: `python torch_worker.py CHECK STORE RANK RANKS`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def calls() -> int:
 
 
 def mine(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Return small whole numbers, other ones on each rank, which every type holds and all sums are exact."""
+    """Return small integers that differ by rank. Every type holds them, and all sums are exact."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) + dist.get_rank()) % 3 + 1).reshape(shape).to(dtype)
 
 
 def layouts(x: Tensor) -> Iterator[Tensor]:
-    """Yield it in order, and as a part of something larger that is not contiguous."""
+    """Yield a contiguous copy of a tensor, and a copy that is a strided part of a larger tensor."""
     yield x.clone()
     wide = torch.zeros(*x.shape, 2, dtype=x.dtype)
     wide[..., 1] = x
@@ -57,7 +57,7 @@ def layouts(x: Tensor) -> Iterator[Tensor]:
 
 
 def both(call: Callable[[Tensor, Any], Any], x: Tensor, gloo: Any) -> None:
-    """Make a call on both groups, on both layouts; the results in the tensor must be the same."""
+    """Make a call on both groups and both layouts. The results in the tensors must be the same."""
     expected = x.clone()
     call(expected, gloo)
     for given in layouts(x):
@@ -66,7 +66,7 @@ def both(call: Callable[[Tensor, Any], Any], x: Tensor, gloo: Any) -> None:
 
 
 def collectives() -> None:
-    """Every collective in every type, next to Gloo."""
+    """Compare every collective in every type with Gloo."""
     n, gloo = dist.get_world_size(), dist.new_group(backend="gloo")
     for dtype in DTYPES:
         x, before, made = mine(dtype, 4, 3), calls(), 0
@@ -113,7 +113,7 @@ def collectives() -> None:
 
 
 def others() -> None:
-    """What only Gloo carries still works, and so do several groups, and coalesced calls."""
+    """Calls that only Gloo carries still work. Several groups and coalesced calls work, too."""
     n, rank, before = dist.get_world_size(), dist.get_rank(), calls()
     whole = [torch.empty(3, dtype=torch.bool) for _ in range(n)]
     dist.all_gather(whole, torch.full((3,), rank == 1))
@@ -141,7 +141,7 @@ def others() -> None:
 
 
 def futures() -> None:
-    """Futures complete, also where a callback waits for another one, and their errors are raised."""
+    """Futures complete, also if a callback waits for another future. Their errors are raised."""
     n = dist.get_world_size()
 
     def again(first: Any) -> Any:
@@ -168,7 +168,7 @@ def futures() -> None:
 
 
 def in_flight() -> None:
-    """Eight calls in flight, of mixed sizes, with ranks that come at random times."""
+    """Keep eight calls of mixed sizes in flight, while ranks make them at random times."""
     draw, wait, n = random.Random(1), random.Random(dist.get_rank()), dist.get_world_size()
     pause = threading.Event()
     for number in range(int(os.environ.get("ROUNDS", "100"))):
@@ -184,7 +184,7 @@ def in_flight() -> None:
 
 
 def reports() -> None:
-    """The report has each kind of call, and what was hidden of it."""
+    """The report has each kind of call, and the hidden part of its time."""
     x = torch.ones(1000)
     for _ in range(5):
         dist.all_reduce(x)
@@ -199,7 +199,7 @@ def reports() -> None:
 
 
 def parallel() -> None:
-    """DistributedDataParallel: gradients as the mean of all ranks', with and without a hook."""
+    """DistributedDataParallel averages the gradients of all ranks, with and without a hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: PLC0415
     from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
 
@@ -219,7 +219,7 @@ def parallel() -> None:
 
 
 def anew() -> None:
-    """A group can be left and made again."""
+    """A group can be destroyed and created again."""
     for number in range(3):
         old = dist.group.WORLD
         dist.destroy_process_group()
@@ -232,7 +232,7 @@ def anew() -> None:
 
 
 def lost() -> None:
-    """The rank that is gone is named to all others, in calls and futures."""
+    """Calls and futures of all other ranks name the lost rank."""
     dist.barrier()
     store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 1:
@@ -249,7 +249,7 @@ def lost() -> None:
 
 
 def late() -> None:
-    """A wait with a time-out says so, and can be repeated."""
+    """A wait that times out raises an error, and can be repeated."""
     dist.barrier()
     store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 0:
@@ -264,12 +264,12 @@ def late() -> None:
 
 
 def busy(_: Any) -> int:
-    """Be a callback that takes a while."""
+    """A callback that takes some time."""
     return sum(range(200_000))
 
 
 def forked() -> None:
-    """A child that ends in the ordinary way, or is collected, leaves the group to its parent."""
+    """A forked child that exits normally does not change its parent's group."""
     before = [dist.all_reduce(torch.ones(1), async_op=True).get_future() for _ in range(3)]
     torch.futures.wait_all(before)
     child = os.fork()
@@ -286,7 +286,7 @@ def forked() -> None:
 
 
 def crashed() -> None:
-    """The ranks end without a word, and leave their keys in the store."""
+    """The ranks exit without a message, and leave their keys in the store."""
     dist.barrier()
     os._exit(0)
 
@@ -298,13 +298,13 @@ def callbacks_at_the_end() -> None:
 
 
 def callbacks_at_exit() -> None:
-    """So may the program, without a word to the group."""
+    """A program may exit while callbacks still have to run, without destroying the group."""
     callbacks_at_the_end()
     sys.exit()
 
 
 def begin(number: int = -1) -> None:
-    """Meet the others; each time in a file of its own."""
+    """Create the default group, with a different file for each number."""
     dist.init_process_group(
         "railweave",
         init_method=f"file://{sys.argv[2]}{number}",

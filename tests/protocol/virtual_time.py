@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual time: actions at instants, links that treat packets badly, and processes that may have no core.
+"""Virtual time: planned actions, links with faults, and processes that may have no core.
 
 Everything random comes from one seed. A simulated network is a World with machines in Processes.
 """
@@ -29,17 +29,17 @@ class HangError(AssertionError):
 
 @dataclass(frozen=True)
 class Link:
-    """How one direction of a link treats packets. Probabilities are per packet, times in nanoseconds."""
+    """The properties of one direction of a link. Probabilities are per packet, times in nanoseconds."""
 
     delay: int = 50 * MICROSECOND
     jitter: int = 0  # uniform, per packet: reorders
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0  # share of the packets that are late
-    late: int = 0  # by this at most
-    packet_time: int = 0  # that a packet with lanes occupies the link; 0: unlimited rate
-    rate_bps: int = 0  # instead of a time per packet
-    queue: int | None = None  # a packet that would wait longer is dropped
+    late: int = 0  # the most that such a packet is late
+    packet_time: int = 0  # the time for which a packet with lanes occupies the link; 0: unlimited rate
+    rate_bps: int = 0  # replaces `packet_time`
+    queue: int | None = None  # the link drops a packet that would wait longer
 
     def occupied(self, size: int) -> int:
         """Return the time that a packet of `size` payload bytes occupies the link."""
@@ -66,24 +66,24 @@ class World:
         self._spun = 0
 
     def at(self, when: int, action: Action) -> list[Any]:
-        """Plan an action; the result is for `cancel`."""
+        """Plan an action. Return its entry for `cancel`."""
         entry = [max(when, self.now), next(self._numbers), action]
         heapq.heappush(self._queue, entry)
         return entry
 
     @staticmethod
     def cancel(entry: list[Any]) -> None:
-        """Take a planned action back."""
+        """Cancel a planned action."""
         entry[2] = None
 
     def next_at(self) -> int | None:
-        """Return when something will happen; None if nothing ever will."""
+        """Return the time of the next action, or None if nothing is planned."""
         while self._queue and self._queue[0][2] is None:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
 
     def step(self) -> bool:
-        """Advance to the next action; False when nothing will ever happen."""
+        """Advance to the next action. Return False if nothing is planned."""
         when = self.next_at()
         if when is None:
             return False
@@ -94,14 +94,14 @@ class World:
         return True
 
     def run(self, done: Callable[[], bool], within: int) -> None:
-        """Advance until `done`; HangError if that takes over `within` ns, or if nothing is under way."""
+        """Advance until `done`. Raise HangError after `within` ns, or if nothing is under way."""
         bound = self.now + within
         while not done():
             if not self.step() or self.now > bound:
                 raise HangError(f"at {self.now} ns: {self.describe()}")
 
     def run_until(self, when: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Run all actions up to an instant; `done` ends it early."""
+        """Run all actions up to a time, or until `done`."""
         while (following := self.next_at()) is not None and following <= when:
             self.step()
             if done():
@@ -109,18 +109,18 @@ class World:
         self.now = max(self.now, when)
 
     def drain(self, within: int | None = None) -> None:
-        """Run all planned actions; HangError if that takes over `within` ns."""
+        """Run all planned actions. Raise HangError if they take over `within` ns."""
         bound = None if within is None else self.now + within
         while self.step():
             if bound is not None and self.now > bound:
                 raise HangError(f"at {self.now} ns: {self.describe()}")
 
     def describe(self) -> str:
-        """Tell how far everything is, for the message of a HangError."""
+        """Describe the state of all machines, for the message of a HangError."""
         return "nothing is known of the machines"
 
     def send(self, name: object, data: bytes, arrive: Callable[[bytes], object]) -> None:
-        """Put a packet on a link: it arrives once, twice or never."""
+        """Put a packet on a link. It arrives once, twice or never."""
         link, chance, arrival = self.links.get(name, self.link), self.random.random, self.now
         lost = bool(link.loss) and chance() < link.loss
         if occupied := link.occupied(len(data)):
@@ -147,7 +147,7 @@ class World:
         """Note a packet that a link has lost."""
 
     def take_core(self, stand: Callable[[int], None], share: float, within: int, rare: float = 0.0) -> None:
-        """Stop something for 2 to 30 ms again and again, for `share` of the time, until `within` is over.
+        """Call `stand` with pauses of 2 to 30 ms, which fill `share` of the time, until `within`.
 
         `rare` is the share of the pauses that last 60 to 100 ms.
         """
@@ -161,7 +161,7 @@ class World:
 
 
 class Process:
-    """A machine in its loop: packets are received first, then timers run, then packets leave.
+    """A machine in its loop. The loop receives packets, then runs timers, then sends packets.
 
     Packets wait in the socket while the process has no core.
     """
@@ -173,7 +173,7 @@ class Process:
         self.waiting: deque[tuple[Any, ...]] = deque()
         self._timer: list[Any] | None = None
 
-    # --- how a machine differs ---
+    # --- for subclasses ---
 
     def receive(self, *packet: Any) -> None:
         """Hand the machine a packet."""
@@ -226,7 +226,7 @@ class Process:
         self._set_timer(self.deadline())
 
     def _set_timer(self, deadline: int | None) -> None:
-        """Plan a turn, unless one comes earlier and will plan the next."""
+        """Plan a turn for the deadline. An earlier turn stays planned, and then plans the next."""
         if self._timer is not None and (deadline is None or deadline < self._timer[0]):
             self.world.cancel(self._timer)
             self._timer = None

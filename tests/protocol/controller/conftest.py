@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the controller share; the modules beside this file are imported by their names."""
+"""Fixtures for the tests of the controller. Tests import the modules beside this file by their names."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from controller_world import World, new_world
 
 @pytest.fixture
 def world() -> AbstractAsyncContextManager[World]:
-    """A controller of two hosts on one switch."""
+    """Return a controller of two hosts on one switch."""
     return new_world(hosts=2)

@@ -26,23 +26,23 @@ DEADLINE_S = 20.0
 
 @dataclasses.dataclass
 class World:
-    """What a test holds: the fake switch, the topology that points to it, and a client's stub."""
+    """The parts of a test: the fake switch, the topology that points to it, and a client's stub."""
 
     switch: FakeSwitch
     topology: Topology
     running: RunningController
     stub: pb_grpc.ControllerStub
-    switches: dict[str, FakeSwitch] = dataclasses.field(default_factory=dict)  # where there are several
+    switches: dict[str, FakeSwitch] = dataclasses.field(default_factory=dict)  # if there are several
 
     def offer(self, host: int, plane: str = "ina", **changes: Any) -> pb.RailOffer:
-        """What the agent of host h1, h2, … says of its rail on a plane."""
+        """Return the offer of the agent on host h1, h2, … for its rail on a plane."""
         there = self.topology.plane(plane)
         nic = there.nics[host - 1]
         values = {"name": plane, "kind": there.kind, "plane": plane, "address": nic.address, "mac": nic.mac}
         return pb.RailOffer(**{**values, "port": 40000 + host, **changes})
 
     def request(self, rank: int, size: int, job: str = "job", **changes: Any) -> pb.JoinGroupRequest:
-        """A JoinGroupRequest of rank r on host r + 1 with an ina and a tcp rail."""
+        """Return a JoinGroupRequest of rank r on host r + 1 with an ina and a tcp rail."""
         host = min(rank + 1, len(self.topology.hosts))
         rails = [self.offer(host), self.offer(host, "tcp")]
         values = {"job": job, "rank": rank, "size": size, "rails": rails, "deadline_s": DEADLINE_S}
@@ -50,7 +50,7 @@ class World:
         return pb.JoinGroupRequest(**{**values, **changes})
 
     async def join(self, size: int, job: str = "job") -> list[pb.JoinGroupResponse]:
-        """All ranks of a job."""
+        """Let all ranks of a job join."""
         calls = (self.stub.JoinGroup(self.request(rank, size, job)) for rank in range(size))
         return list(await asyncio.gather(*calls))
 
@@ -59,23 +59,23 @@ class World:
         await self.settled(lambda: self.running.groups.waiting(job) == set(ranks))
 
     async def watched(self, job: str, *ranks: int) -> None:
-        """Wait until exactly these ranks' streams stand."""
+        """Wait until exactly these ranks have a stream."""
         await self.settled(lambda: self.running.groups.watching(job) == set(ranks))
 
     async def settled(self, condition: Callable[[], bool]) -> None:
-        """Wait, within a deadline, for what switch or controller will soon have come to."""
+        """Wait, within a deadline, until a condition of the switch or controller is true."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 await asyncio.sleep(0.005)
 
 
 def at_address(topology: Topology, port: int) -> Topology:
-    """The topology with all its P4 switches at a port of loopback."""
+    """Return the topology with all its P4 switches at one port of loopback."""
     return at_addresses(topology, {s.name: port for plane in topology.planes for s in plane.switches})
 
 
 def at_addresses(topology: Topology, ports: dict[str, int]) -> Topology:
-    """The topology with each P4 switch at a port of loopback."""
+    """Return the topology with each P4 switch at its own port of loopback."""
     moved = tuple(
         dataclasses.replace(
             plane,
@@ -93,7 +93,7 @@ def at_addresses(topology: Topology, ports: dict[str, int]) -> Topology:
 
 @asynccontextmanager
 async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> AsyncIterator[World]:
-    """A controller that has configured the switch, and a client's channel to it."""
+    """Run a controller that has configured the switch, with a client's channel to the controller."""
     topology = at_address(planes(hosts, ("ina", "tcp")), switch.port)
     async with served(topology, **options) as (running, stub):
         yield World(switch, topology, running, stub)
@@ -103,7 +103,7 @@ async def controller_for(switch: FakeSwitch, hosts: int = 4, **options: Any) -> 
 async def served(
     topology: Topology, **options: Any
 ) -> AsyncIterator[tuple[RunningController, pb_grpc.ControllerStub]]:
-    """A controller of a topology whose switches run, and a stub of a client in clear."""
+    """Run a controller of a topology whose switches run, with the stub of a client without TLS."""
     quotas = options.pop("quotas", Quotas(Quota(options.pop("slots", 512))))
     chosen = ControllerOptions(**{"listen": "127.0.0.1:0", "lanes": 64, "quotas": quotas, **options})
     async with (
@@ -115,7 +115,7 @@ async def served(
 
 @asynccontextmanager
 async def running_switches(topology: Topology) -> AsyncIterator[dict[str, FakeSwitch]]:
-    """A fake for every P4 switch of a topology, by name."""
+    """Run a fake for every P4 switch of a topology, by name."""
     switches = {s.name: FakeSwitch() for plane in topology.planes for s in plane.switches if s.p4runtime}
     try:
         for switch in switches.values():
@@ -130,7 +130,7 @@ async def running_switches(topology: Topology) -> AsyncIterator[dict[str, FakeSw
 async def controller_of(
     topology: Topology, switches: dict[str, FakeSwitch], **options: Any
 ) -> AsyncIterator[World]:
-    """A controller that has configured several switches."""
+    """Run a controller that has configured several switches."""
     moved = at_addresses(topology, {name: switch.port for name, switch in switches.items()})
     async with served(moved, **options) as (running, stub):
         yield World(next(iter(switches.values()), FakeSwitch()), moved, running, stub, switches)
@@ -138,7 +138,7 @@ async def controller_of(
 
 @asynccontextmanager
 async def new_world(hosts: int = 4, **options: Any) -> AsyncIterator[World]:
-    """A fresh switch under a fresh controller."""
+    """Run a new switch under a new controller."""
     switch = FakeSwitch()
     await switch.start()
     try:
@@ -149,7 +149,7 @@ async def new_world(hosts: int = 4, **options: Any) -> AsyncIterator[World]:
 
 
 def checksum(header: bytes) -> int:
-    """The checksum of an IPv4 header whose checksum field is 0."""
+    """Return the checksum of an IPv4 header whose checksum field is 0."""
     total = sum(struct.unpack("!10H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

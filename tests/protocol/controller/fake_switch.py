@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server that holds a switch's tables and moves no packets: a fake behind the real interface."""
+"""A P4Runtime server that holds a switch's tables and moves no packets: a fake with the real interface."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from railweave.benchmarks.stub_switches import Key, StubSwitch, key_of
 
 
 class FakeSwitch(StubSwitch):
-    """Also direct counters and counters, a memory of all that was written, and faults."""
+    """A stub switch with direct and indirect counters, a list of all updates, and faults."""
 
     def __init__(self, device_id: int = 1, access: Access = IN_CLEAR) -> None:
         super().__init__(device_id, access)
         self.packets: dict[Key, int] = {}
-        self.cells: dict[tuple[str, int], int] = {}  # of indirect counters, by name and index
-        self.updates: list[p4r.Update] = []  # everything ever written
+        self.cells: dict[tuple[str, int], int] = {}  # cells of indirect counters, by name and index
+        self.updates: list[p4r.Update] = []  # all updates so far
         self.pushes = 0
-        self.room: int | None = None  # how many INSERTs more are not refused
+        self.room: int | None = None  # the number of INSERTs before the switch refuses the next
         self.refused = 0
-        self.refusal = ""  # of every pipeline
+        self.refusal = ""  # the error for every pipeline
         self.before_counting: Callable[[], Awaitable[None]] | None = None  # awaited once
         self.gnmi = [
             grpc.StatusCode.UNIMPLEMENTED
-        ]  # what gNMI requests are answered with; the last one stays
+        ]  # statuses of the answers to gNMI requests; the last status repeats
 
     async def restart(self, *, lose_state: bool) -> None:
-        """Go away and come back at the same address."""
+        """Stop, and start again at the same address."""
         await self.stop()
         if lose_state:
             self.config = None
@@ -57,7 +57,7 @@ class FakeSwitch(StubSwitch):
         return {entity.SerializeToString(deterministic=True) for entity in self.entities.values()}
 
     def count(self, table: str, packets: int) -> None:
-        """Let every entry of a table have seen that many packets."""
+        """Set the packet count of every entry of a table."""
         for entry in self.table(table):
             self.packets[key_of(p4r.Entity(table_entry=entry))] = packets
 

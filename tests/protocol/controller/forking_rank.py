@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank of test_forks.py does: `python forking_rank.py HOW CONTROLLER RANK RANKS`."""
+"""Each rank of test_forks.py runs this program: `python forking_rank.py HOW CONTROLLER RANK RANKS`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_S = 30
 
 
 def in_child(how: str, comm: railweave.Communicator) -> None:
-    """Be a child of a rank: end, or use what it has got from its parent, which must say that it cannot."""
+    """Run as the child of a rank. End, or call the inherited communicator, whose calls must raise errors."""
     match how:
         case "exit":
             sys.exit(0)
@@ -36,7 +36,7 @@ def in_child(how: str, comm: railweave.Communicator) -> None:
 
 
 def forked(how: str, comms: list[railweave.Communicator]) -> int:
-    """Return the status of a child; -1 if it does not end."""
+    """Fork a child. Return its exit status, or -1 if it does not end."""
     child = os.fork()
     if child == 0:
         if how == "collect":

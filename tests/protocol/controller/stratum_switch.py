@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fake switch with the rules by which Stratum's server for Tofino differs.
 
-Read from github.com/stratum/stratum (f8f7130), in its folder stratum:
-hal/lib/common/p4_service.cc: device and election ids, who may write, the pipeline that outlives a restart;
-hal/lib/barefoot/bfrt_node.cc, bfrt_table_manager.cc, bfrt_pre_manager.cc: the pipeline's format, atomicity,
-entities, priorities, constant tables, replicas; lib/p4runtime/sdn_controller_manager.cc: arbitration;
-public/lib/error.cc: codes; hal/lib/common/yang_parse_tree_paths.cc: gNMI's `ifindex` is P4Runtime's port.
+The rules come from github.com/stratum/stratum (f8f7130), from its folder stratum. The file
+hal/lib/common/p4_service.cc has device and election ids, write access, and the pipeline after a restart.
+The files bfrt_node.cc, bfrt_table_manager.cc and bfrt_pre_manager.cc in hal/lib/barefoot have the pipeline's
+format, atomicity, entities, priorities, constant tables and replicas. Arbitration is in
+lib/p4runtime/sdn_controller_manager.cc, and the codes are in public/lib/error.cc. The port of P4Runtime is
+gNMI's `ifindex` (hal/lib/common/yang_parse_tree_paths.cc).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PRIORITY = (p4i.MatchField.TERNARY, p4i.MatchField.RANGE)
 
 
 class _Refused(Exception):
-    """A status of Stratum's."""
+    """A status that Stratum returns."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -46,7 +47,7 @@ class _Refused(Exception):
 
 
 class StratumSwitch(FakeSwitch):
-    """One node of a chassis; `ports` are its front-panel ports' numbers, by name."""
+    """One node of a chassis. `ports` maps the names of its front-panel ports to numbers."""
 
     def __init__(self, device_id: int = 1, ports: dict[str, int] | None = None) -> None:
         super().__init__(device_id)
@@ -59,7 +60,7 @@ class StratumSwitch(FakeSwitch):
         gnmi_grpc.add_gNMIServicer_to_server(_Ports(self.ports), server)
 
     async def restart(self, *, lose_state: bool) -> None:
-        """Come back with the pipeline that it has saved, and with empty tables."""
+        """Restart with the saved pipeline and with empty tables."""
         config = self.config
         await super().restart(lose_state=lose_state)
         self.config = config
@@ -139,7 +140,7 @@ class StratumSwitch(FakeSwitch):
         await _report(details, "read", context)
 
     def _constants(self, wildcard: p4r.Entity) -> Iterable[p4r.Entity]:
-        """An entry of each constant table, which nothing marks as constant."""
+        """Yield an entry of each constant table. The entries are not marked as constant."""
         if wildcard.WhichOneof("entity") != "table_entry":
             return
         for table in self.p4info.tables:
@@ -152,7 +153,7 @@ class StratumSwitch(FakeSwitch):
                 yield p4r.Entity(table_entry=entry)
 
     def _carried_out(self, update: p4r.Update) -> p4r.Error:
-        """Carry an update out; the rest of the request is carried out whatever becomes of it."""
+        """Carry out an update. The rest of the request is carried out also if the update fails."""
         try:
             self._carry_out(update)
         except _Refused as refused:
@@ -183,7 +184,7 @@ class StratumSwitch(FakeSwitch):
         entity = p4r.Entity()
         entity.CopyFrom(update.entity)
         for replica in entity.packet_replication_engine_entry.multicast_group_entry.replicas:
-            replica.ClearField("port")  # it reads the older `egress_port` only
+            replica.ClearField("port")  # Stratum only reads the older `egress_port`
         self.entities[key] = entity
 
     def _check_entry(self, entry: p4r.TableEntry) -> None:
@@ -215,7 +216,7 @@ class StratumSwitch(FakeSwitch):
 
 
 class _Ports(gnmi_grpc.gNMIServicer):
-    """The numbers of ports; all are up."""
+    """A gNMI server with the numbers of the ports. All ports are up."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self._ports = ports
@@ -246,7 +247,7 @@ def _error(code: grpc.StatusCode, message: str) -> p4r.Error:
 
 
 async def _report(details: list[p4r.Error], what: str, context: Any) -> None:
-    """End with UNKNOWN and one detail for each update or entity, if one has failed."""
+    """If any detail reports a failure, end the call with UNKNOWN and the details of all items."""
     if all(detail.canonical_code == rpc_code.OK for detail in details):
         return
     status = rpc_status.Status(code=rpc_code.UNKNOWN, message=f"One or more {what} operations failed.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers on the management network: what they try at a controller and at a switch, and are refused."""
+"""Strangers on the management network. The controller and the switch refuse their calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METHODS = pb.DESCRIPTOR.services_by_name["Controller"].methods
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cluster's certificates, and in `other` those of another CA."""
+    """Return a folder with the cluster's certificates. Its folder `other` has those of another CA."""
     folder = tmp_path_factory.mktemp("tls")
     for place in (folder, folder / "other"):
         ca = authority(place)
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(folder: Path) -> Access:
-    """The access of those who belong there."""
+    """Return the credentials of the cluster's members."""
     return Access(certificate_of(folder), TOKEN)
 
 
@@ -57,7 +57,7 @@ def certificate_of(folder: Path, name: str = "host") -> TlsFiles:
 
 @asynccontextmanager
 async def closed_world(own: Access, **options: object) -> AsyncIterator[World]:
-    """A controller that lets only those in who have access, over a switch that does, too."""
+    """Run a controller and a switch that both require credentials."""
     switch = FakeSwitch(access=replace(own, token=""))
     await switch.start()
     try:
@@ -69,7 +69,7 @@ async def closed_world(own: Access, **options: object) -> AsyncIterator[World]:
 
 
 def strangers(folder: Path) -> dict[str, grpc.ChannelCredentials | None]:
-    """Credentials that are not enough, None for no TLS; with the token wherever it can be sent."""
+    """Return insufficient credentials, with the token if it can be sent. None means no TLS."""
     ca, of_another = (folder / "ca.pem").read_bytes(), folder / "other"
     other = [(of_another / name).read_bytes() for name in ("host.key", "host.pem")]
     mine = [(folder / name).read_bytes() for name in ("host.key", "host.pem")]
@@ -93,8 +93,8 @@ def strangers(folder: Path) -> dict[str, grpc.ChannelCredentials | None]:
 
 
 async def refused(channel: grpc.aio.Channel, path: str) -> grpc.StatusCode:
-    """Call a method of whatever kind; return with what it is refused."""
-    # Not as a stream: a write that meets the end of the call is INTERNAL to gRPC's client.
+    """Call a method of any kind. Return the status of the refusal."""
+    # The request is no stream: gRPC's client reports INTERNAL for a write after the end of the call.
     call = channel.unary_stream(path)(b"", timeout=20)
     with pytest.raises(grpc.aio.AioRpcError) as error:
         async for _ in call:
@@ -157,7 +157,7 @@ async def test_a_rank_that_is_refused_learns_why(
 
 
 async def test_a_controller_of_another_name_is_not_believed(folder: Path, own: Access) -> None:
-    """Somebody who has taken over its address, with a certificate that the CA gave him for his own."""
+    """The false controller has the real one's address, but the CA's certificate for a different address."""
     false = replace(own, tls=certificate_of(folder, "elsewhere"))
     async with closed_world(own, access=false) as world:
         join = joiner(world.running.port, queue.Queue(), access=own, deadline_s=60.0)
@@ -215,7 +215,7 @@ async def test_silent_connections_hold_up_neither_metrics_nor_the_end(folder: Pa
             await asyncio.to_thread(scrape, folder, world.running.metrics, own)
             start = time.monotonic()
             await stack.aclose()
-            assert time.monotonic() - start < 5.0  # at once, but on a busy machine
+            assert time.monotonic() - start < 5.0  # immediate, but the machine may be busy
 
 
 CLUSTER = """\

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents' client against a controller: joining, events, leaving, and a controller that is restarted."""
+"""The agents' client with a controller: joining, events, leaving, and restarts of the controller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def offers(rank: int, kind: str = "ina") -> list[RailOffer]:
 
 
 def joiner(port: int, events: Events, **changes: object) -> Callable[[int], Membership]:
-    """A blocking call that joins as a rank; its events go to the queue."""
+    """Return a blocking call that joins as a rank. Its events go to the queue."""
 
     def join(rank: int) -> Membership:
         options = {"job": "job", "rank": rank, "size": 2, "rails": offers(rank), "deadline_s": 10.0}
@@ -81,7 +81,7 @@ async def test_a_controller_that_gives_no_secret_is_refused(monkeypatch: pytest.
 
 
 async def test_a_rank_that_has_decided_thousands_of_things_is_not_lost() -> None:
-    """It tells as many as the controller takes in a message."""
+    """The rank reports as many decisions as fit into one message to the controller."""
     many = [Decision("tcp", "all_reduce", "int32", "sum", 1, True, "", "x" * 90, n) for n in range(5000)]
     async with new_world(hosts=2) as world:
         memberships = await join_all(world, 2, queue.Queue(), decisions=lambda: many)
@@ -96,7 +96,7 @@ async def test_a_rank_that_has_decided_thousands_of_things_is_not_lost() -> None
 
 
 async def test_a_process_that_dies_is_named_to_its_peers() -> None:
-    """A real process: only the kernel closes its connection."""
+    """The peer is a real process, so that only the kernel closes its connection."""
     program = (
         "import sys; from railweave.hosts import bootstrap as b\n"
         "rail = b.RailOffer('tcp', 'tcp', 'tcp', '10.2.0.2', port=5000)\n"
@@ -164,7 +164,7 @@ async def test_leaving_is_not_dying(world: World) -> None:
 
 
 async def test_memberships_outlive_ten_controllers() -> None:
-    """The same listening port each time; agents present their leases again and hear nothing of it."""
+    """Each controller listens on the same port. Agents present their leases again, and get no events."""
     switch, events = FakeSwitch(), queue.Queue()
     await switch.start()
     async with controller_for(switch, hosts=2) as world:
@@ -185,7 +185,7 @@ async def test_memberships_outlive_ten_controllers() -> None:
 
 
 class UnreadableCall(grpc.RpcError):
-    """A call that has failed, but whose messages gRPC lets its reader wait for."""
+    """A call that has failed, but whose reader still waits for messages."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -195,7 +195,7 @@ class UnreadableCall(grpc.RpcError):
         return iter(())
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        return False  # it has its status
+        return False  # the call already has a status
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
@@ -223,13 +223,16 @@ async def test_a_stream_whose_failure_its_reader_never_hears_of(
 
 
 class Relay:
-    """Between an agent and the controller; it can lose what the controller says, and leave it half open."""
+    """A relay between agents and the controller.
+
+    It can lose the controller's messages, and leave the controller's connections open.
+    """
 
     def __init__(self, port: int) -> None:
         self.lossy = False
         self._port = port
         self._agents: list[asyncio.StreamWriter] = []
-        self._held: list[asyncio.StreamWriter] = []  # to the controller, which notices when one is dropped
+        self._held: list[asyncio.StreamWriter] = []  # connections that the controller must still see as open
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
@@ -251,7 +254,7 @@ class Relay:
                 writer.write(data)
 
     def hang_up(self) -> None:
-        """End the connections with the agents; the controller notices nothing."""
+        """End the connections with the agents. The controller does not notice."""
         while self._tasks:
             self._tasks.pop().cancel()
         while self._agents:
@@ -271,7 +274,7 @@ async def test_an_event_that_a_dying_connection_has_swallowed_arrives_by_the_nex
     assert isinstance(event, GroupPaused)
     memberships[1].report_position(event.group, 7)
     lease = world.running.groups.lease(memberships[0]._lease)
-    await world.settled(lease.events.empty)  # what was to be said has been said, into a void
+    await world.settled(lease.events.empty)  # the controller has sent all events, and the relay lost them
     relay.lossy = False
     relay.hang_up()
     assert (await asyncio.to_thread(events.get, timeout=10))[0] == 0

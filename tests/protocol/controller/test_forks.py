@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child that a rank forks, and that ends in any way, does nothing to the rank's job."""
+"""A rank forks a child. The child does not disturb the rank's job, however it ends."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def test_a_forked_child_leaves_its_parents_job_alone(how: str) -> None:
 
 
 async def rank(how: str, port: int, number: int) -> tuple[int | None, str]:
-    """Run a rank; return its exit status and what it says."""
+    """Run a rank. Return its exit status and output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, RANK, how, f"127.0.0.1:{port}", str(number), str(RANKS)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # else gRPC notes the fork
-        start_new_session=True,  # its child holds the pipe as well: both are killed
+        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # otherwise gRPC logs the fork
+        start_new_session=True,  # the child also holds the pipe, so the test kills both
     )
     try:
         async with asyncio.timeout(DEADLINE_S):

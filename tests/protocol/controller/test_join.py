@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JoinGroup and LeaveGroup: who gets in, who is told what, and what the switch holds meanwhile."""
+"""JoinGroup and LeaveGroup: admissions, answers and refusals, and the contents of the switch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Status = grpc.StatusCode
 
 
 async def refused(call: asyncio.Future[pb.JoinGroupResponse], status: grpc.StatusCode, text: str) -> None:
-    """The call must fail with this status and this in its message."""
+    """Check that the call fails with this status, and with this text in its message."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     assert caught.value.code() == status, caught.value.details()
@@ -29,7 +29,7 @@ async def leave(world: World, answers: list[pb.JoinGroupResponse]) -> None:
 
 
 def members(world: World) -> int:
-    """Entries of `members` that let packets in."""
+    """Count the entries of `members` that accept packets."""
     group = next(
         f.id for t in world.switch.p4info.tables if t.preamble.alias == "members" for f in t.match_fields
     )
@@ -57,7 +57,7 @@ async def test_a_group_gets_its_entries_and_leaves_none_behind() -> None:
 
 async def test_the_ranks_of_a_formation_share_a_secret_that_nobody_else_can_know(world: World) -> None:
     secrets = []
-    for _ in range(5):  # the same job, ranks, addresses and ports
+    for _ in range(5):  # each time the same job, ranks, addresses and ports
         answers = await world.join(2)
         (secret,) = {answer.secret for answer in answers}
         secrets.append(secret)
@@ -131,7 +131,7 @@ async def test_a_rank_that_goes_away_while_waiting_can_come_again(world: World) 
 
 async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(world: World) -> None:
     (switch,) = world.running.fabric.switches()
-    async with switch._lock:  # so that the group is not made yet
+    async with switch._lock:  # the controller cannot make the group while the lock is held
         first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
         await world.waits("job", 0, 1)
         second.cancel()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are no protobufs: each is refused, and the log gets a line for many of them."""
+"""Requests that are no protobufs. The controller refuses each, and logs one line for many requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def send(world: World, method: str) -> tuple[grpc.StatusCode, str]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged of malformed requests, in whatever way."""
+    """Return all log messages about malformed requests."""
     records = [record for record in caplog.records if not record.name.startswith("finsy")]
     assert not any(record.exc_info for record in records)
     return [record.getMessage() for record in records]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups on two racks and two spines: what dies is left, and whoever is told goes on where the others are."""
+"""Groups on two racks and two spines. They leave a dead switch, and all ranks resume on the same tree."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def world() -> AbstractAsyncContextManager[World]:
 
 
 def roots(world: World, job: str = "job") -> list[str]:
-    """The roots of a job's trees, in order."""
+    """Return the roots of a job's trees, in order."""
     group = next(group for group in world.running.groups.running() if group.job == job)
     return [tree.placed.tree.root.switch if tree.placed else "" for tree in group.trees]
 
 
 def groups_in(world: World, name: str) -> set[int]:
-    """The groups whose results a switch multicasts."""
+    """Return the groups whose results a switch multicasts."""
     return {number - 1 for number in world.switches[name].multicasts() if number < SPREAD_BASE} - {0}
 
 
 async def move(watchers: list[Watcher], *positions: int) -> list[pb.GroupMoved]:
-    """Every rank is paused, answers, and is told where to go on."""
+    """Let every rank answer its pause. Return each rank's order to resume elsewhere."""
     for watcher, position in zip(watchers, positions, strict=True):
         await watcher.paused(position)
     return [await watcher.moved() for watcher in watchers]
@@ -80,7 +80,7 @@ async def test_a_dead_spines_tree_moves_to_the_other_spine(world: World) -> None
     await world.running.fabric.settled()
     assert groups_in(world, "leaf1") == groups_in(world, "spine2") == {2, moved[0].place.group}
     watchers[0].call.cancel()
-    assert (await watchers[1].event()).member_lost.rank == 0  # and no event of the other tree before
+    assert (await watchers[1].event()).member_lost.rank == 0  # without an earlier event of the other tree
 
 
 async def test_a_spine_that_comes_back_is_used_again_and_cleaned(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_spine_that_comes_back_is_used_again_and_cleaned(world: World) -
 
 
 async def test_without_another_tree_a_silent_switch_is_waited_for() -> None:
-    """Its management may be all that is dead: ranks go on until they find no results."""
+    """Only the switch's management may be dead, so ranks go on until results stop."""
     async with network(ONE_SPINE) as world:
         watchers = await watched(world, RANKS)
         await world.switches["spine1"].stop()
@@ -128,7 +128,7 @@ async def test_a_link_that_a_rank_reports_is_kept_off() -> None:
         await world.running.fabric.settled()
         flood = {name: switch.multicasts()[1] for name, switch in world.switches.items()}
         joined = [flood["leaf2"] & {(4, 0)}, flood["spine2"] & {(2, 0)}]
-        assert joined == [set(), set()]  # broadcasts keep off it as well
+        assert joined == [set(), set()]  # broadcasts avoid the switch, too
 
 
 async def test_a_suspicion_is_forgotten_and_the_plane_tried_again() -> None:
@@ -173,7 +173,7 @@ async def test_a_suspicion_alone_refuses_no_job() -> None:
 
 
 async def test_a_tree_without_room_moves_when_another_job_ends() -> None:
-    """Two jobs on two racks each, with a spine for each; one of the spines dies."""
+    """Two jobs use two racks and one spine each. One of the spines dies."""
     topology = leaf_spine(racks=4, hosts=1, spines=2, rails=("ina", "tcp"))
     async with network(topology, quotas=Quotas(Quota(slots=8192, trees=1))) as world:
 
@@ -221,7 +221,7 @@ async def test_a_late_rank_is_no_dead_path(world: World) -> None:
         )
         await world.stub.ReportStall(answered)
     watchers[0].call.cancel()
-    assert (await watchers[1].event()).member_lost.rank == 0  # and no pause before
+    assert (await watchers[1].event()).member_lost.rank == 0  # without an earlier pause
 
 
 async def test_a_rank_that_does_not_answer_is_lost() -> None:
@@ -265,13 +265,13 @@ async def test_a_second_death_during_a_move_moves_again() -> None:
 
 
 def resume(world: World, rank: int, answer: pb.JoinGroupResponse, *paused: int) -> pb.Resume:
-    """What a rank says to a controller that it does not know."""
+    """Return the message of a rank to a new controller."""
     rails = world.request(rank, RANKS).rails
     return pb.Resume(job="job", rank=rank, size=RANKS, rails=rails, ina=answer.ina, paused=paused)
 
 
 async def test_a_controller_that_dies_in_the_middle_of_a_move_is_followed_by_one_that_ends_it() -> None:
-    """Two ranks have been moved, two have not: the next controller pauses all and moves them together."""
+    """Two ranks have moved, two have not. The next controller pauses all, and moves them together."""
     async with running_switches(LEAF_SPINE) as switches:
         async with controller_of(LEAF_SPINE, switches) as world:
             watchers = await watched(world, RANKS)
@@ -297,14 +297,14 @@ async def test_a_controller_that_dies_in_the_middle_of_a_move_is_followed_by_one
 
             def swept() -> bool:
                 for watcher in watchers:
-                    watcher.beat()  # the claims close when a lease ends, which these must outlive
+                    watcher.beat()  # leases must outlive the claims, which close after one lease time
                 return groups_in(world, "leaf1") == {2, number}
 
             await world.settled(swept)
 
 
 async def test_a_controller_starts_while_a_spine_is_dead(caplog: pytest.LogCaptureFixture) -> None:
-    """Its groups move to the other spine, new jobs get that one, and both when the dead one is back."""
+    """Groups move to the other spine. New jobs get the other spine, and later both spines."""
     async with running_switches(LEAF_SPINE) as switches:
         async with controller_of(LEAF_SPINE, switches) as world:
             answers = await world.join(RANKS)
@@ -323,11 +323,11 @@ async def test_a_controller_starts_while_a_spine_is_dead(caplog: pytest.LogCaptu
             assert sorted(roots(world, "last")) == ["spine1", "spine2"]
             await world.running.fabric.settled()
             flooded = [switch.multicasts()[tables.FLOOD_GROUP] for switch in switches.values()]
-            assert sum(map(len, flooded)) == 2 * 3 + RANKS  # both ends of a tree of four switches, and hosts
+            assert sum(map(len, flooded)) == 2 * 3 + RANKS  # two ends of the tree's three trunks, and hosts
 
 
 async def test_a_controller_starts_while_a_leaf_is_dead() -> None:
-    """A job that needs it learns so at once, and runs over its other rails."""
+    """A job that needs the leaf is refused at once, and runs over its other rails."""
     async with running_switches(LEAF_SPINE) as switches:
         await switches["leaf1"].stop()
         async with controller_of(LEAF_SPINE, switches, switch_deadline_s=1.5) as world:

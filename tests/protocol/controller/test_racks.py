@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on fabrics of which only some racks aggregate: places, refusals, moves, restarts, and what is told."""
+"""Jobs on fabrics of which only some racks aggregate: places, refusals, moves, restarts, and events."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_only_the_ranks_of_a_rack_move_with_it() -> None:
             assert (moved.resume_from, moved.place.tree) == (7, 1)
         watchers[0].call.cancel()
         for watcher in watchers[1:]:
-            assert (await watcher.event()).member_lost.rank == 0  # and no other event before
+            assert (await watcher.event()).member_lost.rank == 0  # without an earlier event
 
 
 async def test_a_restarted_controller_learns_the_ring_from_the_ranks() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers and switches come and go: state is reconciled, never piled up, and serial numbers go on."""
+"""Controllers and switches restart. State is reconciled and does not grow, and serial numbers go on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def running_switch() -> AsyncIterator[FakeSwitch]:
 
 
 def resume(world: World, rank: int, answer: pb.JoinGroupResponse, job: str = "job") -> pb.Resume:
-    """What a rank of a two-rank job says to a controller that it does not know."""
+    """Return the message of a rank of a two-rank job to a new controller."""
     request = world.request(rank, 2, job)
     return pb.Resume(job=job, rank=rank, size=2, rails=request.rails, ina=answer.ina)
 
@@ -50,7 +50,7 @@ async def test_what_others_have_changed_is_set_right_in_time(
     del world.switch.entities[gone]
     (switch,) = world.running.fabric.switches()
     switch.losses["ingress", 1] = Loss(1, "ingress", 0.5)
-    assert len(await switch.reconcile()) == 1  # an audit follows what is written
+    assert len(await switch.reconcile()) == 1  # an audit follows the writes
     await world.settled(lambda: gone in world.switch.entities)
     del switch.losses["ingress", 1]
     await switch.reconcile()
@@ -116,7 +116,7 @@ async def test_a_claim_that_the_switch_does_not_confirm_is_not_believed() -> Non
 
 
 def serial_starts(switch: FakeSwitch) -> list[int]:
-    """The parameter `start` of the entries of `members` that let packets in."""
+    """Return the parameter `start` of the entries of `members` that accept packets."""
     (table,) = (t for t in switch.p4info.tables if t.preamble.alias == "members")
     action = next(a for a in switch.p4info.actions if a.preamble.alias == "contributor")
     start = next(p.id for p in action.params if p.name == "start")
@@ -131,7 +131,7 @@ def serial_starts(switch: FakeSwitch) -> list[int]:
 
 
 def complete(switch: FakeSwitch, first_number: int, chunks: int) -> None:
-    """Let the group whose slot numbers begin there have so many results."""
+    """Set the number of results of the group whose slots begin at `first_number`."""
     place = first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"] + CONFIG["OUTCOME_RESULT"]
     switch.cells["group_packets", place] = chunks
 
@@ -152,7 +152,10 @@ async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_re
 
 
 async def test_what_was_spread_is_no_round_of_a_slot() -> None:
-    """Serial numbers that jump ahead by it could pass those that unused slots hold: stale for ever."""
+    """Multicast packets must not advance serial numbers.
+
+    Otherwise the numbers could pass those in unused slots, whose packets would be stale for ever.
+    """
     async with new_world(hosts=2, slots=8192) as world:
         answers = await world.join(2)
         world.switch.count("members", packets=16384 * 2**31)
@@ -165,7 +168,10 @@ async def test_what_was_spread_is_no_round_of_a_slot() -> None:
 
 
 async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too() -> None:
-    """Else its slots' next user would begin at serial numbers that registers have seen: stale for ever."""
+    """Otherwise the next group would begin at serial numbers that the registers have already seen.
+
+    The switch would treat its packets as stale for ever.
+    """
     async with new_world(hosts=2, slots=512) as world:
         one, two = [await world.join(2, job) for job in ("one", "two")]
         world.switch.count("members", packets=1024 * 1000)
@@ -219,7 +225,7 @@ async def test_what_a_switch_has_lost_is_told_although_setting_it_up_fails_at_fi
 async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hide_the_loss(
     world: World,
 ) -> None:
-    """Entries that are there again do not bring back what the registers held."""
+    """Restored entries do not restore the registers."""
     watchers = await watched(world, 2)
     (switch,) = world.running.fabric.switches()
     async with switch._lock:
@@ -241,13 +247,13 @@ async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(world: W
     await switch.reconcile()
     assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
     watchers[0].call.cancel()
-    assert (await watchers[1].event()).member_lost.rank == 0  # and no event before
+    assert (await watchers[1].event()).member_lost.rank == 0  # without an earlier event
 
 
 async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(
     world: World,
 ) -> None:
-    """finsy asks for them by gNMI, and has other errors there."""
+    """finsy asks for the ports by gNMI, which raises different errors."""
     (switch,) = world.running.fabric.switches()
     world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
     await world.switch.restart(lose_state=False)

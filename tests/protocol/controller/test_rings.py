@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings of RDMA connections under the controller: in the fake switch's tables, and in the real program."""
+"""Rings of RDMA connections under the controller, in the fake switch's tables and in the real program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WINDOW = 16
 
 
 def part(ring: PacketRing) -> Part:
-    """A ring as the controller knows it."""
+    """Convert a ring to the controller's form."""
     ends = {m.number: Endpoint(m.mac, m.ip, m.udp_port) for m in ring.members}
     return alone(
         [
@@ -85,7 +85,7 @@ def plane(port: int) -> Plane:
 
 @asynccontextmanager
 async def managed(fake: FakeSwitch) -> AsyncIterator[RingSwitch]:
-    """A controller's hold of the fake switch."""
+    """Run the controller's connection to the fake switch."""
     there = plane(fake.port)
     program = artifact(LANES, program=NETREDUCE)
     switch = RingSwitch(there, there.switches[0], program)
@@ -128,7 +128,7 @@ def test_rings_come_and_go_and_no_epoch_is_used_twice_on_a_slot() -> None:
             for ring in (second, third):
                 await switch.remove(ring.group)
             assert not fake.table("deliveries")
-            assert len(fake.table("connections")) == 2  # notes
+            assert len(fake.table("connections")) == 2  # both entries are notes
             assert empty <= fake.snapshot()
 
     asyncio.run(check())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller on Tofinos: P4Runtime as Stratum serves it, alone and beside other targets."""
+"""The controller on Tofinos with Stratum's P4Runtime, alone and beside other targets."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ GUARD = {"trunk_ports", "ipv4_sources", "arp_sources", "other_sources", "forged_
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The smallest program in a folder as the compiler leaves it."""
+    """Return a folder with the compiler's output for the smallest program."""
     return compiled(tmp_path, PROFILES[0])
 
 
 def compiled(root: Path, profile: Profile) -> Path:
-    """Only the P4Info is read here."""
+    """Make a folder like the compiler's output. Only its P4Info is real."""
     folder = root / profile.name
     (folder / "pipe").mkdir(parents=True)
     shutil.copyfile(profile.p4info(), folder / tofino_program.P4INFO)
@@ -78,7 +78,7 @@ def switch_of(tofino: StratumSwitch, program: Path, /, **changes: object) -> Swi
 
 
 def alone(switch: Switch) -> Topology:
-    """Three hosts on one Tofino."""
+    """Return a topology of three hosts on one Tofino."""
     return Topology("t", ("h1", "h2", "h3"), (Plane("ina", "ina", "10.1.0.0/16", 0, (switch,), NICS),))
 
 
@@ -140,7 +140,7 @@ async def test_the_source_guard_of_its_ports_is_written(program: Path) -> None:
 async def test_a_program_without_source_guard_gets_no_entries_of_it(
     program: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Earlier builds of the program have none."""
+    """Earlier builds of the program have no source guard."""
     path = program / tofino_program.P4INFO
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for parts in (info.tables, info.counters):
@@ -245,7 +245,7 @@ async def test_doctor_finds_a_tofino_in_order_and_changes_nothing(program: Path)
 
 
 async def asked(program: Path, switch: Switch) -> Finding:
-    """What doctor says of the switch when the controller does not answer."""
+    """Return doctor's finding about the switch when the controller does not answer."""
     file = program.parent / "cluster.yaml"
     file.write_text(cluster_file(switch))
     (found,) = await cluster_checks.ask_switches(load(file))
@@ -282,7 +282,7 @@ async def test_tofinos_with_other_lanes_are_no_plane(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> None:
-    """Two embedded leaves below a Tofino; a plane without Tofino keeps its lanes."""
+    """A tree has two embedded leaves below a Tofino. A plane without a Tofino keeps its lanes."""
     program = compiled(tmp_path, profile)
     leaves = [Embedded(), Embedded()]
     async with running() as tofino, started(leaves[0]), started(leaves[1]), started(other := Embedded()):

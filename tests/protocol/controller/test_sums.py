@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs with a netreduce rail: the ring of their connections is in the switch exactly while they run."""
+"""Jobs with a netreduce rail. The switch has the ring of a job's connections exactly while the job runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
         found = [
             (c.sender_port, c.sent_qp, c.first_psn, c.receiver_port, c.qp) for c in ring.part.contributors
         ]
-        # From each rank's port, to the number that the next rank lends, counted from the own number.
+        # Each rank sends to the alias of the next rank. Its PSNs begin at its own number.
         assert found == [
             (nics[n].port, 1002 + 10 * to, 1000 + 10 * n, nics[to].port, 1001 + 10 * to)
             for n, to in ((0, 1), (1, 2), (2, 0))
@@ -78,7 +78,7 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
         for answer in answers:
             await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
         await world.settled(lambda: not world.switch.table("deliveries"))
-        assert empty <= world.switch.snapshot()  # beside notes
+        assert empty <= world.switch.snapshot()  # the switch also has notes
 
 
 async def test_a_switch_that_starts_anew_gets_the_ring_again() -> None:
@@ -138,7 +138,7 @@ async def join_racks(world: World) -> list[pb.JoinGroupResponse]:
 
 
 def parts(world: World) -> dict[str, Ring]:
-    """The ring in each switch that has it."""
+    """Return the ring in each switch that has it."""
     return {name: ring for name, s in world.running.fabric.ring_switches.items() for ring in s.rings}
 
 
@@ -162,7 +162,7 @@ async def test_a_ring_over_racks_is_a_tree_of_switches() -> None:
         for leaf, ranks, before in (("leaf1", (0, 1), 3), ("leaf2", (2, 3), 1)):
             up, part = trunks[leaf, spine], found[leaf].part
             assert [c.first_psn for c in part.contributors] == [1000 + 10 * rank for rank in ranks]
-            # Sums for the ranks here: of the connection between them, and of the one from the other leaf.
+            # The leaf's ranks get sums on two connections: between them, and from the other leaf.
             ports = {plane.nics[rank].port for rank in ranks}
             assert {copy.of.receiver_port for copy in part.down} == ports
             assert {copy.of.first_psn for copy in part.down} == {1000 + 10 * n for n in (ranks[0], before)}
@@ -170,7 +170,7 @@ async def test_a_ring_over_racks_is_a_tree_of_switches() -> None:
             assert part.up
             assert part.up.kept == 1
             assert part.up.of.sender_port == part.up.of.receiver_port == up.lower_port
-            # The same link from the other end.
+            # The spine has the same link from the other end.
             (above,) = [c for c in found[spine].part.contributors if c.sender_port == up.upper_port]
             assert replace(part.up.of, sender_port=up.upper_port, receiver_port=up.upper_port) == above
         root = found[spine].part
@@ -196,7 +196,7 @@ async def test_ranks_of_one_rack_need_no_spine() -> None:
 
 @pytest.mark.parametrize("which", ["leaf", "spine"])
 async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: str) -> None:
-    """What is on its way between the old parts is no packet of the new ones."""
+    """The new tree does not accept packets that are still under way in the old tree."""
     options = {"slots": SLOTS, "lease_s": 3 * DEADLINE_S}  # the test sends no heartbeats
     async with running_switches(RACKS) as switches, controller_of(RACKS, switches, **options) as world:
         await join_racks(world)
@@ -217,7 +217,7 @@ async def test_a_switch_that_starts_anew_gets_a_new_tree_with_all_others(which: 
 
 
 async def test_a_ring_that_leaves_a_rack_twice_is_not_summed() -> None:
-    """The ranks' own ring moves no more over the trunks."""
+    """The switches do not sum such a ring, because its sums would not save traffic on the trunks."""
     async with running_switches(RACKS) as switches, controller_of(RACKS, switches, slots=SLOTS) as world:
         requests = [request(world, rank, size=4) for rank in range(4)]
         for one, other in ((requests[1], requests[2]), (requests[2], requests[1])):
@@ -238,7 +238,10 @@ async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -
 
 
 async def test_a_ring_whose_spine_dies_goes_over_another_one() -> None:
-    """So do frames. Without another one it stays as it is, as only the management may be dead."""
+    """Frames take the other spine, too. Without another spine the ring stays.
+
+    In that case only the management of the spine may be dead.
+    """
     options = {"slots": SLOTS, "lease_s": 3 * DEADLINE_S}  # the test sends no heartbeats
     async with running_switches(RACKS) as switches, controller_of(RACKS, switches, **options) as world:
         await join_racks(world)
@@ -281,4 +284,4 @@ async def test_no_frame_to_a_switch_is_forwarded_and_floods_make_no_loop() -> No
             assert nowhere <= (await ring_switch.link.read()).entries
         floods = {name: switch.multicasts()[tables.FLOOD_GROUP] for name, switch in switches.items()}
         copies = sum(map(len, floods.values()))
-        assert copies == 4 + 2 * 3  # NICs, and both ends of the trunks of a tree of four switches
+        assert copies == 4 + 2 * 3  # NICs, and both ends of the tree's three trunks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller on real P4Runtime servers: what it writes is accepted, read back equal, and kept."""
+"""The controller on real P4Runtime servers. They accept and keep its writes, and return them unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTS = 4
 
 
 class Bmv2:
-    """simple_switch_grpc without ports: only its control plane is wanted here."""
+    """simple_switch_grpc without ports. The tests only use its control plane."""
 
     def __init__(self) -> None:
         if shutil.which("simple_switch_grpc") is None:
@@ -56,7 +56,7 @@ class Bmv2:
 
 
 class Embedded:
-    """This project's P4Runtime server over its engine, without ports."""
+    """The P4Runtime server of this project with its engine, without ports."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -193,7 +193,7 @@ async def test_counters_have_the_programs_names(target: Target) -> None:
 
 
 async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> None:
-    """From JoinGroup over P4Runtime into the engine, and from its counters back."""
+    """JoinGroup writes entries to the engine over P4Runtime. The controller reads the engine's counters."""
     target = Embedded()
     async with started(target), controlled(target, 64) as world:
         (ina,) = (await world.join(HOSTS))[0].ina
@@ -215,7 +215,7 @@ async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> Non
 
 
 def contribution(owner: bytes, host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:
-    """The packet of the first chunk of host h1, h2, …"""
+    """Return the first packet of host h1, h2, …"""
     payload = struct.pack("!BBHBBHII", 0x10, 0, ina.group, host - 1, 0, 0, 0, 0) + struct.pack(
         f"!{len(lanes)}i", *lanes
     )

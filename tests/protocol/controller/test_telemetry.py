@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller tells of jobs and switches: Explain, quotas' refusals, and Prometheus."""
+"""The controller's reports about jobs and switches: Explain, refusals by quotas, and Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAF_SPINE = leaf_spine(racks=2, hosts=2, spines=2, rails=("ina", "tcp"))
 
 
 async def scrape(world: World) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Every sample that the endpoint gives: by name, then by labels."""
+    """Return all samples of the metrics endpoint, by name and then by labels."""
     url = f"http://{world.running.metrics}/metrics"
     request = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
     text = (await asyncio.to_thread(lambda: request(url, timeout=20).read())).decode()

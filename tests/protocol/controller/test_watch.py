@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watch: leases, what ends a group, and who hears of it."""
+"""Watch: leases, the ends of groups, and their events."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_a_second_stream_takes_the_first_ones_place(world: World) -> None:
 
 
 async def test_what_went_down_with_a_stream_comes_again_with_the_next(world: World) -> None:
-    """Each stream has got its event, but who knows whether the rank has."""
+    """A rank may not have received an event that its lost stream has delivered."""
     one, two = await watched(world, 2)
     await world.switch.restart(lose_state=True)
     asked = [await two.paused(9), (await one.event()).group_paused]
@@ -118,7 +118,7 @@ async def test_what_went_down_with_a_stream_comes_again_with_the_next(world: Wor
     assert (await again.event()).group_paused == asked[1]
     await again.reports(asked[1].group, 7)
     while not (event := await again.event()).HasField("group_moved"):
-        assert event.group_paused == asked[1]  # asked again, because its answer may be lost as well
+        assert event.group_paused == asked[1]  # sent again, because the rank's answer may be lost, too
     assert event.group_moved.resume_from == 7
     assert (await two.moved()).resume_from == 7
     last = Watcher(world, one.answer, acknowledged=event.sequence - 1)

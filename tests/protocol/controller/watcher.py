@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that holds its stream, seen from the test's own event loop."""
+"""A rank with an open stream, in the test's own event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railweave.v1 import controller_pb2 as pb
 
 
 class Watcher:
-    """A rank that holds its stream; it sends heartbeats when told to."""
+    """A rank with an open stream. It sends heartbeats when the test asks for them."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Watcher:
         )
 
     async def paused(self, position: int) -> pb.GroupPaused:
-        """The next event, which must be GroupPaused; answered with a position."""
+        """Return the next event, which must be GroupPaused, and answer with a position."""
         event = await self.event()
         assert event.WhichOneof("event") == "group_paused", event
         await self.reports(event.group_paused.group, position)
         return event.group_paused
 
     async def moved(self) -> pb.GroupMoved:
-        """The next event, which must be GroupMoved."""
+        """Return the next event, which must be GroupMoved."""
         event = await self.event()
         assert event.WhichOneof("event") == "group_moved", event
         return event.group_moved
@@ -65,7 +65,7 @@ class Watcher:
 
 
 async def watched(world: World, size: int, job: str = "job") -> list[Watcher]:
-    """A job of which every rank's stream stands."""
+    """Start a job, and wait until every rank has a stream."""
     watchers = [Watcher(world, answer) for answer in await world.join(size, job)]
     await world.watched(job, *range(size))
     return watchers

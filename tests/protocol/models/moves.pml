@@ -2,22 +2,24 @@
 //
 // A group that moves to another tree, for exhaustive search by spin: hosts with windows of S slots, and the controller.
 //
-// slots.pml shows what a group does as long as it stays: here a group gives the result of its chunk g to any host at any
-// time once every host has contributed to g, and may lose it as often as it likes. Hosts contribute in order, so a
-// number says what each has sent. Groups of earlier epochs go on answering: their packets are still under way.
+// slots.pml models a group that does not move. In this model a group is simpler: after every host has contributed to
+// chunk g, the group may give the result to any host at any time, and may lose it any number of times. Hosts contribute
+// in order, so one number describes all contributions of a host. Groups of earlier epochs continue to answer, because
+// their packets are still under way.
 //
-// A host is told to pause, reports its position (the lowest chunk without a result), and resumes, when all have
-// reported, in the next epoch from the least position, which is chunk 0 there. Hosts pause and resume at any time.
+// The controller tells hosts to pause. A host reports its position, which is its lowest chunk without a result. After
+// all have reported, hosts resume in the next epoch from the least position, which is chunk 0 of the new group. Hosts
+// pause and resume at any time.
 //
-// A group can also give up what it is at: every host halts at a time of its own and says its mark, which is beyond all
-// chunks that it has contributed to; once all have halted, each restarts, at a time of its own, at the greatest mark.
-// Moves go on meanwhile. What a host contributes to after a restart belongs to other calls than before.
+// A group can also give up its chunks. Every host halts at any time, and reports its mark, which is after all chunks
+// that it has contributed to. After all have halted, each host restarts at the greatest mark, at any time. Moves go on
+// during halts. Contributions after a restart belong to other calls than contributions before it.
 //
-// What is asserted, at every step:
-//   sum     what a host takes for chunk k is the sum of all hosts' contributions to k, of calls since the same restart;
-//   kept    whatever a host has to contribute again is among its last KEPT contributions (else others would wait forever);
-//   ahead   no host resumes beyond its own position (else it would wait forever itself).
-// Each MUTANT_* changes one rule; spin must then find a violation.
+// The model asserts at every step:
+//   sum     a host's result of chunk k is the sum of all hosts' contributions to k, of calls since the same restart;
+//   kept    a host repeats only contributions among its last KEPT ones (otherwise others would wait forever);
+//   ahead   no host resumes after its own position (otherwise it would wait forever).
+// Each MUTANT_* changes one rule. Spin must then find a violation.
 
 #ifndef HOSTS
 #define HOSTS 2
@@ -42,25 +44,25 @@
 
 #define OF(e, h) ((e) * HOSTS + (h))
 
-byte epoch;                      // of the group that was placed last
+byte epoch;                      // the epoch of the newest group
 bool moving;                     // hosts are being paused
-byte in_epoch[HOSTS];            // which group a host is in
+byte in_epoch[HOSTS];            // the epoch of a host's group
 bool paused[HOSTS];
 byte position[HOSTS];            // as reported
-byte built[HOSTS];               // contributions ever built: 0 .. built-1
-byte have[HOSTS];                // results in place, a bit per chunk
-byte done[HOSTS];                // results of the present group, a bit per chunk
-byte first[(MOVES + 1) * HOSTS]; // what a host calls chunk 0 in an epoch
-byte sent[(MOVES + 1) * HOSTS];  // how many chunks of an epoch's group a host has contributed to
+byte built[HOSTS];               // all contributions so far: 0 .. built-1
+byte have[HOSTS];                // results that a host has, a bit per chunk
+byte done[HOSTS];                // results of the current group, a bit per chunk
+byte first[(MOVES + 1) * HOSTS]; // the host's chunk that is chunk 0 of an epoch's group
+byte sent[(MOVES + 1) * HOSTS];  // the number of chunks of an epoch's group that a host has contributed to
 
-byte gave[(MOVES + 1) * HOSTS];  // which chunks of an epoch's group these are, a bit per chunk
+byte gave[(MOVES + 1) * HOSTS];  // these chunks of an epoch's group, a bit per chunk
 byte halts;                      // restarts begun
 bool halting;                    // hosts are halting
 bool halted[HOSTS];
-byte life[HOSTS];                // restarts that a host has made
-byte floor[HOSTS];               // chunks before it are void
-byte base;                       // where all restart
-byte made[HOSTS * CHUNKS];       // in which life a host contributed to a chunk
+byte life[HOSTS];                // restarts of a host so far
+byte floor[HOSTS];               // earlier chunks are void
+byte base;                       // the chunk at which all restart
+byte made[HOSTS * CHUNKS];       // the life in which a host contributed to a chunk
 
 hidden byte host, other, k, g, least, all;
 
@@ -93,7 +95,7 @@ inline contributed(e) {
   od
 }
 
-// The result of chunk g, of the group of epoch e, is taken for chunk k.
+// A host accepts the result of chunk g of epoch e's group as its chunk k.
 inline take(e) {
   other = 0;
   do
@@ -173,7 +175,7 @@ end:
        :: else
        fi
      }
-  :: atomic {  // all have reported: the group is placed anew
+  :: atomic {  // all have reported: the controller places the group again
        all = moving;
        least = CHUNKS;
        host = 0;
@@ -230,7 +232,7 @@ end:
        fi
      }
 #if HALTS > 0
-  :: atomic {  // a restart is called for
+  :: atomic {  // a restart begins
        all = halts < HALTS && !halting;
        host = 0;
        do

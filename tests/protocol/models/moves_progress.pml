@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// That no group stays paused without a word, for search by spin under weak fairness: two hosts, their streams from the
-// controller, and a plane.
+// No group stays paused without an event, for search by spin under weak fairness. The model has two hosts, their streams
+// from the controller, and a plane.
 //
-// moves.pml shows that sums are right whenever hosts pause and resume, and leaves open whether they do. Here the
-// controller asks, hosts answer, and what is sent may be lost with its stream LOSSES times; events are kept until a
-// stream has brought them, so only answers have to be asked for again.
+// moves.pml shows that sums are right for any pauses, but not that paused hosts resume. In this model the controller
+// asks and hosts answer. A stream may break LOSSES times with the messages on it. The controller keeps events until a
+// stream has delivered them, so it has to ask again only for answers.
 //
-// The group's place breaks FAULTS times at most, at any time, also while the group is being placed; whether there is
-// another place may change CHANGES times. One host may leave, and one may fall silent for ever.
+// The group's place breaks at most FAULTS times, at any time, also while the controller places the group. The existence
+// of another place changes at most CHANGES times. One host may leave, and one may become silent for ever.
 //
-// What is asserted: a group is placed anew when all hosts have answered and stand still.
-// What is claimed:
-//   ends      a host that pauses resumes, or is told that its plane is down, or the job ends, or it leaves;
-//   returns   if there is a place from some time on, and no host leaves or is lost, hosts are not paused for ever.
-// Each MUTANT_* keeps what is asserted and breaks a claim.
+// The model asserts: the controller places a group only after all hosts have answered and paused.
+// It claims:
+//   ends      a host that pauses resumes, or hears that its plane is down, or the job ends, or the host leaves;
+//   returns   if a place exists from some time on, and no host leaves or is lost, no host is paused for ever.
+// Each MUTANT_* satisfies the assertion and breaks a claim.
 
 #ifndef LOSSES
 #define LOSSES 1
@@ -30,19 +30,19 @@
 #define FOR_SOME(holds) (holds(0) || holds(1))
 
 // The network.
-bool place = true;                   // there is one
-bool intact = true;                  // the one that the group has
+bool place = true;                   // a place exists
+bool intact = true;                  // the group's place works
 byte faults, changes, losses;
 
 // The controller.
 bool pausing;
-bool placing, found;                 // a place is looked for; there was one
-bool again;                          // the network has changed while the group is being placed
+bool placing, found;                 // the controller looks for a place; it has found one
+bool again;                          // the controller has to look for a place again
 bool down;
 bool ended;
 bool answered[2];
 
-// Events that a host has not had yet.
+// Events that a host has not received yet.
 bool pause_sent[2], moved_sent[2], down_sent[2];
 
 // Hosts.
@@ -61,7 +61,7 @@ inline report_down() {
 
 active proctype Controller() {
   do
-  :: atomic {  // a tree that is not intact is paused
+  :: atomic {  // the controller pauses a tree that is not intact
        RUNS && !intact && !pausing ->
        pausing = true; again = false; down = false;
        answered[0] = false; answered[1] = false;
@@ -73,11 +73,11 @@ active proctype Controller() {
        fi
 #endif
      }
-  :: atomic {  // it looks for a place
+  :: atomic {  // the controller looks for a place
        RUNS && pausing && again && !found && FOR_ALL(HAS_ANSWERED) && !FOR_SOME(HAS_LEFT) ->
        placing = true; again = false; found = place
      }
-  :: atomic {  // and has written to the switches
+  :: atomic {  // the controller has written to the switches
        RUNS && placing && found ->
        found = false;
        if
@@ -88,7 +88,7 @@ active proctype Controller() {
        :: else -> again = true
        fi
      }
-  :: atomic {  // there is none
+  :: atomic {  // no place exists
        RUNS && placing && !found && !again ->
        placing = false;
        if
@@ -97,7 +97,7 @@ active proctype Controller() {
        fi
      }
 #ifndef MUTANT_NO_DEADLINE
-  :: atomic {  // a host has not answered in time: it is lost, and the job ends
+  :: atomic {  // a host has not answered in time: the host is lost, and the job ends
        RUNS && pausing && (mute[0] && !answered[0] && !left[0] || mute[1] && !answered[1] && !left[1]) ->
        ended = true
      }
@@ -107,7 +107,7 @@ active proctype Controller() {
 
 proctype Host(byte h) {
   do
-  :: atomic {  // its stream brings an event; they come in order
+  :: atomic {  // the stream delivers an event; events come in order
        !mute[h] && moved_sent[h] -> moved_sent[h] = false; paused[h] = false; told_down[h] = false
      }
   :: atomic {
@@ -116,15 +116,15 @@ proctype Host(byte h) {
   :: atomic {
        !mute[h] && !moved_sent[h] && !pause_sent[h] && down_sent[h] -> down_sent[h] = false; told_down[h] = true
      }
-  :: atomic {  // it answers
+  :: atomic {  // the host answers
        !mute[h] && answers[h] ->
        answers[h] = false;
        if
        :: !pausing || left[h] -> skip
-       :: pausing && !left[h] -> answered[h] = true; again = true  // placed as soon as it is the last one
+       :: pausing && !left[h] -> answered[h] = true; again = true  // after the last answer the group is placed
        fi
      }
-  :: atomic {  // its stream breaks before the answer has arrived, and the new one asks again
+  :: atomic {  // the stream breaks before the answer has arrived, and the new stream asks again
        !mute[h] && answers[h] && losses < LOSSES ->
        losses++;
 #ifdef MUTANT_ASKS_ONCE
@@ -136,7 +136,7 @@ proctype Host(byte h) {
   od
 }
 
-// Whatever befalls them.
+// Faults and changes.
 active proctype Network() {
   do
   :: atomic { faults < FAULTS && intact && !pausing -> faults++; intact = false }
@@ -154,7 +154,7 @@ active proctype Network() {
        :: !pausing -> skip
        fi
      }
-  :: atomic {  // in good order
+  :: atomic {  // a host leaves in the normal way
        !FOR_SOME(HAS_LEFT) && !FOR_SOME(IS_MUTE) ->
        left[1] = true;
 #ifndef MUTANT_WAITS_FOR_LEAVER
@@ -165,7 +165,7 @@ active proctype Network() {
 #endif
      }
   :: atomic { !FOR_SOME(HAS_LEFT) && !FOR_SOME(IS_MUTE) -> mute[1] = true }
-  :: faults = faults  // nothing; heartbeats go on, so the whole never stands still
+  :: faults = faults  // nothing happens; heartbeats go on, so the system never stands still
   od
 }
 

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums on a ring of reliable connections, for exhaustive search by spin: a switch that sums packet `index` of all
-// connections, and members who send message k + N when the result of message k has come. Messages are of one packet
-// (and N = 1): what the rule promises of messages, it promises of each of their packets.
+// Sums on a ring of reliable connections, for exhaustive search by spin. A switch sums packet `index` of all
+// connections. Members send message k + N after they have received the result of message k. Each message is one packet,
+// and N = 1: a property of messages holds for each of their packets.
 //
-// The network is the set of all packets ever sent. Any of them may arrive at any time and any number of times, or never:
-// that is loss, duplication, reordering and delay without bound, up to the aliasing of indices, which have four bits here
-// and wrap in the middle of the run; MESSAGES <= 8 excludes it, as the 24 bits of PSNs do in practice.
-// A sender repeats what is not acknowledged, in any order: that includes going back N, after a NAK or a time-out, and
-// acknowledgements that are lost, of which the model therefore needs none.
+// The network is the set of all packets ever sent. Each packet may arrive at any time, any number of times, or never.
+// This covers loss, duplication, reordering and delay without bound. Indices must not alias. They have four bits here
+// and wrap in the middle of the run. MESSAGES <= 8 excludes aliasing here, and the 24 bits of PSNs do so in practice.
+// A sender repeats unacknowledged packets in any order. This covers going back N after a NAK or a time-out, and lost
+// acknowledgements. So the model needs no acknowledgements.
 //
-// With LEVELS=2 the last member stands at one leaf, the others at another one, and a root sums what the leaves have
-// summed. The sum of all leaves each leaf on the connections that lead to its members; where one comes from the other
-// leaf, its header is in the root's packet. What a member repeats its own leaf answers. Packets between switches are as any others. FORGETS times any switch forgets all its slots, as after a
-// restart: then sums may be missing for ever, but none is wrong.
+// With LEVELS=2 the last member is at one leaf, and the others are at another leaf. A root adds the leaves' sums. Each
+// leaf sends the total sum on the connections to its members. If a connection comes from the other leaf, the root's
+// packet contains its header. A member's own leaf answers the member's repetitions. Packets between switches may be
+// lost, duplicated and delayed, too. FORGETS times, a switch forgets all its slots, as after a restart. Then sums may
+// be missing for ever, but no sum is wrong.
 //
-// What is asserted, at every step:
-//   sum       what leaves the switch is the sum of each member's contribution exactly once;
-//   own       it leaves under the header that its connection's own sender gave that message;
-//   had       a packet is older than its slot only if its receiver has had the sum (who then acknowledges it again);
-//   newest    the newest packet of a sender is never older than its slot: so, going back, it gets through to one
+// The model asserts at every step:
+//   sum       a sum that leaves the switch contains each member's contribution exactly once;
+//   own       the sum leaves with the header that the connection's sender gave to the message;
+//   had       a packet is older than its slot only if its receiver has had the sum (and acknowledges it again);
+//   newest    the newest packet of a sender is never older than its slot. So a sender that goes back reaches a packet
 //             that its receiver answers;
-//   part      what a leaf sends up is the sum of its own members' contributions exactly once;
-//   above     a leaf's packet is older than the root's slot only if nobody at the leaf waits for that sum.
-// Each MUTANT_* takes one rule away; spin must then find a violation.
+//   part      a leaf's packet to the root contains each contribution of the leaf's members exactly once;
+//   above     a leaf's packet is older than the root's slot only if nobody at the leaf waits for the sum.
+// Each MUTANT_* removes one rule. Spin must then find a violation.
 
 #ifndef MEMBERS
 #define MEMBERS 2
@@ -61,36 +62,36 @@
 #define CONTRIBUTORS(s) (s == ROOT -> 2 : (s == 1 -> MEMBERS - 1 : 1))
 #endif
 #define SLOT(s, k) (s * SLOTS + INDEX(k) % SLOTS)
-#define LAST(s) (s == 1 -> MEMBERS - 2 : MEMBERS - 1)  // of a leaf's members
-#define PLACE(m) (OF(m) == 2 -> 0 : m)  // of a member among its switch's contributors
+#define LAST(s) (s == 1 -> MEMBERS - 2 : MEMBERS - 1)  // the last member of a leaf
+#define PLACE(m) (OF(m) == 2 -> 0 : m)  // a member's number among its switch's contributors
 
 #define NEXT(m) ((m + 1) % MEMBERS)
 #define ALL(s) ((1 << CONTRIBUTORS(s)) - 1)
 
-// What member m contributes to message k: no two sums of such are equal unless their parts are.
+// Member m's contribution to message k. Two sums of contributions are equal only if their parts are equal.
 #define VALUE(m, k) ((1 << (4 * m)) * (k + 1))
 
 typedef Slot {
   byte index;
   byte seen;
-  bool other_group;   // it holds what an earlier group has left, or nothing
-  bool result;        // the sum of all is in, from above
+  bool other_group;   // it holds an earlier group's contents, or nothing
+  bool result;        // it holds the total sum, from the root
   int sum;
-  byte own[MEMBERS];  // whose message the member's header is of
+  byte own[MEMBERS];  // 1 + the message of the member's header
 }
 
 Slot slot[SWITCHES * SLOTS];
 byte sent[MEMBERS];    // messages that a member has sent: 0 .. sent-1
-byte had[MEMBERS];     // results that it has received
-byte up[MEMBERS];      // its packets on the way to the switch, a bit per message
-byte down[MEMBERS];    // sums on the way to it
-byte part[SWITCHES];   // a leaf's packets on the way to the root
-byte whole[SWITCHES];  // the root's on the way to a leaf
+byte had[MEMBERS];     // results that a member has received
+byte up[MEMBERS];      // a member's packets to the switch, a bit per message
+byte down[MEMBERS];    // sums to a member
+byte part[SWITCHES];   // a leaf's packets to the root
+byte whole[SWITCHES];  // the root's packets to a leaf
 
 hidden byte s, m, k, c, ahead, i;
 hidden int expected, value;
 
-// The sum of message k of all members, or of those at one leaf.
+// The sum of message k over all members, or over the members of one leaf.
 inline expect_sum(at) {
   expected = 0;
   i = 0;
@@ -129,17 +130,17 @@ inline classify() {
 #define IS_NEW (ahead > 0 && ahead < INDICES / 2)
 #define COMPLETE(s) (slot[c].seen == ALL(s))
 
-// The slot's sum goes on, on a member's connection.
+// The switch sends the slot's sum on a member's connection.
 inline goes_on(to) {
   assert(slot[c].sum == expected);   // sum
   assert(slot[c].own[to] == k + 1);  // own
   down[NEXT(to)] = down[NEXT(to)] | (1 << k)
 }
 
-// On all connections that lead to members at switch s.
+// The switch sends the sum on all connections to members at switch s.
 inline deliver() {
   expect_sum(ROOT);
-  ahead = 0;  // from here on, of members
+  ahead = 0;  // from here on a counter of members
   do
   :: ahead < MEMBERS ->
      if
@@ -160,7 +161,7 @@ inline overwrite(seen_now) {
   slot[c].sum = 0
 }
 
-// What contributor number n of switch s sends of message k goes into slot c; packets of its own index are new, or again.
+// The packet of message k of contributor n enters slot c of switch s. A packet with the slot's index is new or repeated.
 inline contribute(n) {
   if
   :: IS_NEW -> overwrite(0)
@@ -208,7 +209,7 @@ inline arrives() {
      :: !slot[c].result && COMPLETE(s) && s != ROOT -> 
         expect_sum(s);
         assert(slot[c].sum == expected);  // part
-        assert(slot[c].own[LAST(s)] == k + 1);  // own, of the connection to the other leaf
+        assert(slot[c].own[LAST(s)] == k + 1);  // own, for the connection to the other leaf
         part[s] = part[s] | (1 << k)
      :: else
      fi
@@ -219,7 +220,7 @@ inline arrives() {
 }
 
 #if LEVELS == 2
-// The packet of message k of leaf m arrives at the root.
+// Leaf m's packet of message k arrives at the root.
 inline arrives_at_root() {
   s = ROOT;
   c = SLOT(s, k);
@@ -284,7 +285,7 @@ inline forget() {
   do
   :: i < SLOTS ->
      c = s * SLOTS + i;
-     slot[c].index = (FIRST + i) % INDICES;  // as if it were this group's
+     slot[c].index = (FIRST + i) % INDICES;  // the same index as in this group
      slot[c].seen = ALL(s);
      slot[c].other_group = true;
      slot[c].result = false;
@@ -320,7 +321,7 @@ init {
 end:
   do
 #ifdef MUTANT_NEVER_ENDS
-  :: assert(had[0] < MESSAGES || had[MEMBERS - 1] < MESSAGES)  // claims that no run ends; spin must show one that does
+  :: assert(had[0] < MESSAGES || had[MEMBERS - 1] < MESSAGES)  // claims that no run ends; spin must find a run that ends
 #endif
   :: atomic {  // a member sends its next message
        choose(m, 0, MEMBERS - 1);
@@ -339,7 +340,7 @@ end:
        :: else
        fi
      }
-  :: atomic {  // the sum that a receiver expects arrives; others it drops
+  :: atomic {  // the sum that a receiver expects arrives; the receiver drops other sums
        choose(m, 0, MEMBERS - 1);
        k = had[m];
        if
@@ -348,7 +349,7 @@ end:
        fi
      }
 #if LEVELS == 2
-  :: atomic {  // so between switches
+  :: atomic {  // a packet arrives between switches
        choose(m, 1, 2);
        choose(k, 0, MESSAGES - 1);
        if

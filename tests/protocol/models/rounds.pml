@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How ranks agree which rails live, for exhaustive search by spin: hosts, and rank 0's coordinator beside them.
+// Ranks agree which rails are alive, for exhaustive search by spin. The model has hosts and rank 0's coordinator.
 //
-// Both sides send states, numbered: an order is (epoch, attempt), attempt 0 being the decision alone, and a report is
-// (epoch applied, attempt answered). A number is the place in that order, so it grows with every change. The network may
-// lose, double and delay what it likes: a receiver takes any state that was ever sent and is newer than all that it has
-// taken. Which rails are proposed, when a proposal is narrowed, and when hosts submit calls, is anybody's guess.
+// Both sides send numbered states. An order is (epoch, attempt), and attempt 0 is the decision alone. A report is
+// (epoch applied, attempt answered). A state's number is its place in this order, so it grows with every change. The
+// network may lose, duplicate and delay any message: a receiver accepts any sent state that is newer than all states
+// that it has accepted. Proposals may have any rails, and may be narrowed at any time. Hosts submit calls at any time.
 //
-// What is asserted, at every step:
-//   plan      all hosts cut a call among the same rails, whenever they submit it;
-//   asked     a decision comes only to a host that is frozen and has answered that very proposal;
-//   missed    no host is told of a decision without the one before;
-//   boundary  no host has submitted a call from the boundary on, when it learns of the decision;
-// and spin finds no state but the end in which nothing can happen: nobody hangs.
-// Each MUTANT_* changes one rule; spin must then find a violation.
+// The model asserts at every step:
+//   plan      all hosts split a call among the same rails, at any time of submission;
+//   asked     a decision comes only to a host that is frozen and has answered the decision's proposal;
+//   missed    no host gets a decision without the previous one;
+//   boundary  when a host learns of a decision, it has submitted no call from the decision's boundary on.
+// Spin also finds that the end is the only state in which nothing can happen, so nobody hangs.
+// Each MUTANT_* changes one rule. Spin must then find a violation.
 
 #ifndef HOSTS
 #define HOSTS 2
@@ -38,22 +38,22 @@
 #define ALL(holds) (holds(0) && holds(1) && holds(2))
 #endif
 
-// The coordinator's newest order, and what every order said.
+// The coordinator's newest order, and the contents of all orders.
 byte order;
 byte proposed[STATES];               // rails of the proposal
 byte alive[EPOCHS + 1];              // rails of the decision
 byte boundary[EPOCHS + 1];
-byte heard[HOSTS];                   // the newest report that it has taken
+byte heard[HOSTS];                   // the newest report that the coordinator has received
 
-// A host's newest report, and which ones it has made, with what they said.
+// A host's newest report, and all its reports with their contents.
 byte report[HOSTS];
 short reports[HOSTS];                // a bit for each
-byte said[HOSTS * STATES];           // calls submitted
-byte seen[HOSTS];                    // the newest order that it has taken
+byte said[HOSTS * STATES];           // calls submitted at the time of a report
+byte seen[HOSTS];                    // the newest order that the host has received
 bool frozen[HOSTS];
 byte submitted[HOSTS];
 
-byte plan[CALLS];                    // rails among which a call was cut first; 0: not yet
+byte plan[CALLS];                    // rails of a call on the first host that submitted it; 0: none yet
 
 hidden byte other, most, e, rails;
 
@@ -63,7 +63,7 @@ inline make_report(h, state) {
   said[h * STATES + state] = submitted[h]
 }
 
-// The rails that a host cuts its next call among.
+// The rails for a host's next call.
 inline choose_plan(h) {
   e = EPOCH(seen[h]);
   do
@@ -96,7 +96,7 @@ inline obey(h, state) {
 proctype Host(byte h) {
   byte state;
   do
-  :: atomic {  // an order arrives; those before it may have been lost
+  :: atomic {  // an order arrives; earlier orders may have been lost
        seen[h] < order ->
        state = seen[h] + 1;
        do
@@ -106,16 +106,16 @@ proctype Host(byte h) {
        obey(h, state)
      }
 #ifdef MUTANT_ANY_ORDER
-  :: atomic {  // one that was overtaken arrives, and is taken for the newest
+  :: atomic {  // an overtaken order arrives, and the host treats it as the newest
        EPOCH(seen[h]) == EPOCH(order) && ATTEMPT(seen[h]) > 1 && frozen[h] ->
        state = seen[h] - 1;
        obey(h, state)
      }
 #endif
-  :: atomic {  // it answers
+  :: atomic {  // the host answers
        frozen[h] && report[h] != seen[h] -> make_report(h, seen[h])
      }
-  :: atomic {  // it submits a call
+  :: atomic {  // the host submits a call
 #ifdef MUTANT_SUBMITS_WHILE_FROZEN
        submitted[h] < CALLS ->
 #else
@@ -159,7 +159,7 @@ inline find_boundary() {
 proctype Path(byte h) {
   byte state;
   do
-  :: atomic {  // one arrives; those before it may have been lost
+  :: atomic {  // a report arrives; earlier reports may have been lost
        heard[h] < report[h] ->
        state = heard[h] + 1;
        do
@@ -185,7 +185,7 @@ proctype Coordinator() {
        order++;
        proposed[order] = choice
      }
-  :: atomic {  // a proposal is narrowed
+  :: atomic {  // the coordinator narrows a proposal
        ATTEMPT(order) > 0 && ATTEMPT(order) < ATTEMPTS && proposed[order] == RAILS ->
        if
        :: choice = 1

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// That the agreement on rails starves nobody, for search by spin under weak fairness: two hosts, two rails, and rank 0's
-// coordinator.
+// The agreement on rails starves nobody, for search by spin under weak fairness. The model has two hosts, two rails, and
+// rank 0's coordinator.
 //
-// rounds.pml shows what the hosts agree on; its states only grow, so it ends after a few rounds. Here rounds go on for
-// ever: a number is replaced by whether a host has taken the coordinator's newest order, and the coordinator the host's
-// answer to it. What is sent is repeated until it has arrived; of LOSSES + 1 copies in a row one does.
+// rounds.pml shows that the hosts agree. Its states only grow, so it ends after a few rounds. In this model rounds go on
+// for ever. Instead of numbers it stores two facts: whether a host has received the coordinator's newest order, and
+// whether the coordinator has received the host's answer. Senders repeat messages until they have arrived. One of
+// LOSSES + 1 copies in a row arrives.
 //
-// Rail 1 breaks and is mended as often as it likes; rail 0 breaks FAULTS times at most. A channel that has broken stays so
-// until all hosts have halted it, unless it is the last one. One call after the other is made on all rails alive: each
-// host must take a step of it while it is not frozen and these rails work.
+// Rail 1 breaks and is repaired any number of times. Rail 0 breaks at most FAULTS times. A broken channel stays broken
+// until all hosts have halted it, unless it is the last one. Hosts make one call after the other on all rails alive.
+// Each host must take a step of the call while it is not frozen and these rails work.
 //
-// About time one thing is assumed (kHold in core/timing.hpp): while a rail is held back, each host
-// that is able to takes a step. A round is much shorter.
+// The model assumes one fact about time (kHold in core/timing.hpp): while a rail is held back, each host that can take
+// a step takes one. A round is much shorter.
 //
-// What is asserted: a decision comes when all hosts are frozen for that very proposal, and some rail is left.
-// What is claimed:
-//   calls     calls are completed again and again, however often rail 1 comes and goes;
+// The model asserts: a decision comes only when all hosts are frozen for its proposal, and at least one rail is left.
+// It claims:
+//   calls     calls complete again and again, for any number of faults of rail 1;
 //   rounds    each round that begins ends in a decision;
 //   returns   a rail that works from some time on is used from some time on.
-// Each MUTANT_* keeps what is asserted and breaks a claim.
+// Each MUTANT_* satisfies the assertion and breaks a claim.
 
 #ifndef LOSSES
 #define LOSSES 1
@@ -37,24 +38,24 @@ mtype = { NOT_FIT, HELD, DUE };
 
 // The coordinator.
 bool proposal;                       // a round is under way
-byte proposed = RAILS;               // in the newest round
+byte proposed = RAILS;               // rails proposed in the newest round
 byte alive = RAILS;
 mtype phase[2] = UP;
-mtype hold[2] = NOT_FIT;             // of a rail that is down
-byte unfit[2];                       // rails, by host, as last reported
+mtype hold[2] = NOT_FIT;             // the hold of a rail that is down
+byte unfit[2];                       // unfit rails, by host, as last reported
 
 // Hosts.
-bool seen[2] = true;                 // has taken the newest order
-bool told[2] = true;                 // its answer to that has arrived
-bool silent[2];                      // only in a mutant: it takes it for arrived
+bool seen[2] = true;                 // the host has received the newest order
+bool told[2] = true;                 // the host's answer to the newest order has arrived
+bool silent[2];                      // only in a mutant: the host assumes that its answer has arrived
 bool frozen[2];
 byte in_use[2] = RAILS;
-byte ran[2];                         // rails since whose hold began the host has taken a step
-bool stepped[2];                     // in the present call
-bool odd;                            // how many calls are complete
+byte ran[2];                         // rails during whose hold the host has taken a step
+bool stepped[2];                     // the host has taken its step of the current call
+bool odd;                            // whether an odd number of calls is complete
 
-byte broken;                         // rails
-byte faults;                         // of rail 0
+byte broken;                         // broken rails
+byte faults;                         // faults of rail 0
 
 #define HAS_TOLD(h) told[h]
 #define IS_FROZEN(h) (frozen[h] && seen[h])
@@ -72,7 +73,7 @@ inline new_order() {
   silent[0] = false; silent[1] = false
 }
 
-// Hosts halt a rail that is left out whatever they do. An interrupted trial proves nothing: its rail stays as fit as it was.
+// Hosts always halt a rail that is left out. An interrupted trial proves nothing, so its rail stays as fit as before.
 inline leave_out(r) {
   if
   :: !(proposed & BIT(r)) && (phase[r] == UP || (UNFIT & BIT(r))) -> phase[r] = DOWN; hold[r] = NOT_FIT
@@ -108,7 +109,7 @@ inline decide() {
 active proctype Coordinator() {
   do
 #ifdef MUTANT_WIDENS
-  :: atomic {  // a proposal follows what is reported, in both directions
+  :: atomic {  // a proposal follows the reports in both directions
        proposal && SURVIVORS(RAILS) != proposed -> proposed = SURVIVORS(RAILS); propose()
      }
 #else
@@ -181,7 +182,7 @@ proctype Reports(byte h) {
        unfit[h] = broken;
 #ifdef MUTANT_BEGINS_ANEW
        if
-       :: proposal -> new_order()  // with another attempt, as something may have changed
+       :: proposal -> new_order()  // a new attempt, because something may have changed
        :: else
        fi
 #endif
@@ -207,7 +208,7 @@ proctype Host(byte h) {
 #define CAN_BE_MENDED(r) ((broken & BIT(r)) && \
   (phase[r] == DOWN && !(IN_USE & BIT(r)) || !proposal && alive == BIT(r) && in_use[0] == alive && in_use[1] == alive))
 
-// No hold waits for a host that can take no step as all its rails have broken.
+// No hold waits for a host that cannot take a step because all its rails have broken.
 inline break_rail(r) {
   broken = broken | BIT(r);
   if
@@ -231,7 +232,7 @@ active proctype Rail1() {
   do
   :: atomic { !(broken & 2) -> break_rail(1) }
   :: atomic { CAN_BE_MENDED(1) -> broken = broken & ~2 }
-  :: broken = broken  // nothing happens to it; heartbeats go on, so the whole never stands still
+  :: broken = broken  // nothing happens to the rail; heartbeats go on, so the system never stands still
   od
 }
 

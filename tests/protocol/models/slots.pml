@@ -2,20 +2,21 @@
 //
 // The slot algorithm, for exhaustive search by spin: hosts, a root switch and, with LEVELS 2, a leaf switch below it.
 //
-// One slot with its two copies (S = 1): slots are independent, so one shows what all do. A switch first holds what
-// an earlier group has left in it. Serial numbers have three bits and wrap in the middle of the run.
+// The model has one slot with its two copies (S = 1), because slots are independent. At first a switch holds the
+// contents that an earlier group has left. Serial numbers have three bits and wrap in the middle of the run.
 //
-// The network is the set of all packets ever sent. Any of them may arrive at any time and any number of times, or never:
-// that is loss, duplication, reordering and delay without bound, up to the aliasing of serial numbers that
-// 32 bits exclude in practice and CHUNKS <= 8 excludes here.
+// The network is the set of all packets ever sent. Each packet may arrive at any time, any number of times, or never.
+// This covers loss, duplication, reordering and delay without bound. Serial numbers must not alias: 32 bits exclude
+// this in practice, and CHUNKS <= 8 excludes it here.
 //
-// What is asserted, at every step:
-//   sum      whatever leaves a switch, partial sum or result, is the sum of each contribution exactly once;
-//   needed   a contribution is dropped as STALE only if its sender holds the result already (else it would wait forever);
+// The model asserts at every step:
+//   sum      each partial sum or result that leaves a switch contains each contribution exactly once;
+//   needed   a switch drops a contribution as STALE only if its sender already holds the result;
+//            otherwise the sender would wait forever;
 //   absorbed a slot never holds more than the children contributed.
-// With OWNERS chunk k is owned by host k mod HOSTS: results have the sum on the way to it only, elsewhere they are
-// bare acknowledgements, of which a switch keeps no sum. (That the owner adds its part itself is left out.)
-// Each MUTANT_* takes one rule away; spin must then find a violation.
+// With OWNERS, host k mod HOSTS owns chunk k. Results contain the sum only on the path to the owner. Elsewhere they
+// are bare acknowledgements, and a switch keeps no sum of them. The model omits that the owner adds its own part.
+// Each MUTANT_* removes one rule. Spin must then find a violation.
 
 #ifndef LEVELS
 #define LEVELS 1
@@ -51,7 +52,7 @@
 #define TAG(k) ((START + k / 2) % SERIALS)
 #endif
 
-// What host h contributes to chunk k: no two sums of such are equal unless their parts are.
+// Host h's contribution to chunk k. Two sums of contributions are equal only if their parts are equal.
 #define VALUE(h, k) ((1 << (4 * h)) * (k + 1))
 
 #ifdef OWNERS
@@ -65,7 +66,7 @@
 
 typedef Copy {
   byte tag;
-  byte owner;    // 1 + the child on whose side it is, 0: none
+  byte owner;    // 1 + the child on the owner's side, 0: none
   byte seen;
   bool present;  // RESULT PRESENT
   int sum;
@@ -75,7 +76,7 @@ typedef Switch {
 }
 
 Switch at[LEVELS];
-byte held[HOSTS];      // results a host holds: 0 .. held-1. It contributes to chunk `held`, and may do so again and again
+byte held[HOSTS];      // results of a host: 0 .. held-1. It contributes to chunk `held`, possibly several times
 byte up[HOSTS];        // CONTRIBUTE packets of a host, a bit per chunk
 byte down[HOSTS];      // RESULT packets to a host
 byte leaf_up;          // CONTRIBUTE packets of the leaf
@@ -139,7 +140,7 @@ inline forward_up() {
   leaf_up = leaf_up | (1 << k)
 }
 
-// All children are in, for the first time.
+// All children have contributed for the first time.
 inline complete(s) {
   if
   :: s == ROOT ->
@@ -151,7 +152,7 @@ inline complete(s) {
   fi
 }
 
-// A child that has contributed asks again: reflect the result, or ask the parent again, which may have lost it.
+// A child that has contributed asks again. Reflect the result, or repeat the packet to the parent, which may be lost.
 inline answer_again(s, child) {
   if
   :: s == ROOT || at[s].copy[c].present ->
@@ -171,8 +172,8 @@ inline answer_again(s, child) {
   fi
 }
 
-// A contribution `value` of child `child` to chunk k arrives at switch s. `owns`: the owner is on that side.
-// `has_result`: its sender holds the result.
+// A contribution `value` of child `child` to chunk k arrives at switch s. `owns`: the owner is on the child's side.
+// `has_result`: the sender holds the result.
 inline contribute(s, child, value, all, owns, has_result) {
   c = COPY(k);
   classify(s);
@@ -268,7 +269,7 @@ init {
 end:
   do
 #ifdef MUTANT_NEVER_ENDS
-  :: assert(held[0] < CHUNKS || held[HOSTS - 1] < CHUNKS)  // claims that no run ends; spin must show one that does
+  :: assert(held[0] < CHUNKS || held[HOSTS - 1] < CHUNKS)  // claims that no run ends; spin must find a run that ends
 #endif
   :: atomic {  // a host sends
        choose_host();
@@ -314,7 +315,7 @@ end:
        :: (leaf_up & (1 << k)) ->
           expect_sum(0, HOSTS - 2);
           partial = expected;
-          // The leaf needs the result as long as one of its hosts does.
+          // The leaf needs the result as long as one of its hosts needs it.
           contribute(ROOT, 0, partial, ALL_AT_ROOT, OWNER_AT_LEAF, (held[0] > k && held[HOSTS - 2] > k))
        :: else
        fi;

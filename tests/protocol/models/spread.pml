@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Multicast broadcasts one after the other, for exhaustive search by spin: READY, sending, fetching, passing on,
-// and what is kept for peers. Task t is a broadcast of CHUNKS chunks from rank t mod HOSTS; ranks enter READY of
-// the next task before they are done with this one, up to TWO at a time.
+// and the tasks kept for peers. Task t is a broadcast of CHUNKS chunks from rank t mod HOSTS. Ranks enter READY of
+// the next task before they are done with the current one, up to TWO at a time.
 //
-// What was sent to all may come at any time, also long after its task, or be lost for good, for each rank on its
-// own. A question and its answer may be lost LOSSES times in all; an answer may come late and once more. Whom a
-// rank asks, its left neighbour or the owner, and when, is anybody's guess.
+// A multicast chunk may arrive at any time, also long after its task, or never. This is independent for each rank.
+// Questions and answers may be lost LOSSES times in total. An answer may come late, and may come twice. A rank asks
+// its left neighbour or the owner, at any time.
 //
-// What is asserted, at every step:
+// The model asserts at every step:
 //   ready    nobody sends before all ranks have entered the task;
-//   task     what a rank places is of the task that it places it in;
-//   value    and it is what the owner had in its memory when the task began;
-//   kept     whoever still needs a chunk finds that its owner knows the task;
-// and spin finds no state but the end in which nothing can happen, nor, where it searches for them, a fair run
-// that goes on for ever: nobody hangs. Each MUTANT_* changes one rule; spin must then find a violation.
+//   task     a rank places a chunk only in the chunk's own task;
+//   value    the chunk has the contents of the owner's memory at the start of the task;
+//   kept     if a rank still needs a chunk, its owner knows the task.
+// Spin also finds that the end is the only state in which nothing can happen. Where it searches for fair runs that go
+// on for ever, it finds none. So nobody hangs. Each MUTANT_* changes one rule. Spin must then find a violation.
 
 #ifndef HOSTS
 #define HOSTS 3
@@ -37,19 +37,19 @@
 #define NOBODY HOSTS
 
 byte ready[TASKS];                   // ranks that have entered
-byte most[TASKS];                    // tasks before it that one of them had not done, at most
-byte sent[TASKS];                    // chunks, by the owner
+byte most[TASKS];                    // the most earlier tasks that one of these ranks had not done
+byte sent[TASKS];                    // chunks that the owner has sent
 byte losses;
 
 byte entered[HOSTS];                 // tasks that a rank has entered READY of, …
 byte started[HOSTS];                 // … that it has started, …
 byte done[HOSTS];                    // … done, …
 byte oldest[HOSTS];                  // … and forgotten
-byte have[HOSTS * TASKS];            // chunks in place, or of the owner sent: a bit for each
-byte missed[HOSTS * TASKS];          // chunks sent to all that will never come here
+byte have[HOSTS * TASKS];            // chunks in place, or for the owner chunks sent: a bit for each
+byte missed[HOSTS * TASKS];          // multicast chunks that a rank will never get
 
-byte asked[HOSTS];                   // who has this rank's question; NOBODY: none is out
-byte about[HOSTS];                   // which chunk; the task is the oldest that is not done
+byte asked[HOSTS];                   // the rank that has this rank's question, or NOBODY
+byte about[HOSTS];                   // the chunk of the question; the task is the oldest that is not done
 byte asked_task[HOSTS];
 bool answered[HOSTS];                // an answer is under way, or has come and may come again
 byte answer_task[HOSTS], answer_chunk[HOSTS];
@@ -71,7 +71,7 @@ inline answer(r, right) {
   asked[r] = NOBODY
 }
 
-// Of the oldest task that is not done, something that was sent and did not come, also not as an answer.
+// Whether a rank lacks a chunk of its oldest unfinished task that was sent, and no answer with the chunk is under way.
 #define LACKS(r, c) (asked[r] == NOBODY && done[r] < started[r] && OWNER(done[r]) != r && sent[done[r]] > c && \
   (missed[AT(r, done[r])] & (1 << c)) && !HAS(r, done[r], c) && \
   !(answered[r] && answer_task[r] == done[r] && answer_chunk[r] == c))
@@ -113,7 +113,7 @@ inline arrive(who, task, chunk) {
   fi
 }
 
-// The way of a chunk to a rank: it comes, or is lost, comes before READY's result, or comes late.
+// A chunk on its way to a rank. It arrives in time, before READY's result, late, or never.
 proctype Way(byte r, t, c) {
   if
   :: atomic { sent[t] > c && started[r] > t -> arrive(r, t, c) }
@@ -128,7 +128,7 @@ proctype Way(byte r, t, c) {
 proctype Rank(byte r) {
   byte t, c;
   do
-  :: atomic {  // enters READY of the next task
+  :: atomic {  // the rank enters READY of the next task
        entered[r] < TASKS && entered[r] - done[r] < TWO ->
        t = entered[r];
        if
@@ -139,7 +139,7 @@ proctype Rank(byte r) {
        entered[r] = entered[r] + 1;
        t = 0
      }
-  :: atomic {  // READY's result comes: what all have done is forgotten
+  :: atomic {  // READY's result comes: the rank forgets tasks that all have done
        started[r] < TASKS && ready[started[r]] == HOSTS ->
        t = started[r];
 #ifdef MUTANT_OWN_UNFINISHED
@@ -156,7 +156,7 @@ proctype Rank(byte r) {
        started[r] = started[r] + 1;
        t = 0
      }
-  :: atomic {  // all is in place
+  :: atomic {  // all chunks are in place
        done[r] < started[r] && have[AT(r, done[r])] == ALL ->
        done[r] = done[r] + 1;
 #ifdef MUTANT_FORGETS_WHEN_DONE
@@ -169,7 +169,7 @@ proctype Rank(byte r) {
   :: atomic { LACKS(r, 1) -> ask(r, 1) }
 #endif
 #endif
-  :: atomic {  // the question comes to one who may have it
+  :: atomic {  // the question comes to a rank that may have the chunk
        asked[r] != NOBODY ->
        t = asked_task[r];
        c = asked[r];
@@ -189,7 +189,7 @@ proctype Rank(byte r) {
 #else
        :: c != OWNER(t) && !(started[c] > t && done[c] <= t && HAS(c, t, about[r])) ->
           if
-          :: started[c] > t && oldest[c] <= t -> asked[r] = OWNER(t)     // passes it on
+          :: started[c] > t && oldest[c] <= t -> asked[r] = OWNER(t)     // passes the question on
           :: else -> asked[r] = NOBODY
           fi
 #endif
