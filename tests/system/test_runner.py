@@ -13,6 +13,7 @@ import pytest
 
 from railweave.experiments import scenario as experiments_scenario
 from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job
+from railweave.experiments.problem import SCALES
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario, Workload
 
@@ -42,7 +43,7 @@ def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
         assert (record.status, record.error, record.wrong) == ("ok", "", 0)
         assert record.hot == all(sample.hot for sample in record.samples)  # a busy machine may not be hot
         assert [sample.size_bytes for sample in record.samples] == [4096, 262_144]
-        assert all(len(s.times_us) == 5 and s.verified == 10 for s in record.samples)
+        assert all(len(s.times_us) == 5 and s.verified == 2 * SCALES for s in record.samples)
         assert record.counters["tcp"]["wire_bytes"] > 0
         assert Scenario.from_json(record.configuration) == scenario
     assert sum(records[0].shares["262144"].values()) == 1

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from railweave.benchmarks import ratios
 from railweave.cli import build
 from railweave.commands import common
-from railweave.experiments import ratios, reproduce
+from railweave.experiments import reproduce
 from railweave.experiments.allreduce import run as sweep
 from railweave.experiments.soak import run as soak
 

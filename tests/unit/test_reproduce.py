@@ -328,7 +328,7 @@ def test_mistakes_in_a_figure_are_named(tmp_path: Path, old: str, new: str, word
     (folder / OWN).write_text(EXPERIMENTS.replace(old, new))
     command = ["reproduce", str(folder), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(build("reproduce"), command)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     (line,) = result.output.splitlines()
     assert f"{folder / OWN}: " in line
     assert words in line
