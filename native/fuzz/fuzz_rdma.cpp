@@ -41,7 +41,7 @@ class ScriptedConnection final : public RdmaConnection {
   Region region(std::size_t) override { return {}; }
   void set_patience(int, Duration) override {}
   bool awaits_answer() const override { return !posted.empty(); }
-  void release_buffers() override {}
+  std::size_t release_buffers() override { return 0; }
   void abort() override {}
   std::optional<Fault> fault() const override { return std::nullopt; }
   const roce::QueuePairStats& stats() const override { return stats_; }

@@ -56,7 +56,7 @@ class RdmaConnection {
   /// Something is posted whose completion is an answer of the peer.
   virtual bool awaits_answer() const = 0;
   /// As QueuePair's, as is `abort`.
-  virtual void release_buffers() = 0;
+  virtual std::size_t release_buffers() = 0;
   virtual void abort() = 0;
   /// Why the connection is over, if it is. A completion that failed may have said more.
   struct Fault {

@@ -353,7 +353,8 @@ void RdmaPeer::received(Time now) {
 
 void RdmaPeer::abort() {
   if (std::exchange(aborted_, true)) return;
-  connection_.release_buffers();
+  // The peer does not get the forgotten messages, so the next message takes the first of their codes.
+  own_codes_.take_back(connection_.release_buffers());
   for (const Receive& receive : receives_)
     if (receive.rkey) connection_.withdraw(*receive.rkey);
   control_out_.clear();

@@ -30,7 +30,7 @@ class SoftConnection final : public RdmaConnection {
     queue_pair_.set_patience(retries, max_timeout);
   }
   bool awaits_answer() const override { return queue_pair_.requester().queued() > 0; }
-  void release_buffers() override { queue_pair_.release_buffers(); }
+  std::size_t release_buffers() override { return queue_pair_.release_buffers(); }
   Region region(std::size_t bytes) override {
     region_.resize(bytes);
     region_key_ = memory_.add(region_, roce::kRemoteWrite, queue_pair_.options().qpn);

@@ -363,13 +363,16 @@ void VerbsQueuePair::died(const std::string& why) {
 // ---------------------------------------------------------------- ends
 
 /// What the device has is copied; it goes on.
-void VerbsQueuePair::release_buffers() {
+std::size_t VerbsQueuePair::release_buffers() {
+  std::size_t forgotten = 0;
   while (sends_.size() > posted_) {
     const Send& send = sends_.back();
+    if (send.request.operation == roce::Operation::kSend) ++forgotten;
     if (send.block.region != nullptr) memory_.give(send.block);
     signalled_ -= send.signalled ? 1 : 0;
     sends_.pop_back();
   }
+  return forgotten;
 }
 
 void VerbsQueuePair::abort() {

@@ -57,7 +57,7 @@ class VerbsQueuePair final : public RdmaConnection {
   Region region(std::size_t bytes) override;
   void set_patience(int, Duration) override {}  // the device's is fixed once it sends
   bool awaits_answer() const override { return signalled_ > 0; }
-  void release_buffers() override;
+  std::size_t release_buffers() override;
   void abort() override;
   std::optional<Fault> fault() const override { return fault_; }
   const roce::QueuePairStats& stats() const override { return stats_; }

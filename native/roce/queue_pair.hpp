@@ -49,7 +49,8 @@ class QueuePair {
 
   /// Gives the buffers of posted work requests back before their completions: what has begun goes on from a
   /// copy, so that the connection stays usable; what has not begun is forgotten without a completion.
-  void release_buffers() { requester_.release_buffers(); }
+  /// Returns the number of forgotten SENDs.
+  std::size_t release_buffers() { return requester_.release_buffers(); }
 
   /// Ends the connection here and now: what is posted completes as flushed, buffers are their owners' again,
   /// nothing is sent.

@@ -312,8 +312,10 @@ void Requester::expire(Time now) {
   lost(now);
 }
 
-void Requester::release_buffers() {
+std::size_t Requester::release_buffers() {
+  std::size_t forgotten = 0;
   while (!queue_.empty() && queue_.back().first >= sent_end_) {
+    if (queue_.back().request.operation == Operation::kSend) ++forgotten;
     assigned_end_ = queue_.back().first;
     queue_.pop_back();
   }
@@ -321,6 +323,7 @@ void Requester::release_buffers() {
     pending.copy.assign(pending.request.local.begin(), pending.request.local.end());
     pending.request.local = pending.copy;
   }
+  return forgotten;
 }
 
 void Requester::fail(Status status) {

@@ -71,7 +71,7 @@ class Requester {
   /// Ends the oldest request with `status` and all others as flushed; nothing is sent any more.
   void fail(Status status);
 
-  void release_buffers();
+  std::size_t release_buffers();
 
   std::size_t queued() const { return queue_.size(); }
   /// All that was ever sent is acknowledged.
