@@ -101,9 +101,8 @@ def test_floats_may_differ_by_the_contenders_error() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 31, 1023])
 def test_sums_of_floats_are_exact_on_every_rail(ranks: int) -> None:
-    parts = np.stack(
-        [given(problem(300, "float32", "sum", rank, ranks), SCALES - 1) for rank in range(ranks)]
-    )
+    # A rank's input does not depend on the number of ranks.
+    parts = np.stack([given(problem(300, "float32", "sum", rank, 1), SCALES - 1) for rank in range(ranks)])
     exact = parts.astype(np.float64).sum(axis=0)
     assert (np.add.reduce(parts) == exact).all()
     assert (np.add.reduce(parts[::-1]) == exact).all()
