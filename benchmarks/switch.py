@@ -63,7 +63,7 @@ async def engine(scenario: Scenario, _: Path, on_phase: OnPhase) -> AsyncIterato
     """Measure the engine that interprets the program, and the compiled one if there is a compiler.
 
     All workers contribute to every slot. Of n contributions to a slot n - 1 are absorbed, and one becomes a
-    result that leaves n times. OptionError if a sum is wrong.
+    result that leaves n times. ResultError if a sum is wrong.
     """
     for name in ("interpreted", "compiled"):
         on_phase(name)
@@ -109,7 +109,7 @@ def loaded(scenario: Scenario) -> Pipeline:
 
 
 def check_result(pipeline: Pipeline, scenario: Scenario) -> None:
-    """Sum one chunk. OptionError unless each worker's port gets one correct copy of the result."""
+    """Sum one chunk. ResultError unless each worker's port gets one correct copy of the result."""
     slot = 6
     copies: list[tuple[int, bytes]] = []
     for worker, nic in enumerate(scenario.nics):

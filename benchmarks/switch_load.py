@@ -48,7 +48,7 @@ async def measure(
 ) -> AsyncIterator[Reading]:
     """Find the best window of each target, then load it for `seconds`. The first one is the embedded switch.
 
-    Raises OptionError for a wrong result or none, and LabError if a target does not start.
+    Raises ResultError for a wrong result or none, and LabError if a target does not start.
     """
     ours = 0.0
     for target in targets:
@@ -85,7 +85,7 @@ async def measure(
 async def _drive(
     scenario: Scenario, target: str, fds: list[int], window: int, number: int, seconds: float
 ) -> dict[str, float]:
-    """Run the generator, with rounds after those of earlier runs. OptionError if a sum is wrong."""
+    """Run the generator, with rounds after those of earlier runs. ResultError if a sum is wrong."""
     chunks = (scenario.lanes, _segments(target, window), window, number * ROUNDS)
     counts: dict[str, float] = await asyncio.to_thread(
         native.drive, fds, *chunks, WARM_UP_S, seconds, target == ECHO

@@ -94,20 +94,17 @@ def _time_ns(text: str) -> int | None:
 
 # Field, parser and expected value by key.
 _FIELDS: dict[str, tuple[str, Callable[[str], float | int | None], str]] = {
-    **{name: (name, float, "a number") for name in _PROBABILITIES},
+    **{name: (name, quantities.number, "a probability from 0 to 1") for name in _PROBABILITIES},
     "delay": ("delay_ns", _time_ns, f"a number and one of {', '.join(quantities.TIMES)}"),
     "rate": ("rate_bps", quantities.rate_bps, "bit/s, such as 100M"),
-    "seed": ("seed", int, "a whole number"),
+    "seed": ("seed", quantities.whole, "a whole number"),
     "queue": ("queue_bytes", quantities.size_bytes, "bytes, such as 64K"),
 }
 assert {field for field, *_ in _FIELDS.values()} == {field.name for field in fields(Impairment)}  # noqa: S101
 
 
 def _number(part: str, text: str, read: Callable[[str], float | int | None], expected: str) -> float | int:
-    try:
-        value = read(text)
-    except ValueError:
-        value = None
+    value = read(text)
     if value is None:
         raise SwitchError(f"{part!r}", expected, CORRECT)
     return value

@@ -47,7 +47,7 @@ class Filler:
         try:
             alone = ALONE.fullmatch(text)
             return self.names[alone[1]] if alone else text.format_map(self.names)
-        except (KeyError, ValueError, IndexError):
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise OptionError(
                 f"text {text!r}",
                 f"in braces only the names {', '.join(self.names) or '(none here)'}",

@@ -199,7 +199,7 @@ def test_options() -> None:
         ("3:loss=0.1", r"'3:loss=0\.1': port 3: expected one of 1, 2"),
         ("1/up:loss=0.1", r"'1/up:loss=0\.1': expected PORT"),
         ("1:loss=1.5", "from 0 to 1"),
-        ("1:loss=a", "expected a number"),
+        ("1:loss=a", "expected a probability from 0 to 1"),
         ("1:delay=5", "one of ns, us, ms, s"),
         ("1:delay=5h", "one of ns, us, ms, s"),
         ("1:lose=0.5", "expected NAME=VALUE"),
