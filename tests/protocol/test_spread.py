@@ -225,13 +225,20 @@ def test_what_is_fetched_is_what_was_lost(
 
 
 def test_neighbours_answer_what_the_owner_need_not_send_again() -> None:
-    """One host loses some of its packets. Its left neighbour has them and answers."""
-    network = SpreadNetwork(8, Link(rate_bps=RATE), seed=1)
-    network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
-    network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
-    finish(network)
-    assert network.spreaders[4].stats()["answered"] >= 30
-    assert network.spreaders[0].stats()["answered"] <= 5
+    """One host loses some of its packets. Its left neighbour has them and answers most of its questions.
+
+    The owner answers the rest. How many these are depends on the seed, so the test adds up 16 seeds.
+    """
+    by_neighbour = by_owner = 0
+    for seed in range(16):
+        network = SpreadNetwork(8, Link(rate_bps=RATE), seed=seed)
+        network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
+        network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
+        finish(network)
+        by_neighbour += network.spreaders[4].stats()["answered"]
+        by_owner += network.spreaders[0].stats()["answered"]
+    assert by_neighbour >= 16 * 30
+    assert by_neighbour >= 4 * by_owner
 
 
 def test_a_gap_takes_one_question() -> None:
