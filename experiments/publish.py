@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
         made = publish(Path(arguments[0]))
     except OptionError as error:
         print(f"publish: {error}", file=sys.stderr)
-        return 1
+        return error.status
     for name, run in made.figures.items():
         lost = sum(1 for result in run.claims.values() if result.missing)
         print(f"{name}  {'quick' if run.quick else 'full'}, {len(run.claims)} claims, {lost} not measured")

@@ -41,6 +41,7 @@ COLOURS = {
 }  # fmt: skip
 RAILS = ("ina", "tcp", "rdma", "netreduce")
 MARKERS = "osD^vP*X"
+LEVELS = ("--", "-.")  # dotted lines are limits
 STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType: publishers reject type 3
@@ -151,19 +152,15 @@ def ticks(panel: Axes, values: Sequence[float], label: str, scale: str = "log") 
 
 
 def from_zero(panel: Axes) -> None:
-    """Let the axis up begin at 0, and end above all values, with room for the name of a level."""
+    """Let the axis up begin at 0, and end above all values."""
     low, high = panel.dataLim.intervaly
     if low <= high:  # something is drawn
         panel.set_ylim(0 if low > 0 else -0.04 * high, 1.1 * high)
 
 
-def level(panel: Axes, value: float, text: str) -> None:
-    """Draw a limit or a reference as a dotted line with its name."""
-    panel.axhline(value, linestyle=":", color=INK, linewidth=1.1)
-    place, offset = (0.01, value), (0, 3)
-    panel.annotate(
-        text, place, offset, xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=8
-    )
+def level(panel: Axes, value: float, text: str, place: int) -> None:
+    """Draw reference number `place` of a panel as a dashed line, whose name is in the legend."""
+    panel.axhline(value, linestyle=LEVELS[place % len(LEVELS)], color=INK, linewidth=1.1, label=text)
 
 
 def line(panel: Axes, across: Sequence[float], up: Sequence[float], name: str) -> None:

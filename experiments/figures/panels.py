@@ -92,7 +92,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Level:
-    """A constant reference: a dotted line with its name."""
+    """A constant reference: a dashed line, named in the legend."""
 
     name: str
     value: float = 0.0
@@ -134,10 +134,10 @@ class Curves(Panel):
             marks |= drawn(axes, points, curve.name, self.band)
             if self.limit:
                 _dotted(axes, self._points(curve, runs, limit=True), self.limit, colour(curve.name))
-        for level in self.levels:
+        for place, level in enumerate(self.levels):
             values = _points(runs, level.measure, [0]) if level.measure else [(0, Measured.of([level.value]))]
             for _, found in values:
-                drawing.level(axes, found.value, level.name)
+                drawing.level(axes, found.value, level.name, place)
         if self.x:
             drawing.ticks(axes, sorted(across), self.x_label, self.x_scale)
         else:
@@ -201,8 +201,8 @@ class Bars(Panel):
         axes.set_xticks(range(len(groups)), [self.labels.get(group, group) for group in groups])
         axes.set_ylim(0, 1.2 * axes.get_ylim()[1], auto=None)  # room for the legend
         axes.grid(visible=False, axis="x")
-        for level in self.levels:
-            axes.axhline(level.value, linestyle=":", color=drawing.INK, linewidth=1.1, label=level.name)
+        for place, level in enumerate(self.levels):
+            drawing.level(axes, level.value, level.name, place)
         axes.set_xlabel(self.x_label)
         axes.set_ylabel(self.y)
         legend(axes, self.limit, "upper center")
