@@ -229,6 +229,26 @@ def test_a_rank_that_only_sends_finds_the_difference_with_the_next_call(
             assert len(told) == 2 or (told and "barrier #2" in text), text
 
 
+@pytest.mark.parametrize("rails", ["tcp=tcp@lo", "rdma=rdma@lo"])
+def test_a_mismatch_behind_unsent_messages_is_reported(rails: str) -> None:
+    """A rank forgets the messages that it has not sent, and announces the mismatch in their place."""
+    skip_unless_possible(rails)
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.zeros(3, np.int32))
+        job.meet()
+        with pytest.raises(CollectiveMismatch):  # noqa: PT012 - any of the calls may raise it
+            calls = [comm.broadcast(zeros(4), 0, async_op=True) for _ in range(10)]
+            (comm.all_gather if comm.rank == RANKS - 1 else comm.broadcast)(zeros(6000))
+            for call in calls:
+                call.wait()
+            comm.barrier()
+
+    for _ in range(16):
+        job = StaticJob(RANKS)
+        job.run(work, rails)
+
+
 @pytest.mark.parametrize("rails", RAILS)
 def test_calls_that_are_empty_on_all_ranks(switch: LoopbackSwitch, rails: str) -> None:
     skip_unless_possible(rails)
