@@ -176,7 +176,7 @@ class Scenario:
         smallest = min((*work.sizes, *work.messages))
         self._require(smallest >= least, "smallest size", smallest, f"at least {least}, an element per shard")
         self._require(0 <= work.root < hosts, "root", work.root, f"a rank, 0 to {hosts - 1}")
-        self._among("verify", work.verify, ("", LAST, EACH))
+        self._among("verify", self.verify, (LAST, EACH))
         self._require(work.iterations >= 1, "iterations", work.iterations, "at least 1")
         for name in ("warmup", "seconds", "compute_s"):
             self._require(getattr(work, name) >= 0, name, getattr(work, name), "at least 0")

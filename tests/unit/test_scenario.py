@@ -11,7 +11,7 @@ import pytest
 
 from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.scenario import Scenario, Workload
+from railweave.experiments.scenario import EACH, LAST, Scenario, Workload
 
 BOTH = Contender("ina+tcp", "railweave")
 TCP = Contender("tcp", "railweave", ("tcp",), {"shares": {"tcp": 1.0}})
@@ -41,9 +41,18 @@ def test_a_scenario_survives_toml(tmp_path: Path, scenario: Scenario) -> None:
     assert Scenario.load(file).key == scenario.key
 
 
+def test_disturbed_calls_are_all_compared() -> None:
+    for disturbance in ({"loss": {"ina": 0.1}}, {"impair": "loss=0.1"}, {"faults": "1s: rate 1M tcp"}):
+        disturbed = replace(SCENARIO, **disturbance)  # type: ignore[arg-type]
+        assert disturbed.verify == EACH
+        assert replace(disturbed, workload=replace(disturbed.workload, verify=LAST)).verify == LAST
+    assert replace(SCENARIO, loss={}).verify == LAST
+
+
 def test_the_key_is_of_what_is_measured() -> None:
     assert replace(SCENARIO, repetitions=9).key == SCENARIO.key
     for changed in (
+        replace(SCENARIO, workload=replace(SCENARIO.workload, in_place=True)),
         replace(SCENARIO, seed=2),
         replace(SCENARIO, rates=(50_000_000,)),
         replace(SCENARIO, noise=0.1),
@@ -75,6 +84,7 @@ def test_a_contender_uses_its_planes() -> None:
         ({"workload": {"sizes": [6]}}, "size is 6: expected a multiple of 4 bytes"),
         ({"workload": {"sizes": [4], "op": "prod"}}, "op 'prod': expected one of sum"),
         ({"workload": {"sizes": [4], "root": 4}}, "root is 4: expected a rank, 0 to 3"),
+        ({"workload": {"sizes": [4], "verify": "some"}}, "verify 'some': expected one of last, each;"),
         ({"workload": {"sizes": [4], "speed": 1}}, "scenario.workload: unknown key 'speed'"),
         ({"workload": {"sizes": "4"}}, "scenario.workload.sizes: '4': expected a list"),
         ({"workload": {"sizes": [16, 12], "collective": "all_gather"}}, "size is 12: expected at least 16"),
