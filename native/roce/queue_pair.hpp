@@ -47,9 +47,9 @@ class QueuePair {
     options_.max_timeout = max_timeout;
   }
 
-  /// Gives the buffers of posted work requests back before their completions. A request that has begun goes on
-  /// from a copy, so that the connection stays usable. A request that has not begun is forgotten, without a
-  /// completion. Returns the number of forgotten SENDs.
+  /// Gives the buffers of posted work requests back before their completions. A request that has begun goes
+  /// on from a copy, so that the connection stays usable. A request that has not begun is forgotten, without
+  /// a completion. Returns the number of forgotten SENDs.
   std::size_t release_buffers() { return requester_.release_buffers(); }
 
   /// Ends the connection here and now: what is posted completes as flushed, buffers are their owners' again,
