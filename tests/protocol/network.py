@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from protocol.engine_switch import EngineSwitch
+from protocol.mutations import Mutation
 from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
 from protocol.virtual_time import Link, Process, World
 
@@ -76,7 +77,7 @@ class Node:
                 yield from each.nodes()
 
 
-def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
+def tree_of(shape: Shape, lanes: int = 8, engine: bool = False, mutation: Mutation | None = None) -> Node:
     """Build new switches in a shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
     number = 0
 
@@ -93,7 +94,9 @@ def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
         }
         if parent is not None:
             switches[PARENT] = parent
-        switch: Switch = EngineSwitch(lanes, mine, hosts, switches) if engine else SwitchModel(lanes, [])
+        switch: Switch = (
+            EngineSwitch(lanes, mine, hosts, switches, mutation) if engine else SwitchModel(lanes, [])
+        )
         node = Node(switch, below, mine)
         for port, each in below.items():
             if not isinstance(each, int):

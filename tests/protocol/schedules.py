@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 from protocol.calls import Call, draw_values, kind_of, native
-from protocol.network import Network, Node, Shape, child_of, join, root_hosts, tree_of
+from protocol.mutations import Mutation
+from protocol.network import Network, Shape, child_of, join, root_hosts, tree_of
 from protocol.network import place as place_group
 from protocol.oracle import SEAL_LANES, expected
 from protocol.seeds import main
@@ -42,7 +43,6 @@ MOVED = ("uint8", "uint16", "int32", "float64")  # types of collectives without 
 MOVING = (Collective.ALL_GATHER, Collective.BROADCAST)
 SLOTS = (1, 2, 4, 16)
 
-MakeTree = Callable[[Shape, int], Node]
 Choose = Callable[[list[int]], list[int]]
 
 
@@ -74,14 +74,14 @@ class Job:
 
 
 class Schedule:
-    """One run. `tree` makes the switches, `resume_from` says where ranks resume. Mutants replace both."""
+    """One run. Mutants change the program, or where ranks resume (`resume_from`)."""
 
-    def __init__(self, seed: int, tree: MakeTree | None = None, resume_from: Choose = least) -> None:
+    def __init__(self, seed: int, mutation: Mutation | None = None, resume_from: Choose = least) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.resume_from = resume_from
-        engine = tree is None and self.random.random() < ENGINE_SHARE
-        self.make_tree = tree or partial(tree_of, engine=engine)
+        engine = self.random.random() < ENGINE_SHARE or mutation is not None
+        self.make_tree = partial(tree_of, engine=engine, mutation=mutation)
         self.lanes = ENGINE_LANES if engine else SEAL_LANES + self.random.choice((1, 4, 8))
         self.shape = Shape.of(self.random.choice(SHAPES))
         self.counts: Counter[str] = Counter(engine=engine)
