@@ -3,8 +3,8 @@
 // The agreement on rails starves nobody, for search by spin under weak fairness. The model has two hosts, two rails, and
 // rank 0's coordinator.
 //
-// rounds.pml shows that the hosts agree. Its states only grow, so it ends after a few rounds. In this model rounds go on
-// for ever. Instead of numbers it stores two facts: whether a host has received the coordinator's newest order, and
+// Schedules of the real machines show that the hosts agree (recovery_schedules.py). In this model rounds go on for ever.
+// Instead of numbers it stores two facts: whether a host has received the coordinator's newest order, and
 // whether the coordinator has received the host's answer. Senders repeat messages until they have arrived. One of
 // LOSSES + 1 copies in a row arrives.
 //
