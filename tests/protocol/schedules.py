@@ -31,7 +31,6 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 from railweave._native.collectives import Collective
 
-ENGINE_SHARE = 0.4  # share of the schedules on the engine; the others use the model
 ENGINE_LANES = 64
 RANGE = 64  # registers of each job in every switch
 BOUND = 400 * SECOND
@@ -76,11 +75,13 @@ class Job:
 class Schedule:
     """One run. Mutants change the program, or where ranks resume (`resume_from`)."""
 
+    engine_share = 0.4  # of the schedules; the others use the model
+
     def __init__(self, seed: int, mutation: Mutation | None = None, resume_from: Choose = least) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.resume_from = resume_from
-        engine = self.random.random() < ENGINE_SHARE or mutation is not None
+        engine = self.random.random() < self.engine_share or mutation is not None
         self.make_tree = partial(tree_of, engine=engine, mutation=mutation)
         self.lanes = ENGINE_LANES if engine else SEAL_LANES + self.random.choice((1, 4, 8))
         self.shape = Shape.of(self.random.choice(SHAPES))

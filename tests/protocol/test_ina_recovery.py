@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def lose(network: Network, number: int) -> None:
     network.tamper = lambda _, data: None if next(numbers) == number else data
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 10, 30, 50])
+@pytest.mark.parametrize("number", [1, 10, 50])
 def test_a_gap_is_repaired_without_a_timer(number: int) -> None:
     network = build(2, link=Link(delay=100 * MICROSECOND, packet_time=10 * MICROSECOND), slots=64)
     lose(network, number)
@@ -63,7 +64,7 @@ def test_a_gap_is_repaired_without_a_timer(number: int) -> None:
     assert 1 <= total(network, "retransmissions") <= 2  # one rank or both ranks resend
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 4])
 def test_a_lost_tail_is_repaired_within_a_timeout(number: int) -> None:
     network = build(2, link=Link(delay=100 * MICROSECOND))
     run_sum(network, 100)
@@ -73,7 +74,7 @@ def test_a_lost_tail_is_repaired_within_a_timeout(number: int) -> None:
     assert 1 <= total(network, "retransmissions") <= 2
 
 
-@pytest.mark.parametrize("late_ms", [3, 50, 1000, 5000])
+@pytest.mark.parametrize("late_ms", [50, 5000])
 def test_a_late_rank_is_no_loss(late_ms: int) -> None:
     network = build(4, slots=256)
     run_sum(network, 2000)
@@ -106,8 +107,7 @@ def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
     assert run_sum(network, chunks * LANES) < chunks * PACKET_TIME / 0.8
 
 
-@pytest.mark.parametrize("late_ms", [0, 7, 300])
-@pytest.mark.parametrize("slots", [(512, 512), (128, 1024)], ids=str)
+@pytest.mark.parametrize(("late_ms", "slots"), [(0, (512, 512)), (300, (128, 1024))], ids=str)
 def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> None:
     """Each job gets 50 ± 5 % of a full link, for any start times and numbers of slots."""
     root = tree_of(Shape.of(2), LANES)
@@ -310,10 +310,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("why", HOSTILE)
-def test_wrong_results_are_counted_and_change_nothing(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "fields"), [*HOSTILE.items(), ("length", {"flags": OWNER, "lanes": b""})], ids=str
+)
+def test_wrong_results_are_counted_and_change_nothing(why: str, fields: dict[str, object]) -> None:
     endpoint, result = waiting_endpoint()
-    endpoint.receive(dataclasses.replace(result, **HOSTILE[why]).encode(), 1)  # type: ignore[arg-type]
+    endpoint.receive(dataclasses.replace(result, **fields).encode(), 1)  # type: ignore[arg-type]
     stats = endpoint.stats()
     assert {name: count for name, count in stats["refused"].items() if count} == {why: 1}
     assert stats["results"] == 0
@@ -366,13 +368,6 @@ def test_lanes_are_taken_by_their_owner_and_by_nobody_else() -> None:
     assert output.tolist() == [37, -110]
 
 
-def test_without_lanes_there_is_no_result_of_an_allreduce() -> None:
-    endpoint, result = waiting_endpoint()
-    endpoint.receive(dataclasses.replace(result, flags=OWNER, lanes=b"").encode(), 1)
-    stats = endpoint.stats()
-    assert (stats["refused"]["length"], stats["results"]) == (1, 0)
-
-
 def test_a_mismatch_is_told_with_lanes_and_without() -> None:
     for lanes in (b"", bytes(8)):
         endpoint, _, (elsewhere, _) = scattering_endpoint()
@@ -408,7 +403,7 @@ def test_answers_to_probes_that_were_never_sent_are_refused() -> None:
     assert endpoint.stats()["refused"]["unsent"] == 3
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_packet_can_break_an_endpoint(data: st.DataObject) -> None:
     endpoint, result = waiting_endpoint()
@@ -440,11 +435,16 @@ def test_options_outside_the_protocol_are_refused(options: dict[str, int], messa
         ina.Endpoint(**usual | options)
 
 
-def test_slices_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("given", "out", "message"),
+    [
+        (np.zeros(0, np.float32), np.zeros(0, np.float32), "at least one element"),
+        (np.zeros(2, np.float32), np.zeros(3, np.float32), "dtype or length"),
+        (np.zeros(2), np.zeros(2), "switches reduce float32, float16, bfloat16 and int32"),
+    ],
+    ids=["empty", "lengths", "type"],
+)
+def test_slices_that_make_no_sense_are_refused(given: NDArray[Any], out: NDArray[Any], message: str) -> None:
     endpoint, _ = waiting_endpoint()
-    with pytest.raises(ValueError, match="at least one element"):
-        endpoint.start(1, "sum", np.zeros(0, np.float32), np.zeros(0, np.float32))
-    with pytest.raises(ValueError, match="dtype or length"):
-        endpoint.start(1, "sum", np.zeros(2, np.float32), np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match="switches reduce float32, float16, bfloat16 and int32"):
-        endpoint.start(1, "sum", np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match=message):
+        endpoint.start(1, "sum", given, out)

@@ -21,14 +21,7 @@ from railweave._native.secret import authenticate, authenticate_named, derive_ke
 
 SPREAD_KEY, FETCH_KEY = derive_key(SECRET, "spread"), derive_key(SECRET, "fetch")
 NUMBERS = itertools.count(1)  # numbers of FETCHes
-FREE = {
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-}  # header bytes that the code does not cover: version and kind, op, group, child, flags
+FREE = range(6)  # header bytes that the code does not cover: version and kind, op, group, child, flags
 
 
 def lone(number: int = 1, count: int = 10 * CHUNK + 5) -> tuple[SpreadNetwork, Task]:
@@ -77,18 +70,14 @@ def deliver(network: SpreadNetwork, data: bytes, rank: int = 1) -> None:
 # --- wrong options and tasks ---
 
 
-def test_options_are_checked() -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("child", 31), ("world_size", 1), ("rank", 2), ("rank", -1), ("world_size", 65536), ("roots", 0)],
+)
+def test_options_are_checked(name: str, value: int) -> None:
     good = {"group": 1, "child": 0, "rank": 0, "world_size": 2}
-    for wrong in (
-        {"child": 31},
-        {"world_size": 1},
-        {"rank": 2},
-        {"rank": -1},
-        {"world_size": 65536},
-        {"roots": 0},
-    ):
-        with pytest.raises(ValueError, match=r"must be|at least"):
-            spread.Spreader(**good | wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must be|at least"):
+        spread.Spreader(**good | {name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -193,14 +182,10 @@ def test_a_fetch_is_answered_once_and_only_with_its_code() -> None:
         ({"version": 2}, "version"),
         ({"version": 0}, "version"),
         ({"kind": 0}, "kind"),
-        ({"kind": 1}, "kind"),
         ({"kind": 5}, "kind"),
-        ({"kind": 15}, "kind"),
         ({"group": GROUP + 1}, "group"),
         ({"slot": 1}, "source"),
-        ({"slot": 2}, "source"),
         ({"slot": 3}, "source"),
-        ({"slot": 65535}, "source"),
         ({"round": 11}, "chunk"),
         ({"round": 2**32 - 1}, "chunk"),
         ({"round": 10}, "length"),
@@ -263,13 +248,10 @@ def test_the_first_to_come_stays() -> None:
     [
         (0, 0, 2, {}, "chunk"),
         (0, 12, 2, {}, "chunk"),
-        (0, 65535, 2, {}, "chunk"),
         (10, 2, 2, {}, "chunk"),
         (11, 1, 2, {}, "chunk"),
-        (2**32 - 1, 1, 2, {}, "chunk"),
         (2**32 - 1, 2, 2, {}, "chunk"),
         (0, 1, 3, {}, "origin"),
-        (0, 1, 65535, {}, "origin"),
         (0, 1, 1, {}, "origin"),
         (0, 1, 0, {}, "origin"),
         (0, 1, 2, {"slot": 2}, "source"),
@@ -350,7 +332,7 @@ def test_a_fetch_is_passed_on_once_and_only_to_the_owner() -> None:
 
 def test_random_bytes_place_nothing_wrong() -> None:
     """Deliver packets with changed header bytes among good packets."""
-    for seed in range(20):
+    for seed in range(6):
         chance = random.Random(seed)
         network = SpreadNetwork(3, Link(loss=0.1), seed=seed)
         task = network.task(ALL_GATHER, 30 * CHUNK + 1, CHUNK)
