@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent of each rank in the simulation. It acts on its machine's events, and checks each event."""
+"""The process of each rank in the simulation: its recovery machine, and the agent that acts on its events."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from protocol.recovery_network import Event
-from protocol.virtual_time import MILLISECOND
+from protocol.recovery_network import Network
+from protocol.virtual_time import MILLISECOND, Process
 
 from railweave._native import recovery
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HOLD = 250 * MILLISECOND  # a rail that went down must be fit for this time before a trial
 TREES = 2  # trees of each rail
+SOCKET = 400  # datagrams that a socket holds
 
 Plan = tuple[int, ...]  # the rails of a call
 
@@ -48,26 +49,56 @@ class Ledger:
         return latest
 
 
-class Host:
-    """The agent of one rank. It submits calls, halts and starts channels, and checks that each is allowed."""
+class Host(Process):
+    """A rank. It submits calls, halts and starts channels, and checks that each event is allowed."""
 
-    def __init__(self, world: Schedule, rank: int) -> None:
-        self.world = world
+    world: Network
+
+    def __init__(self, schedule: Schedule, rank: int) -> None:
+        network = schedule.network
+        super().__init__(network, recovery.Recovery(schedule.options(rank), network.now))
+        self.schedule = schedule
         self.rank = rank
-        self.machine = recovery.Recovery(world.options(rank), world.network.now)
+        self.alive = True
+        self.refuses = False  # the process is dead, and its host refuses datagrams
         self.epoch = 0
-        self.changes: list[tuple[int, Plan]] = [(0, tuple(range(world.rails)))]
+        self.changes: list[tuple[int, Plan]] = [(0, tuple(range(schedule.rails)))]
         self.prepare: recovery.Prepare | None = None
         self.frozen_at = 0
         self.submitted = 0
         self.done = 0
         self.all_done = 0
         self.all_submitted = 0
-        self.running = [True] * world.rails
-        self.incarnation = [0] * world.rails
-        self.mark = [0] * world.rails
-        self.states = [recovery.State.UP] * world.rails
+        self.running = [True] * schedule.rails
+        self.incarnation = [0] * schedule.rails
+        self.mark = [0] * schedule.rails
+        self.states = [recovery.State.UP] * schedule.rails
         self.lost: recovery.PeerLost | None = None
+        network.hosts.append(self)
+        network.at(network.now, self.turn)
+
+    # --- the loop ---
+
+    def arrive(self, *packet: object) -> None:
+        """Take a datagram, if the socket has room."""
+        if len(self.waiting) < SOCKET:
+            self.waiting.append(packet)
+        self.turn()
+
+    def turn(self) -> None:
+        """Turn the loop once, unless the rank is dead."""
+        if self.alive:
+            super().turn()
+
+    def pump(self) -> None:
+        """Let the agent act first, so that its decisions are sent at once."""
+        while self.world.now >= self.asleep_until and (event := self.machine.poll()) is not None:
+            self.event(event)
+        super().pump()
+
+    def transmit(self, packet: tuple[int, int, bytes]) -> None:
+        """Put a datagram on a rail."""
+        self.world.put(self.rank, *packet)
 
     # --- calls ---
 
@@ -76,7 +107,7 @@ class Host:
         if self.prepare is not None or self.lost is not None:
             return
         plan = next(plan for boundary, plan in reversed(self.changes) if boundary <= self.submitted)
-        known = self.world.ledger.plans.setdefault(self.submitted, plan)
+        known = self.schedule.ledger.plans.setdefault(self.submitted, plan)
         assert known == plan, f"rank {self.rank} cuts op {self.submitted} among {plan}, another among {known}"
         self.submitted += 1
         for rail in plan:
@@ -85,14 +116,15 @@ class Host:
     def complete(self) -> None:
         """Complete all calls that every rank has submitted."""
         if self.lost is None:
-            self.done = max(self.done, min(host.submitted for host in self.world.hosts))
+            self.done = max(self.done, min(host.submitted for host in self.schedule.hosts))
             self.machine.completed(self.done)
             self.machine.submitted(self.submitted)
 
     # --- events of the machine ---
 
-    def on_event(self, event: Event, now: int) -> None:
+    def event(self, event: Any) -> None:
         """Act on an event."""
+        now = self.world.now
         assert self.lost is None or isinstance(event, recovery.PeerLost), f"{event} after PeerLost"
         match event:
             case recovery.Prepare():
@@ -103,12 +135,12 @@ class Host:
                 self.on_restart(event)
             case recovery.Halt():
                 assert self.incarnation[event.rail] == event.incarnation
-                self.world.soon(self, partial(self.halt_incarnation, event))
+                self.schedule.soon(self, partial(self.halt_incarnation, event))
             case recovery.AllCompleted():
-                assert self.all_done < event.op <= min(host.done for host in self.world.hosts)
+                assert self.all_done < event.op <= min(host.done for host in self.schedule.hosts)
                 self.all_done = event.op
             case recovery.AllSubmitted():
-                assert self.all_submitted < event.op <= min(host.submitted for host in self.world.hosts)
+                assert self.all_submitted < event.op <= min(host.submitted for host in self.schedule.hosts)
                 self.all_submitted = event.op
             case recovery.PeerLost():
                 self.on_lost(event)
@@ -131,7 +163,7 @@ class Host:
             assert prepare.attempt > self.prepare.attempt
             assert prepare.alive & ~self.prepare.alive == 0, "a later attempt has more rails"
         self.prepare = prepare
-        self.world.soon(self, partial(self.answer, prepare))
+        self.schedule.soon(self, partial(self.answer, prepare))
 
     def answer(self, prepare: recovery.Prepare) -> None:
         """Halt the rails that are not alive, and report this rank's position.
@@ -140,18 +172,18 @@ class Host:
         """
         if prepare.epoch <= self.epoch:
             return
-        for rail in range(self.world.rails):
+        for rail in range(self.schedule.rails):
             if not prepare.alive >> rail & 1:
                 self.halt(rail)
-        rails = range(self.world.rails)
+        rails = range(self.schedule.rails)
         position = recovery.Position(
             self.submitted,
-            [self.world.draw(self.submitted) for _ in rails],
-            [self.world.draw(self.submitted) for _ in rails],
+            [self.schedule.draw(self.submitted) for _ in rails],
+            [self.schedule.draw(self.submitted) for _ in rails],
         )
-        given = self.world.ledger.positions.setdefault((prepare.epoch, prepare.attempt), {})
+        given = self.schedule.ledger.positions.setdefault((prepare.epoch, prepare.attempt), {})
         given[self.rank] = position
-        self.machine.prepared(prepare, position, self.world.network.now)
+        self.machine.prepared(prepare, position, self.world.now)
 
     def halt_incarnation(self, order: recovery.Halt) -> None:
         """Halt an incarnation, unless a later one has begun."""
@@ -165,8 +197,8 @@ class Host:
         self.running[rail] = False
         incarnation = self.incarnation[rail]
         chunk_numbers = [self.mark[rail] + tree for tree in range(TREES)]
-        self.world.ledger.chunk_numbers.setdefault((rail, incarnation), {})[self.rank] = chunk_numbers
-        self.machine.halted(rail, chunk_numbers, self.world.network.now)
+        self.schedule.ledger.chunk_numbers.setdefault((rail, incarnation), {})[self.rank] = chunk_numbers
+        self.machine.halted(rail, chunk_numbers, self.world.now)
 
     def on_commit(self, commit: recovery.Commit, now: int) -> None:
         """Compare the decision with those of the other ranks, and go on."""
@@ -177,37 +209,40 @@ class Host:
             commit.boundary,
             *((reach.done, reach.rank, reach.least) for reach in (*commit.main, *commit.repair)),
         )
-        known = self.world.ledger.commits.setdefault(commit.epoch, content)
+        known = self.schedule.ledger.commits.setdefault(commit.epoch, content)
         assert known == content, f"epoch {commit.epoch} is {content} on rank {self.rank}, {known} on another"
         assert commit.boundary >= self.submitted, "a call beyond the boundary has been submitted"
-        self.world.check_commit(commit, self.prepare.attempt)
+        self.schedule.check_commit(commit, self.prepare.attempt)
         for rail in rails_of(commit.alive):
             assert self.running[rail], f"rail {rail} is alive, but halted on rank {self.rank}"
         self.epoch, self.prepare = commit.epoch, None
         self.changes.append((commit.boundary, rails_of(commit.alive)))
-        self.world.applied(self, commit, now)
+        self.schedule.applied(self, commit, now)
 
     def on_restart(self, restart: recovery.Restart) -> None:
         """Restart the channel. Its chunk numbers begin after those that any rank has used."""
         rail = restart.rail
         assert not self.running[rail], f"rail {rail} is restarted while it runs"
         assert restart.incarnation > self.incarnation[rail]
-        now = self.world.network.now
-        assert now - self.world.down_since[rail] >= HOLD, f"rail {rail} is tried too early"
-        for rank, chunk_numbers in self.world.ledger.last_chunk_numbers(rail, restart.incarnation).items():
+        now = self.world.now
+        assert now - self.schedule.down_since[rail] >= HOLD, f"rail {rail} is tried too early"
+        for rank, chunk_numbers in self.schedule.ledger.last_chunk_numbers(rail, restart.incarnation).items():
             assert all(base >= mark for base, mark in zip(restart.bases, chunk_numbers, strict=True)), (
                 f"{rank}'s chunk_numbers"
             )
         self.running[rail] = True
         self.incarnation[rail] = restart.incarnation
         self.mark[rail] = max(restart.bases, default=0)
-        self.world.join_trial(self, rail, restart.incarnation)
+        self.schedule.join_trial(self, rail, restart.incarnation)
 
     def on_lost(self, event: recovery.PeerLost) -> None:
         """Store that a peer is lost, which ends this rank's job."""
         # A rank without a rail gets no goodbyes. It may then report a peer that has itself lost a rank.
-        gone = self.world.hosts[event.rank].lost is not None and len(self.world.touched) == self.world.rails
-        assert gone or event.rank in self.world.dead, (
+        gone = (
+            self.schedule.hosts[event.rank].lost is not None
+            and len(self.schedule.touched) == self.schedule.rails
+        )
+        assert gone or event.rank in self.schedule.dead, (
             f"rank {event.rank} is lost, says rank {self.rank}: {event.reason}"
         )
         self.lost = event

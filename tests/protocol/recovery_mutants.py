@@ -158,7 +158,7 @@ def farewells_stay_out(schedule: Schedule) -> Tamper:
     return tamper
 
 
-# --- mutants of the agent and its options ---
+# --- mutants of the agent and the network ---
 
 
 class SubmitsWhileFrozen(Host):
@@ -178,7 +178,7 @@ class SaysOnce(Network):
         self.said: set[tuple[int, int, int, int]] = set()
 
     def put(self, sender: int, rail: int, receiver: int, datagram: bytes) -> None:
-        decoded = recovery.decode(datagram, key_of(receiver), len(self.ranks), self.rails)
+        decoded = recovery.decode(datagram, key_of(receiver), len(self.hosts), self.rails)
         assert isinstance(decoded, recovery.Datagram)
         if isinstance(decoded.body, recovery.Stamped):
             key = (rail, sender, receiver, decoded.body.stamp.serial)
@@ -188,50 +188,7 @@ class SaysOnce(Network):
         super().put(sender, rail, receiver, datagram)
 
 
-class TriesAtOnce(Schedule):
-    """Ranks try a rail that went down as soon as they hear a peer on it."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.hold = MILLISECOND
-        return options
-
-
-class TooPatient(Schedule):
-    """Ranks wait too long for a dead rail."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.least_silence = options.most_silence = SECOND
-        return options
-
-
-class Impatient(Schedule):
-    """Ranks give up a rail after one late heartbeat."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.least_silence = options.most_silence = options.heartbeat
-        return options
-
-
-class LatenessMeansNothing(BusyMachine):
-    """Patience does not grow when processes run late."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.most_leeway = 0
-        return options
-
-
-class BusyAndImpatient(BusyMachine):
-    """Patience is always the shortest, and does not adapt."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.most_silence, options.most_leeway = options.least_silence, 0
-        return options
-
+DEFAULT = recovery.Options(rank=0, world_size=2, rails=1)
 
 MUTANTS: dict[str, Make] = {
     "chunk numbers are forgotten": partial(Schedule, tamper=on_statuses(forget_chunk_numbers)),
@@ -243,9 +200,9 @@ MUTANTS: dict[str, Make] = {
     "farewells stay out": partial(Schedule, tamper=farewells_stay_out),
     "states are not repeated": partial(Schedule, network=SaysOnce),
     "calls go on while frozen": partial(Schedule, host=SubmitsWhileFrozen),
-    "no hold": TriesAtOnce,
-    "patience without end": TooPatient,
-    "no patience": Impatient,
-    "lateness means nothing": LatenessMeansNothing,
-    "busy and impatient": BusyAndImpatient,
+    "no hold": partial(Schedule, hold=MILLISECOND),
+    "patience without end": partial(Schedule, least_silence=SECOND, most_silence=SECOND),
+    "no patience": partial(Schedule, least_silence=DEFAULT.heartbeat, most_silence=DEFAULT.heartbeat),
+    "lateness means nothing": partial(BusyMachine, most_leeway=0),
+    "busy and impatient": partial(BusyMachine, most_silence=DEFAULT.least_silence, most_leeway=0),
 }

@@ -66,9 +66,12 @@ def test_a_seed_repeats_itself(name: str) -> None:
     assert first.counts
 
 
-def own_position(positions: list[int]) -> list[int]:
-    """Let each rank resume from its own first missing result."""
-    return positions
+class OwnMark(schedules.Schedule):
+    """Each rank restarts at its own next chunk."""
+
+    def restart_one(self, job: schedules.Job, rank: int, base: int, calls: range, at_once: bool) -> None:
+        own = self.network.endpoints[rank].next_chunk()
+        super().restart_one(job, rank, own, calls, at_once)
 
 
 class SameStart(schedules.Schedule):
@@ -87,7 +90,11 @@ MUTANTS: dict[str, Make] = {
         f"ina: {name}": partial(schedules.Schedule, mutation=each)
         for name, each in mutations.AGGREGATION.items()
     },
-    "ina: resume from the own position": partial(schedules.Schedule, resume_from=own_position),
+    "ina: resume from the own position": partial(schedules.Schedule, resume_from=list),
+    "ina: resume from the position of one": partial(
+        schedules.Schedule, resume_from=lambda positions: [positions[0]] * len(positions)
+    ),
+    "ina: restart at the own mark": OwnMark,
     "ina: the same start again": SameStart,
     **{f"recovery: {name}": make for name, make in recovery_mutants.MUTANTS.items()},
     **{

@@ -3,9 +3,9 @@
 // No group stays paused without an event, for search by spin under weak fairness. The model has two hosts, their streams
 // from the controller, and a plane.
 //
-// moves.pml shows that sums are right for any pauses, but not that paused hosts resume. In this model the controller
-// asks and hosts answer. A stream may break LOSSES times with the messages on it. The controller keeps events until a
-// stream has delivered them, so it has to ask again only for answers.
+// Schedules of endpoints and switches show that sums are right for any pauses (schedules.py). In this model the
+// controller asks and hosts answer. A stream may break LOSSES times with the messages on it. The controller keeps
+// events until a stream has delivered them, so it has to ask again only for answers.
 //
 // The group's place breaks at most FAULTS times, at any time, also while the controller places the group. The existence
 // of another place changes at most CHANGES times. One host may leave, and one may become silent for ever.
