@@ -34,7 +34,7 @@ from railweave._native.collectives import Collective
 ENGINE_LANES = 64
 RANGE = 64  # registers of each job in every switch
 BOUND = 400 * SECOND
-SHAPES = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
+SHAPES: tuple[Shape, ...] = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
 STARTS = (1, 2**31 - 2, 2**32 - 2)  # first serial numbers; some wrap
 OPS = ("sum", "avg", "max", "min")
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int32")
@@ -84,7 +84,7 @@ class Schedule:
         engine = self.random.random() < self.engine_share or mutation is not None
         self.make_tree = partial(tree_of, engine=engine, mutation=mutation)
         self.lanes = ENGINE_LANES if engine else SEAL_LANES + self.random.choice((1, 4, 8))
-        self.shape = Shape.of(self.random.choice(SHAPES))
+        self.shape = self.random.choice(SHAPES)
         self.counts: Counter[str] = Counter(engine=engine)
         self.next_group = 7
         root = self.make_tree(self.shape, self.lanes)

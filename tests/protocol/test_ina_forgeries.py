@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from protocol.calls import Array, Call, assert_bits
-from protocol.network import GROUP, SECRET, Network, Shape, build, join, tree_of
+from protocol.network import GROUP, SECRET, Network, build, join, tree_of
 from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, NONFINITE, OVERFLOW, RESULT, Packet
 from protocol.test_ina import all_have, random_inputs, start_all
@@ -69,7 +69,7 @@ class Moved(Tampered):
 def tampered(
     change: Change, way: str = "down", ranks: int = RANKS, kind: type[Tampered] = Tampered, **options: int
 ) -> Tampered:
-    root = tree_of(Shape.of(ranks), LANES)
+    root = tree_of(ranks, LANES)
     network = kind(join(root, range(ranks), 16, LANES, **options), root, Link(), 1)
     network.change, network.way = change, way  # type: ignore[method-assign]
     return network

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from protocol import network as networks
 from protocol.calls import assert_bits
-from protocol.network import GROUP, Network, Shape, tree_of
+from protocol.network import GROUP, Network, tree_of
 from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, OWNER, PROBE, RESULT, Packet
 from protocol.test_ina import all_have, random_inputs, start_all
@@ -110,7 +110,7 @@ def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
 @pytest.mark.parametrize(("late_ms", "slots"), [(0, (512, 512)), (300, (128, 1024))], ids=str)
 def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> None:
     """Each job gets 50 ± 5 % of a full link, for any start times and numbers of slots."""
-    root = tree_of(Shape.of(2), LANES)
+    root = tree_of(2, LANES)
     jobs = [
         join(root, (0, 1), slots[job], LANES, group=GROUP + job, base=4096 * job, packet_time=PACKET_TIME)
         for job in range(2)
@@ -152,6 +152,66 @@ def test_the_window_leaves_a_short_queue_and_chunks_go_in_lots() -> None:
     sent, lot = list(instants.values()), MILLISECOND // PACKET_TIME
     assert len([size for size in sent if size % lot == 0]) > 0.9 * len(sent)
     assert sum(sent) / len(sent) >= lot
+
+
+class BusyNetwork(Network):
+    """Hosts and a switch on two processors. A neighbour takes each of them away for 30 % of the time."""
+
+    calm_from = 60 * SECOND  # afterwards the processors are always there
+
+    def __init__(self, hosts: int, jobs: int, seed: int) -> None:
+        """Begin with both processors present."""
+        root = tree_of(hosts, LANES)
+        endpoints = [
+            endpoint
+            for job in range(jobs)
+            for endpoint in join(
+                *(root, range(hosts), 4096, LANES),
+                **{"group": GROUP + job, "base": 8192 * job, "packet_time": PACKET_TIME},
+            )
+        ]
+        super().__init__(endpoints, root, Link(packet_time=PACKET_TIME), seed, [*range(hosts)] * jobs)
+        for processor in range(2):
+            first = int(self.random.uniform(0, 30) * MILLISECOND)
+            stand = partial(self._stands, processor)
+            self.at(first, partial(self.take_core, stand, 0.3, self.calm_from))
+
+    def _stands(self, processor: int, duration: int) -> None:
+        """Take a processor away. The second one also runs the switch."""
+        if self.now >= self.calm_from:
+            return
+        for rank in self.ranks:
+            if rank.host % 2 == processor:
+                rank.sleep(duration)
+        if processor == 1:
+            self.root.asleep_until = self.now + duration
+
+
+def test_a_link_is_used_although_processors_are_away_and_its_queue_is_short_afterwards() -> None:
+    chunks = 4000  # 0.35 s on the link
+    network = BusyNetwork(4, 1, seed=1)
+    run_sum(network, chunks * LANES)
+    took = run_sum(network, chunks * LANES, 1)
+    assert chunks * PACKET_TIME / took > 0.85
+    assert total(network, "retransmissions") < 0.02 * 4 * 2 * chunks
+    assert max(endpoint.stats()["window"] for endpoint in network.endpoints) * PACKET_TIME > 15 * MILLISECOND
+    network.calm_from = network.now
+    network.run_until(network.now + 12 * SECOND)
+    run_sum(network, chunks * LANES, 2)
+    calm = [endpoint.stats()["window"] * PACKET_TIME / MILLISECOND for endpoint in network.endpoints]
+    assert all(6 <= each <= 10 for each in calm)
+
+
+def test_jobs_share_a_link_although_processors_are_away() -> None:
+    network = BusyNetwork(2, 2, seed=4)
+    values = [np.zeros(100_000 * LANES, np.int32) for _ in network.ranks]
+    for rank, endpoint in enumerate(network.endpoints):
+        endpoint.start(0, "sum", values[rank], values[rank])
+        network.ranks[rank].pump()
+    network.run_until(2 * SECOND)
+    results = [network.endpoints[rank].stats()["results"] for rank in (0, 2)]
+    assert 0.45 <= results[0] / sum(results) <= 0.55
+    assert sum(results) * PACKET_TIME > 0.85 * network.now
 
 
 class Path(World):

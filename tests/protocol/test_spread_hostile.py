@@ -176,24 +176,25 @@ def test_a_fetch_is_answered_once_and_only_with_its_code() -> None:
     assert (answers, counts["refused"]["replay"]) == (10, 999)
 
 
+OUT_OF_RANGE = {
+    "version": {"version": (0, 2)},
+    "kind": {"kind": (0, 5)},
+    "group": {"group": (GROUP + 1,)},
+    "source": {"slot": (1, 3)},
+    "chunk": {"round": (11, 2**32 - 1)},
+    "length": {"round": (10,)},
+    "stale": {"mark": (0, 2**31 + 1, 2**32 - 1)},
+    None: {"mark": (2, 2**31)},  # kept, because this rank may begin such a task later
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "counter"),
     [
-        ({"version": 2}, "version"),
-        ({"version": 0}, "version"),
-        ({"kind": 0}, "kind"),
-        ({"kind": 5}, "kind"),
-        ({"group": GROUP + 1}, "group"),
-        ({"slot": 1}, "source"),
-        ({"slot": 3}, "source"),
-        ({"round": 11}, "chunk"),
-        ({"round": 2**32 - 1}, "chunk"),
-        ({"round": 10}, "length"),
-        ({"mark": 0}, "stale"),
-        ({"mark": 2}, None),  # kept, because this rank may begin such a task later
-        ({"mark": 2**31}, None),
-        ({"mark": 2**31 + 1}, "stale"),
-        ({"mark": 2**32 - 1}, "stale"),
+        ({name: value}, counter)
+        for counter, field in OUT_OF_RANGE.items()
+        for name, values in field.items()
+        for value in values
     ],
 )
 def test_a_field_out_of_range_places_nothing(fields: dict[str, int], counter: str | None) -> None:
