@@ -93,18 +93,10 @@ def test_losses_cost_little_more_than_what_is_sent_again() -> None:
     link = Link(loss=0.01, packet_time=PACKET_TIME)
     network = build(4, slots=512, lanes=LANES, link=link, seed=3, packet_time=PACKET_TIME)
     run_sum(network, 4000 * LANES)
-    chunks = 4000
+    chunks = 8000
     took = run_sum(network, chunks * LANES, op_index=1)
     assert total(network, "retransmissions") / 4 < 0.08 * (chunks + 4000)
     assert took < chunks * PACKET_TIME / 0.89
-
-
-def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
-    """Only child 0 asks the parent again. Each loss costs the trunk one packet, not one per host."""
-    link = Link(loss=0.01, packet_time=PACKET_TIME)
-    network = build((4, 4), slots=512, lanes=LANES, link=link, seed=3, packet_time=PACKET_TIME)
-    chunks = 3000
-    assert run_sum(network, chunks * LANES) < chunks * PACKET_TIME / 0.8
 
 
 @pytest.mark.parametrize(("late_ms", "slots"), [(0, (512, 512)), (300, (128, 1024))], ids=str)

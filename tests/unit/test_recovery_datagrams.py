@@ -342,14 +342,6 @@ def test_a_rail_that_refuses_nothing_keeps_its_rank_alive() -> None:
     assert prober.lost is None
 
 
-def test_noise_is_counted_and_changes_nothing() -> None:
-    target, draw = machine(), random.Random(5)
-    for _ in range(2000):
-        target.receive(1, 2, draw.randbytes(draw.randrange(100)), 0)
-    assert target.stats()["strangers"] == 2000
-    assert (target.poll(), target.epoch, target.alive) == (None, 0, 0b111)
-
-
 @pytest.mark.parametrize(("rank", "name", "sender"), [(1, "order", 0), (0, "report", 2)])
 def test_states_that_cannot_be_are_counted(rank: int, name: str, sender: int) -> None:
     target = machine(rank)
