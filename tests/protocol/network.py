@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.engine_switch import EngineSwitch
 from protocol.mutations import Mutation
-from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
+from protocol.switch_model import PARENT, Membership, Port, SwitchModel
 from protocol.virtual_time import Link, Process, World
 
 from railweave._native import ina
@@ -20,13 +20,7 @@ GROUP = 7
 SECRET = bytes(range(32))
 
 
-class Switch(Protocol):
-    """One switch of the simulated network."""
-
-    def add(self, member: Membership) -> None: ...
-    def remove(self, group: int) -> None: ...
-    def process(self, port: Port, data: bytes) -> list[Output]: ...
-
+Switch = SwitchModel | EngineSwitch
 
 Shape = int | Sequence["Shape"]
 """Nested numbers of hosts: 3 has one switch, (2, 2) two racks below a root, ((2, 1), (1,)) three levels."""

@@ -6,7 +6,7 @@
 Two to eight ranks use two to four rails. Links lose, duplicate, reorder and delay datagrams. Rails are cut
 at one host or at all hosts, in one direction or both, once or repeatedly. Switches and processes stand still.
 Connections break, rails meet obstacles, and trials fail. Ranks begin late or die. The program prints each
-failed seed with the command that replays it. The ranks' agents and their checks are in recovery_hosts.
+failed seed with the command that replays it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from protocol.recovery_hosts import Host, Ledger
-from protocol.recovery_network import QUIET, SECRET, Network
+from protocol.recovery_network import QUIET, SECRET, Host, Ledger, Network
 from protocol.seeds import main
 from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 

@@ -70,9 +70,6 @@ class World:
                 alive = commit.alive
         return alive
 
-    def may_submit(self, rank: int) -> bool:
-        return self.frozen[rank] is None
-
     def submit(self, rank: int) -> None:
         op_index = self.calls[rank].next
         collective, count, root = self._shape(op_index)

@@ -291,8 +291,9 @@ class Schedule:
         """Repair all links."""
         self.network.links = {}
 
-    def kill(self, job: Job) -> None:
+    def kill(self) -> None:
         """Kill a worker. The others give up their calls, and form the job again in the same slots."""
+        job = self.random.choice(self.jobs)
         moves = job.moving or any(self.network.endpoints[rank].group != job.group for rank in job.ranks)
         if len(job.ranks) < 2 or job.halting or moves:
             return
@@ -308,7 +309,7 @@ class Schedule:
 
     def run(self) -> None:
         """Run to the end. Raise AssertionError for a wrong bit, a hang or a forbidden event."""
-        faults = (self.restart, self.cut, self.any_move, self.any_move, self.any_death, self.halt, self.halt)
+        faults = (self.restart, self.cut, self.any_move, self.any_move, self.kill, self.halt, self.halt)
         for _ in range(self.random.choice((0, 0, 1, 1, 2, 3, 5))):
             when = self.random.randrange(100) * self.random.choice((10, 1000)) * MICROSECOND
             self.network.at(when, self.random.choice(faults))
@@ -321,10 +322,6 @@ class Schedule:
         """Move one of the jobs."""
         if not self.resuming():
             self.move(self.random.choice(self.jobs))
-
-    def any_death(self) -> None:
-        """Kill a worker of one of the jobs."""
-        self.kill(self.random.choice(self.jobs))
 
     def done(self) -> bool:
         """Return whether all ranks have all results since the last halt."""

@@ -31,7 +31,7 @@ def step(world: World, rank: int, random: Random) -> bool:
     choices = ["submit", "take", "finish", "finish", "deliver", "decide", "release"]
     random.shuffle(choices)
     for choice in choices:
-        if choice == "submit" and world.may_submit(rank) and calls.next < CALLS:
+        if choice == "submit" and world.frozen[rank] is None and calls.next < CALLS:
             world.submit(rank)
             return True
         if choice == "deliver" and world.deliver(rank):

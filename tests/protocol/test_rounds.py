@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from protocol.recovery_hosts import Host
-from protocol.recovery_network import QUIET, Network
+from protocol.recovery_network import QUIET, Host, Network
 from protocol.recovery_schedules import BusyMachine, Schedule
 from protocol.virtual_time import MILLISECOND, SECOND
 

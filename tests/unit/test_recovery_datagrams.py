@@ -276,15 +276,19 @@ def test_refusals_that_do_not_quote_what_was_sent_prove_nothing() -> None:
     assert prober.machine.stats()["strangers"] > 400 * RAILS
 
 
-def test_a_rank_whose_address_refuses_all_and_that_does_not_answer_is_lost_soon() -> None:
+@pytest.mark.parametrize("refusing", [RAILS, RAILS - 1])
+def test_a_rank_that_all_rails_refuse_and_that_does_not_answer_is_lost_soon(refusing: int) -> None:
     prober = Prober()
     prober.beat(100)
     for _ in range(14):
         prober.beat()
         for rail, sent in prober.sent:
-            assert prober.refuse(rail, sent) is None
+            assert rail >= refusing or prober.refuse(rail, sent) is None
         assert prober.lost is None
     prober.beat(3)
+    if refusing < RAILS:
+        assert prober.lost is None
+        return
     assert prober.lost is not None
     assert (prober.lost.rank, prober.lost.reason[:14]) == (2, "nobody listens")
 
@@ -330,15 +334,6 @@ def test_refusals_age_and_copies_of_one_count_once() -> None:
         prober.beat(510)  # 5.1 s
         for rail, sent in old:
             assert prober.refuse(rail, sent) == Refusal.REPLAYED
-    assert prober.lost is None
-
-
-def test_a_rail_that_refuses_nothing_keeps_its_rank_alive() -> None:
-    prober = Prober()
-    for _ in range(200):
-        prober.beat()
-        for rail, sent in prober.sent:
-            assert rail == RAILS - 1 or prober.refuse(rail, sent) is None
     assert prober.lost is None
 
 
