@@ -13,16 +13,15 @@ import random
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from ipaddress import IPv4Address
 from math import ceil
 
 import numpy as np
-from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
-from protocol.engine_switch import HEADERS, Station, frame, install, remove
-from protocol.ring_schedules import Mutation, load_mutant
+from protocol.engine_switch import HEADERS, Station, frame, install
+from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
@@ -37,14 +36,6 @@ from railweave.topologies.named import named
 
 LANES = 64
 BOUND = 7200 * SECOND
-
-
-@lru_cache(maxsize=4)
-def loaded_switch(number: int, mutation: Mutation | None) -> InProcessSwitch:
-    """Return a switch with the program, mutated if a mutation is given. The switch serves many schedules."""
-    switch = InProcessSwitch()
-    load_mutant(switch, replace(aggregation(LANES, ATP), prepare=None), mutation)
-    return switch
 
 
 class Rank(Process):
@@ -137,7 +128,8 @@ class Schedule:
         self.jobs = [Job(self, number) for number in range(draw.randint(1, 3))]
         slots = 1 << draw.randint(0, 4)
         self.states = fabric.states(self.plane, range(len(self.jobs)), slots)
-        self.switches = {name: loaded_switch(i, mutation) for i, name in enumerate(self.states)}
+        program = replace(aggregation(LANES, ATP), prepare=None)
+        self.switches = {name: loaded(program, mutation) for name in self.states}
         self.receivers = fabric.receivers(self.plane)
         self.ports = self._far_ends()
         self.bridging = {
@@ -198,19 +190,11 @@ class Schedule:
     def run(self) -> None:
         for name, state in self.states.items():
             install(self.switches[name], state)
-        before = self._decided()
         try:
             self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), self.bound)
         finally:
-            self.counts += self._decided() - before
-            for name, state in self.states.items():
-                remove(self.switches[name], state)
-                arrays = self.switches[name].control.device.pipeline.arrays  # type: ignore[attr-defined]
-                arrays.set_registers("aggregator_owner", range(64), 0)
-
-    def _decided(self) -> Counter[str]:
-        counted = (Counter(switch.action_packets("decide")) for switch in self.switches.values())
-        return sum(counted, Counter())
+            for switch in self.switches.values():
+                self.counts.update(switch.action_packets("decide"))
 
 
 def _mac(nic: Nic) -> bytes:

@@ -10,9 +10,11 @@ late. Each rank halts its rail at a different time, and then makes new calls. So
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -44,6 +46,28 @@ def wrong(call: Call, rank: int, lanes: int) -> int:
     """Count the elements whose bits differ from the definition. All NaNs count as equal."""
     (wanted, *_), got = call.expected(partial(defined, call.op, lanes)), call.outputs[rank]
     return int(((bits(wanted) != bits(got)) & ~(nan(wanted) & nan(got))).sum())
+
+
+def check_outcomes(
+    eras: Sequence[Sequence[Call]],
+    outcomes: Sequence[tuple[list[int], str | None]],
+    lanes: int,
+    *,
+    may_fail: bool,
+) -> None:
+    """Raise AssertionError for wrong bits, and for a rank that neither completes the last era nor fails.
+
+    `outcomes` has the numbers of the calls that each rank has completed, and its failure.
+    """
+    calls = list(itertools.chain(*eras))
+    last = range(len(calls) - len(eras[-1]), len(calls))
+    for rank, (done, failure) in enumerate(outcomes):
+        assert done == sorted(set(done)), f"rank {rank} reported {done}"
+        for number in done:
+            count = wrong(calls[number], rank, lanes)
+            assert not count, f"rank {rank}, call {number}: {count} elements are wrong"
+        assert failure is None or may_fail, f"rank {rank}: {failure}"
+        assert failure or {*last} <= {*done}, f"rank {rank} hangs: done {done} of {len(calls)} calls"
 
 
 def defined(op: str, lanes: int, parts: Any) -> Array:
@@ -113,20 +137,7 @@ class Schedule:
         outcomes, _ = composed.simulate(
             calls, self.members, seed=self.random.getrandbits(32), dies=self.dies, **self.options
         )
-        first = 0
-        last = sum(map(len, self.calls)) - len(self.calls[-1])
-        for era in self.calls:
-            for place, call in enumerate(era):
-                for rank, (done, _) in enumerate(outcomes):
-                    if first + place in done:
-                        count = wrong(call, rank, self.lanes)
-                        assert not count, f"rank {rank}, call {first + place}: {count} elements are wrong"
-            first += len(era)
-        for rank, (done, failure) in enumerate(outcomes):
-            assert done == sorted(set(done)), f"rank {rank} reported {done}"
-            complete = all(call in done for call in range(last, first))
-            assert failure is None or self.dies >= 0, f"rank {rank}: {failure}"
-            assert complete or failure, f"rank {rank} hangs: done {done} of {first} calls"
+        check_outcomes(self.calls, outcomes, self.lanes, may_fail=self.dies >= 0)
 
 
 if __name__ == "__main__":

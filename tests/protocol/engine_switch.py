@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataplane.harness import Switch
-from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import aggregation
+from protocol.mutations import Mutation, loaded
 from protocol.switch_model import PARENT, Membership, Output, Port
 
 from railweave.controller import desired, tables
@@ -88,14 +88,6 @@ def install(switch: Switch, state: SwitchState) -> None:
         switch.multicast(group.group, sorted(group.replicas))
 
 
-def remove(switch: Switch, state: SwitchState) -> None:
-    """Delete a state that `install` wrote. Registers keep their contents."""
-    for entry in state.entries:
-        switch.delete(entry.table, dict(entry.match))
-    for group in state.multicasts:
-        switch.delete_multicast(group.group)
-
-
 def _number(port: Port) -> int:
     """Return the number of a port in the P4 program."""
     return PARENT_PORT if port == PARENT else int(port) + 1
@@ -105,10 +97,14 @@ class EngineSwitch:
     """One switch with groups and the controller's entries. `hosts` and `switches` map ports to numbers."""
 
     def __init__(
-        self, lanes: int, number: int, hosts: Mapping[int, int], switches: Mapping[Port, int]
+        self,
+        lanes: int,
+        number: int,
+        hosts: Mapping[int, int],
+        switches: Mapping[Port, int],
+        mutation: Mutation | None,
     ) -> None:
-        self.switch = InProcessSwitch()
-        self.switch.load(aggregation(lanes))
+        self.switch = loaded(aggregation(lanes), mutation)
         self.me = f"s{number}"
         self.hosts = {port: host_end(host) for port, host in hosts.items()}
         self.names = {port: f"s{beside}" for port, beside in switches.items()}
@@ -144,7 +140,11 @@ class EngineSwitch:
 
     def remove(self, group: int) -> None:
         """Delete a group's entries. Registers keep their contents."""
-        remove(self.switch, self._states.pop(group))
+        state = self._states.pop(group)
+        for entry in state.entries:
+            self.switch.delete(entry.table, dict(entry.match))
+        for multicast in state.multicasts:
+            self.switch.delete_multicast(multicast.group)
 
     def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:
         """Return the station at a port, and this switch's address for that station.

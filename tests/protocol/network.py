@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.engine_switch import EngineSwitch
-from protocol.switch_model import PARENT, Membership, Output, Port, SwitchModel
+from protocol.mutations import Mutation
+from protocol.switch_model import PARENT, Membership, Port, SwitchModel
 from protocol.virtual_time import Link, Process, World
 
 from railweave._native import ina
@@ -18,44 +20,10 @@ GROUP = 7
 SECRET = bytes(range(32))
 
 
-class Switch(Protocol):
-    """One switch of the simulated network."""
+Switch = SwitchModel | EngineSwitch
 
-    def add(self, member: Membership) -> None:
-        """Add a group."""
-
-    def remove(self, group: int) -> None:
-        """Remove a group."""
-
-    def process(self, port: Port, data: bytes) -> list[Output]:
-        """Process one datagram, and return the datagrams that leave with their ports."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A switch with a host's number or another switch below each port. `Shape.of((2, 1))` has two racks."""
-
-    below: tuple[int | Shape, ...]
-
-    @staticmethod
-    def of(racks: int | Sequence[object], first: int = 0) -> Shape:
-        """Build a shape from nested numbers of hosts: 3 has one level, (2, 2) two, ((2, 1), (1,)) three."""
-        if isinstance(racks, int):
-            return Shape(tuple(range(first, first + racks)))
-        below: list[int | Shape] = []
-        for rack in racks:
-            child = Shape.of(rack, first)  # type: ignore[arg-type]
-            below.append(child)
-            first += len(list(child.hosts()))
-        return Shape(tuple(below)) if len(below) > 1 else below[0]  # type: ignore[return-value]
-
-    def hosts(self) -> Iterator[int]:
-        """Yield all hosts below, in order."""
-        for each in self.below:
-            if isinstance(each, int):
-                yield each
-            else:
-                yield from each.hosts()
+Shape = int | Sequence["Shape"]
+"""Nested numbers of hosts: 3 has one switch, (2, 2) two racks below a root, ((2, 1), (1,)) three levels."""
 
 
 @dataclass
@@ -76,16 +44,17 @@ class Node:
                 yield from each.nodes()
 
 
-def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
+def tree_of(shape: Shape, lanes: int = 8, engine: bool = False, mutation: Mutation | None = None) -> Node:
     """Build new switches in a shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
-    number = 0
+    numbers, names = itertools.count(), itertools.count()
 
     def make(at: Shape, parent: int | None) -> Node:
-        nonlocal number
-        mine = number
-        number += 1
-        below = {
-            port: each if isinstance(each, int) else make(each, mine) for port, each in enumerate(at.below)
+        while not isinstance(at, int) and len(at) == 1:
+            at = at[0]
+        mine = next(numbers)
+        below: dict[int, int | Node] = {
+            port: next(names) if isinstance(at, int) else make(at[port], mine)
+            for port in range(at if isinstance(at, int) else len(at))
         }
         hosts = {port: each for port, each in below.items() if isinstance(each, int)}
         switches: dict[Port, int] = {
@@ -93,7 +62,9 @@ def tree_of(shape: Shape, lanes: int = 8, engine: bool = False) -> Node:
         }
         if parent is not None:
             switches[PARENT] = parent
-        switch: Switch = EngineSwitch(lanes, mine, hosts, switches) if engine else SwitchModel(lanes, [])
+        switch: Switch = (
+            EngineSwitch(lanes, mine, hosts, switches, mutation) if engine else SwitchModel(lanes, [])
+        )
         node = Node(switch, below, mine)
         for port, each in below.items():
             if not isinstance(each, int):
@@ -227,7 +198,7 @@ class Network(World):
 
 
 def build(
-    hosts: int | Sequence[object],
+    hosts: Shape,
     *,
     slots: int = 16,
     lanes: int = 8,
@@ -238,8 +209,8 @@ def build(
     sealed: bool = True,
     **options: int,
 ) -> Network:
-    """Build a network with one job on all hosts, below one switch or a tree of switches (`Shape.of`)."""
-    root = tree_of(Shape.of(hosts), lanes, engine)
+    """Build a network with one job on all hosts, below one switch or a tree of switches."""
+    root = tree_of(hosts, lanes, engine)
     return Network(
         join(root, range(len(root_hosts(root))), slots, lanes, start=start, sealed=sealed, **options),
         root,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from protocol.recovery_hosts import Host
-from protocol.recovery_network import SECRET, Network
+from protocol.recovery_network import SECRET, Host, Network
 from protocol.recovery_schedules import BusyMachine, Schedule
 from protocol.seeds import Make
 from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
@@ -47,42 +47,27 @@ def rewriting(change: Callable[[Schedule], Change]) -> Callable[[Schedule], Tamp
     return of
 
 
-def on_statuses(change: Callable[[recovery.Status], None]) -> Callable[[Schedule], Tamper]:
-    """Change every status."""
-
-    def apply(stamped: recovery.Stamped, _receiver: int) -> None:
-        state = stamped.state
-        if isinstance(state, recovery.Status):
-            change(state)
-            stamped.state = state
-
-    return rewriting(lambda _schedule: apply)
-
-
-def on_decisions(change: Callable[[recovery.Decision, int], None]) -> Callable[[Schedule], Tamper]:
-    """Change every decision. `change` gets its receiver."""
+def on(kind: type, change: Callable[[Any, int], None]) -> Callable[[Schedule], Tamper]:
+    """Change every state of a kind. `change` gets its receiver."""
 
     def apply(stamped: recovery.Stamped, receiver: int) -> None:
         state = stamped.state
-        if isinstance(state, recovery.Decision):
+        if isinstance(state, kind):
             change(state, receiver)
             stamped.state = state
 
     return rewriting(lambda _schedule: apply)
 
 
-def forget_chunk_numbers(report: recovery.Status) -> None:
+def forget_chunk_numbers(report: recovery.Status, _receiver: int) -> None:
     """Do not report the chunk numbers that the trees have used."""
-    report.channels = [without_marks(channel) for channel in report.channels]
+    channels = report.channels
+    for channel in channels:
+        channel.next_chunks = [0] * len(channel.next_chunks)
+    report.channels = channels
 
 
-def without_marks(channel: recovery.ChannelStatus) -> recovery.ChannelStatus:
-    """Return a channel's status without the chunk numbers that it has used."""
-    channel.next_chunks = [0] * len(channel.next_chunks)
-    return channel
-
-
-def see_nothing(report: recovery.Status) -> None:
+def see_nothing(report: recovery.Status, _receiver: int) -> None:
     """Do not report that a rail is unfit or broken."""
     channels = report.channels
     for channel in channels:
@@ -97,32 +82,18 @@ def boundary_of_its_own(order: recovery.Decision, receiver: int) -> None:
     order.committed = committed
 
 
-def answer_of_any_attempt(_schedule: Schedule) -> Change:
-    """Count a rank's answer to an earlier attempt as its answer to the current one."""
+def answer_early(schedule: Schedule, *, with_position: bool) -> Change:
+    """Count an answer to an earlier attempt as one to the current, or with no position no answer at all."""
     present = [0]
+    empty = recovery.Position(0, [0] * schedule.rails, [0] * schedule.rails)
 
     def change(stamped: recovery.Stamped, _receiver: int) -> None:
         state = stamped.state
         if isinstance(state, recovery.Decision):
             present[0] = state.prepare.attempt if state.prepare is not None else 0
-        elif state.prepared is not None and present[0]:
-            state.prepared = recovery.Prepared(present[0], state.prepared.position)
-            stamped.state = state
-
-    return change
-
-
-def answer_for_others(schedule: Schedule) -> Change:
-    """Decide without waiting for ranks that have not frozen yet."""
-    present = [0]
-    empty = [0] * schedule.rails
-
-    def change(stamped: recovery.Stamped, _receiver: int) -> None:
-        state = stamped.state
-        if isinstance(state, recovery.Decision):
-            present[0] = state.prepare.attempt if state.prepare is not None else 0
-        elif present[0]:
-            state.prepared = recovery.Prepared(present[0], recovery.Position(0, empty, empty))
+        elif present[0] and (state.prepared is not None or not with_position):
+            position = state.prepared.position if with_position else empty
+            state.prepared = recovery.Prepared(present[0], position)
             stamped.state = state
 
     return change
@@ -158,7 +129,7 @@ def farewells_stay_out(schedule: Schedule) -> Tamper:
     return tamper
 
 
-# --- mutants of the agent and its options ---
+# --- mutants of the agent and the network ---
 
 
 class SubmitsWhileFrozen(Host):
@@ -178,7 +149,7 @@ class SaysOnce(Network):
         self.said: set[tuple[int, int, int, int]] = set()
 
     def put(self, sender: int, rail: int, receiver: int, datagram: bytes) -> None:
-        decoded = recovery.decode(datagram, key_of(receiver), len(self.ranks), self.rails)
+        decoded = recovery.decode(datagram, key_of(receiver), len(self.hosts), self.rails)
         assert isinstance(decoded, recovery.Datagram)
         if isinstance(decoded.body, recovery.Stamped):
             key = (rail, sender, receiver, decoded.body.stamp.serial)
@@ -188,64 +159,27 @@ class SaysOnce(Network):
         super().put(sender, rail, receiver, datagram)
 
 
-class TriesAtOnce(Schedule):
-    """Ranks try a rail that went down as soon as they hear a peer on it."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.hold = MILLISECOND
-        return options
-
-
-class TooPatient(Schedule):
-    """Ranks wait too long for a dead rail."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.least_silence = options.most_silence = SECOND
-        return options
-
-
-class Impatient(Schedule):
-    """Ranks give up a rail after one late heartbeat."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.least_silence = options.most_silence = options.heartbeat
-        return options
-
-
-class LatenessMeansNothing(BusyMachine):
-    """Patience does not grow when processes run late."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.most_leeway = 0
-        return options
-
-
-class BusyAndImpatient(BusyMachine):
-    """Patience is always the shortest, and does not adapt."""
-
-    def options(self, rank: int) -> recovery.Options:
-        options = super().options(rank)
-        options.most_silence, options.most_leeway = options.least_silence, 0
-        return options
-
+DEFAULT = recovery.Options(rank=0, world_size=2, rails=1)
 
 MUTANTS: dict[str, Make] = {
-    "chunk numbers are forgotten": partial(Schedule, tamper=on_statuses(forget_chunk_numbers)),
-    "nobody says what it hears": partial(Schedule, tamper=on_statuses(see_nothing)),
-    "each rank has a boundary of its own": partial(Schedule, tamper=on_decisions(boundary_of_its_own)),
-    "an answer to any attempt counts": partial(Schedule, tamper=rewriting(answer_of_any_attempt)),
-    "a decision without all answers": partial(Schedule, tamper=rewriting(answer_for_others)),
+    "chunk numbers are forgotten": partial(Schedule, tamper=on(recovery.Status, forget_chunk_numbers)),
+    "nobody says what it hears": partial(Schedule, tamper=on(recovery.Status, see_nothing)),
+    "each rank has a boundary of its own": partial(
+        Schedule, tamper=on(recovery.Decision, boundary_of_its_own)
+    ),
+    "an answer to any attempt counts": partial(
+        Schedule, tamper=rewriting(partial(answer_early, with_position=True))
+    ),
+    "a decision without all answers": partial(
+        Schedule, tamper=rewriting(partial(answer_early, with_position=False))
+    ),
     "orders out of order": partial(Schedule, tamper=rewriting(any_order)),
     "farewells stay out": partial(Schedule, tamper=farewells_stay_out),
     "states are not repeated": partial(Schedule, network=SaysOnce),
     "calls go on while frozen": partial(Schedule, host=SubmitsWhileFrozen),
-    "no hold": TriesAtOnce,
-    "patience without end": TooPatient,
-    "no patience": Impatient,
-    "lateness means nothing": LatenessMeansNothing,
-    "busy and impatient": BusyAndImpatient,
+    "no hold": partial(Schedule, hold=MILLISECOND),
+    "patience without end": partial(Schedule, least_silence=SECOND, most_silence=SECOND),
+    "no patience": partial(Schedule, least_silence=DEFAULT.heartbeat, most_silence=DEFAULT.heartbeat),
+    "lateness means nothing": partial(BusyMachine, most_leeway=0),
+    "busy and impatient": partial(BusyMachine, most_silence=DEFAULT.least_silence, most_leeway=0),
 }

@@ -6,7 +6,7 @@
 Two to eight ranks use two to four rails. Links lose, duplicate, reorder and delay datagrams. Rails are cut
 at one host or at all hosts, in one direction or both, once or repeatedly. Switches and processes stand still.
 Connections break, rails meet obstacles, and trials fail. Ranks begin late or die. The program prints each
-failed seed with the command that replays it. The ranks' agents and their checks are in recovery_hosts.
+failed seed with the command that replays it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from protocol.recovery_hosts import Host, Ledger
-from protocol.recovery_network import QUIET, SECRET, Network
+from protocol.recovery_network import QUIET, SECRET, Host, Ledger, Network
 from protocol.seeds import main
 from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 
@@ -41,6 +40,7 @@ class Schedule:
         tamper: Callable[[Schedule], Tamper] | None = None,
         network: type[Network] = Network,
         host: type[Host] = Host,
+        **options: int,
     ) -> None:
         self.random = random.Random(seed)
         self.ranks = self.random.choice((2, 2, 3, 3, 4, 5, 8))
@@ -61,14 +61,22 @@ class Schedule:
         self.mended = [-1] * self.rails
         self.down_since = [-SECOND] * self.rails
         self.stood_until = [-PEER_TIMEOUT] * self.ranks
-        self.hosts: list[Host] = []
         self.make_host = host
+        self.options_changed = options
 
     def options(self, rank: int) -> recovery.Options:
         """Return the machine's options."""
-        return recovery.Options(
+        options = recovery.Options(
             rank=rank, world_size=self.ranks, rails=self.rails, secret=SECRET, peer_timeout=PEER_TIMEOUT
         )
+        for name, value in self.options_changed.items():
+            setattr(options, name, value)
+        return options
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Return all ranks."""
+        return self.network.hosts
 
     def draw(self, most: int) -> int:
         """Draw a number from 0 to `most`."""
@@ -91,10 +99,7 @@ class Schedule:
     def run(self) -> None:
         """Start the ranks, let faults happen and end, and check the final state."""
         for rank in range(self.ranks):
-            self.hosts.append(self.make_host(self, rank))
-        for host in self.hosts:
-            self.network.add(host)
-            self.network.at(self.network.now, partial(self.work, host))
+            self.network.at(self.network.now, partial(self.work, self.make_host(self, rank)))
         late = self.random.choice((0, 0, 300)) * MILLISECOND
         if late:
             self.stand(self.random.randrange(self.ranks), late)
@@ -121,14 +126,13 @@ class Schedule:
 
     def act(self, host: Host, action: Callable[[], None]) -> None:
         """Do an agent's action. Do it later if the process stands still, and never if it is dead."""
-        process = self.network.ranks[host.rank]
-        if not process.alive or host.lost is not None:
+        if not host.alive or host.lost is not None:
             return
-        if self.network.now < process.asleep_until:
-            self.network.at(process.asleep_until, partial(self.act, host, action))
+        if self.network.now < host.asleep_until:
+            self.network.at(host.asleep_until, partial(self.act, host, action))
             return
         action()
-        process.turn()
+        host.turn()
 
     def join_trial(self, host: Host, rail: int, incarnation: int) -> None:
         """Note that a rank has restarted a rail. The trial ends after all ranks have, if no path is cut."""
@@ -229,7 +233,7 @@ class Schedule:
             return
         self.stood_until[rank] = self.network.now + duration
         self.leeway = LEEWAY
-        self.network.ranks[rank].sleep(duration)
+        self.hosts[rank].sleep(duration)
         self.disturb(self.network.now + duration)
         self.repaired_at = max(self.repaired_at, self.network.now + duration)
 
@@ -335,26 +339,17 @@ class BusyMachine(Schedule):
 
     SECONDS = 40
 
-    def __init__(
-        self,
-        seed: int,
-        tamper: Callable[[Schedule], Tamper] | None = None,
-        network: type[Network] = Network,
-        host: type[Host] = Host,
-    ) -> None:
-        super().__init__(seed, tamper, network, host)
+    def __init__(self, seed: int, **options: int) -> None:
+        super().__init__(seed, **options)
         self.ranks, self.rails, self.quiet = 4, 3, True
-        self.network = network(self.rails, QUIET, seed)
+        self.network = Network(self.rails, QUIET, seed)
 
     def run(self) -> None:
         """Let processes run late. Check that no rail is excluded."""
         for rank in range(self.ranks):
-            self.hosts.append(self.make_host(self, rank))
-        for host in self.hosts:
-            self.network.add(host)
-            self.network.at(self.network.now, partial(self.work, host))
+            self.network.at(self.network.now, partial(self.work, self.make_host(self, rank)))
         within = self.SECONDS * SECOND
-        for stand in (*(rank.sleep for rank in self.network.ranks), partial(self.network.hold, 0)):
+        for stand in (*(rank.sleep for rank in self.hosts), partial(self.network.hold, 0)):
             self.network.take_core(stand, share=0.3, within=within, rare=0.01)
         self.network.run_until(within)
         assert all(host.epoch == 0 for host in self.hosts), "a rail was excluded, but nothing was wrong"

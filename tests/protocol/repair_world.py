@@ -70,9 +70,6 @@ class World:
                 alive = commit.alive
         return alive
 
-    def may_submit(self, rank: int) -> bool:
-        return self.frozen[rank] is None
-
     def submit(self, rank: int) -> None:
         op_index = self.calls[rank].next
         collective, count, root = self._shape(op_index)
@@ -90,23 +87,25 @@ class World:
         random = Random(op_index)
         collective = random.choice([Collective.ALL_REDUCE] * 3 + KINDS)
         root = random.randrange(self.size) if collective == Collective.BROADCAST else 0
-        return collective, random.choice([3, 100, 40_000, 800_000]), root
+        return collective, random.choice([3, 100, 40_000, 300_000]), root
 
     def _ask(self, rank: int, op_index: int, collective: Collective, count: int, root: int) -> Asked:
-        long = count * (self.size if collective == Collective.REDUCE_SCATTER else 1)
-        inputs = [np.arange(long, dtype=np.int32) * (r + 1) + op_index for r in range(self.size)]
+        ramp = np.arange(
+            count * (self.size if collective == Collective.REDUCE_SCATTER else 1), dtype=np.int32
+        )
+        own = ramp * (rank + 1) + op_index
         match collective:
-            case Collective.ALL_REDUCE:
-                expected = np.sum(inputs, axis=0, dtype=np.int32)
-            case Collective.REDUCE_SCATTER:
-                expected = np.sum(inputs, axis=0, dtype=np.int32)[rank * count : (rank + 1) * count]
             case Collective.ALL_GATHER:
-                expected = np.concatenate(inputs)
+                expected = np.concatenate([ramp * (r + 1) + op_index for r in range(self.size)])
+            case Collective.BROADCAST:
+                expected = ramp * (root + 1) + op_index
             case _:
-                expected = inputs[root].copy()
+                expected = ramp * sum(range(self.size + 1)) + self.size * op_index
+        if collective == Collective.REDUCE_SCATTER:
+            expected = expected[rank * count : (rank + 1) * count]
         if collective == Collective.ALL_REDUCE and self.random.random() < 0.5:
-            return Asked(inputs[rank], inputs[rank], expected)  # in place
-        return Asked(inputs[rank], np.full(expected.size, -1, np.int32), expected)
+            return Asked(own, own, expected)  # in place
+        return Asked(own, np.full(expected.size, -1, np.int32), expected)
 
     # ------------------------------------------------------------ channels
 

@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 from protocol.calls import Call, draw_values, kind_of, native
-from protocol.network import Network, Node, Shape, child_of, join, root_hosts, tree_of
+from protocol.mutations import Mutation
+from protocol.network import Network, Shape, child_of, join, root_hosts, tree_of
 from protocol.network import place as place_group
 from protocol.oracle import SEAL_LANES, expected
 from protocol.seeds import main
@@ -30,11 +31,10 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 from railweave._native.collectives import Collective
 
-ENGINE_SHARE = 0.4  # share of the schedules on the engine; the others use the model
 ENGINE_LANES = 64
 RANGE = 64  # registers of each job in every switch
 BOUND = 400 * SECOND
-SHAPES = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
+SHAPES: tuple[Shape, ...] = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
 STARTS = (1, 2**31 - 2, 2**32 - 2)  # first serial numbers; some wrap
 OPS = ("sum", "avg", "max", "min")
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int32")
@@ -42,7 +42,6 @@ MOVED = ("uint8", "uint16", "int32", "float64")  # types of collectives without 
 MOVING = (Collective.ALL_GATHER, Collective.BROADCAST)
 SLOTS = (1, 2, 4, 16)
 
-MakeTree = Callable[[Shape, int], Node]
 Choose = Callable[[list[int]], list[int]]
 
 
@@ -74,16 +73,18 @@ class Job:
 
 
 class Schedule:
-    """One run. `tree` makes the switches, `resume_from` says where ranks resume. Mutants replace both."""
+    """One run. Mutants change the program, or where ranks resume (`resume_from`)."""
 
-    def __init__(self, seed: int, tree: MakeTree | None = None, resume_from: Choose = least) -> None:
+    engine_share = 0.4  # of the schedules; the others use the model
+
+    def __init__(self, seed: int, mutation: Mutation | None = None, resume_from: Choose = least) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.resume_from = resume_from
-        engine = tree is None and self.random.random() < ENGINE_SHARE
-        self.make_tree = tree or partial(tree_of, engine=engine)
+        engine = self.random.random() < self.engine_share or mutation is not None
+        self.make_tree = partial(tree_of, engine=engine, mutation=mutation)
         self.lanes = ENGINE_LANES if engine else SEAL_LANES + self.random.choice((1, 4, 8))
-        self.shape = Shape.of(self.random.choice(SHAPES))
+        self.shape = self.random.choice(SHAPES)
         self.counts: Counter[str] = Counter(engine=engine)
         self.next_group = 7
         root = self.make_tree(self.shape, self.lanes)
@@ -290,8 +291,9 @@ class Schedule:
         """Repair all links."""
         self.network.links = {}
 
-    def kill(self, job: Job) -> None:
+    def kill(self) -> None:
         """Kill a worker. The others give up their calls, and form the job again in the same slots."""
+        job = self.random.choice(self.jobs)
         moves = job.moving or any(self.network.endpoints[rank].group != job.group for rank in job.ranks)
         if len(job.ranks) < 2 or job.halting or moves:
             return
@@ -307,7 +309,7 @@ class Schedule:
 
     def run(self) -> None:
         """Run to the end. Raise AssertionError for a wrong bit, a hang or a forbidden event."""
-        faults = (self.restart, self.cut, self.any_move, self.any_move, self.any_death, self.halt, self.halt)
+        faults = (self.restart, self.cut, self.any_move, self.any_move, self.kill, self.halt, self.halt)
         for _ in range(self.random.choice((0, 0, 1, 1, 2, 3, 5))):
             when = self.random.randrange(100) * self.random.choice((10, 1000)) * MICROSECOND
             self.network.at(when, self.random.choice(faults))
@@ -320,10 +322,6 @@ class Schedule:
         """Move one of the jobs."""
         if not self.resuming():
             self.move(self.random.choice(self.jobs))
-
-    def any_death(self) -> None:
-        """Kill a worker of one of the jobs."""
-        self.kill(self.random.choice(self.jobs))
 
     def done(self) -> bool:
         """Return whether all ranks have all results since the last halt."""

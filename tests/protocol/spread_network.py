@@ -167,17 +167,6 @@ class SpreadNetwork(World):
         self.to_host[rank] += len(data) + FRAMING
         self.ranks[rank].arrive(data)
 
-    def take_cores_away(self, share: float, within: int) -> None:
-        """Stop all ranks and the switch repeatedly for 2 to 30 ms. They resume one after the other."""
-        begin = 0
-        while begin < within:
-            away = int(self.random.uniform(2, 30) * MILLISECOND)
-            stands = [*(rank.sleep for rank in self.ranks), self.stop_switch]
-            self.random.shuffle(stands)
-            for place, stand in enumerate(stands):
-                self.at(begin, partial(stand, away + place * MILLISECOND // 3))
-            begin += int(away / share)
-
     def stop_switch(self, duration: int) -> None:
         """Take the switch's core away."""
         self.switch_asleep_until = self.now + duration

@@ -5,32 +5,46 @@
 
 The rail uses the compiled program in the embedded engine. The native rail consists of its algorithm, its ring
 and its queue pairs. All time is virtual. There is one switch, or a root with leaves. Links lose up to 10 % of
-the packets, duplicate and reorder. Ranks begin late. Each rank halts its rail at a different time, and makes
-new calls while packets of the old ones are under way. Queue pairs fail. A switch loses its state, a rank
-dies, or ranks make different calls.
+the packets, duplicate and reorder. PSNs wrap, and an earlier ring has used the slots. Ranks begin late. Each
+rank halts its rail at a different time, and makes new calls while packets of the old ones are under way.
+Queue pairs fail. A switch loses its state, a rank dies, or ranks make different calls.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from dataplane.inprocess import InProcessSwitch
+from dataplane.programs import netreduce
 from dataplane.ring import HIDDEN_QP, Ring, RingMember
+from dataplane.ring_tree import RingTree, leaves
 from protocol.calls import Call
-from protocol.composed_schedules import DTYPES, OPS, draw_inputs, sum_of, wrong
-from protocol.ring_schedules import LANES, MAX_HOSTS, MTU, SHAPES, SLOT_RANGE, epochs, loaded_fabric
+from protocol.composed_schedules import DTYPES, OPS, check_outcomes, draw_inputs, sum_of
+from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import HangError
 
 from railweave._native import roce, sum_rings
 
+LANES = 64
 LEAST_BYTES = 4096  # the switch adds larger slices
 MOST_PACKETS = 200_000  # a run with more packets hangs
+MOST_SLOTS = 64
+EARLIER = 1  # epoch of the ring that has used the slots before
+
+ROOT = None
+LEAVES = leaves(2, up=9, first_down=11)
+SHAPES: tuple[Mapping[int, int | None], ...] = (
+    dict.fromkeys(range(1, 5), ROOT),
+    {1: 0, 2: 0, 3: 1, 4: 1},
+    {1: 0, 2: 1, 3: ROOT, 4: 0},
+)
+"""Where ranks are, by their ports: at the root or at a leaf."""
 
 
 class Network:
@@ -39,52 +53,56 @@ class Network:
     Packets between the switches are lost and duplicated like other packets. Later packets overtake some.
     """
 
-    def __init__(
-        self, shape: int, links: random.Random, ranks: int, first_psns: Sequence[int], slots: int
-    ) -> None:
-        self.forgets: int | None = None  # a switch loses its state at this packet, not in the last era
-        self.last = 0  # the last incarnation
-        self.loss = self.duplicate = self.overtaken = 0.0  # between switches
-        self.fabric = loaded_fabric(shape)
-        self.random = links
-        self._waiting: list[tuple[int | None, int, bytes]] = []
+    def __init__(self, schedule: Schedule, mutation: Mutation | None, epoch: int) -> None:
+        self.schedule = schedule
+        self.random = schedule.random
+        self.at = SHAPES[schedule.shape]
+        self.packets = 0
         self.complaints: set[str] = set()
-        self._window = slots // 2
+        self._waiting: list[tuple[int | None, int, bytes]] = []
         self._sent: dict[tuple[int, int], bytes] = {}  # payloads by rank and number of the packet
         self._left: set[tuple[int, int]] = set()  # sums that have left, by their receivers, and numbers
-        members = tuple(
-            RingMember(
-                ip=0x0A030001 + rank,
-                mac=0x020000030001 + rank,
-                port=rank + 1,
-                number=rank,
-                qp=sum_rings.into_number(rank),
-                first_psn=first_psns[rank],
-                udp_port=0xC000 + rank,
-            )
-            for rank in range(ranks)
-        )
+        self.members = tuple(self._member(rank) for rank in range(schedule.size))
         assert sum_rings.ALIAS == HIDDEN_QP
-        self.members = members
-        root = self.fabric.switches[None]
-        self.tree = self.fabric.tree(
-            Ring(root, members, slot_base=0, slots=slots, header_base=0, epoch=next(epochs))
+        slots = {"slot_base": 0, "slots": schedule.slots, "header_base": 0, "epoch": epoch}
+        root = loaded(netreduce(LANES), mutation)
+        ring = Ring(root, self.members, **slots)
+        tree = RingTree(ring, LEAVES, {m.number: self.at[m.port] for m in self.members})
+        self.switches = {place: loaded(root.program) if place is not ROOT else root for place in tree.states}
+        for place, switch in self.switches.items():
+            for port in {*range(32)} - {*switch.ports}:  # ports of the links between the switches
+                switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
+            self._use(switch)
+            tree.install(switch, place)
+
+    def _member(self, rank: int) -> RingMember:
+        return RingMember(
+            ip=0x0A030001 + rank,
+            mac=0x020000030001 + rank,
+            port=rank + 1,
+            number=rank,
+            qp=sum_rings.into_number(rank),
+            first_psn=self.schedule.first_psns[rank],
+            udp_port=0xC000 + rank,
         )
-        self.packets = 0
 
-    def register(self) -> None:
-        """Install the ring's entries in every switch."""
-        for place in self.tree.states:
-            self.tree.register(self.fabric.switches[place], place)
+    def _use(self, switch: InProcessSwitch) -> None:
+        """Leave contents of an earlier ring in a switch's registers."""
+        registers = switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
+        registers.set_registers("slot_epoch", range(MOST_SLOTS), EARLIER)
+        for slot in range(MOST_SLOTS):
+            registers.set_registers("slot_index", range(slot, slot + 1), self.random.getrandbits(24))
+            registers.set_registers("slot_seen", range(slot, slot + 1), self.random.getrandbits(4))
 
-    def unregister(self) -> None:
-        """Remove the ring's entries from every switch."""
-        for place in self.tree.states:
-            self.tree.unregister(self.fabric.switches[place], place)
+    def _forget(self) -> None:
+        """Reset a switch's registers to their initial state."""
+        switch = self.random.choice(list(self.switches.values()))
+        registers = switch.control.device.pipeline.arrays  # type: ignore[attr-defined]
+        registers.set_registers("slot_epoch", range(MOST_SLOTS), 0)
 
     def exchange(self, rank: int, transport: bytes, incarnation: int, first: int) -> list[tuple[int, bytes]]:
         """Carry a packet to the next rank, or carry an acknowledgement to the previous rank."""
-        members = self.members
+        members, schedule = self.members, self.schedule
         packet = roce.parse(transport)
         assert packet
         forward = packet["opcode"] != roce.Opcode.ACKNOWLEDGE
@@ -95,11 +113,11 @@ class Network:
         self.packets += 1
         if self.packets > MOST_PACKETS:
             raise HangError(f"{self.packets} packets")
-        if self.packets == self.forgets and incarnation < self.last:
-            self.fabric.forget(self.random.choice(list(self.fabric.switches)))
+        if self.packets == schedule.forgets and incarnation < len(schedule.calls) - 1:
+            self._forget()
         waiting, self._waiting = self._waiting, []
         made: list[tuple[int, bytes]] = []
-        self._arrive(self.fabric.at[m.port], m.port, roce.seal(path, self.packets & 0xFFFF, transport), made)
+        self._arrive(self.at[m.port], m.port, roce.seal(path, self.packets & 0xFFFF, transport), made)
         for each in waiting:
             self._arrive(*each, made)
         return made
@@ -111,26 +129,26 @@ class Network:
         """Check that a resent packet is the same, and that a slot's next packet follows its last sum."""
         if self._sent.setdefault((rank, number), payload) != payload:
             self.complaints.add("a packet has changed")
-        before = number - self._window
+        before = number - self.schedule.window
         if before >= first and (rank, before) not in self._left:
             self.complaints.add("a packet is ahead of its window")
 
     def _arrive(self, place: int | None, port: int, frame: bytes, made: list[tuple[int, bytes]]) -> None:
         """Carry a frame through the switches. Append packets for hosts to `made`."""
-        for out, data in self.fabric.switches[place].exchange(port, frame):
-            if there := self.fabric.next(place, out):
-                draw = self.random.random
-                for _ in range(2 if draw() < self.duplicate else 1):
-                    if draw() < self.loss:
+        options, draw = self.schedule.options, self.random.random
+        for out, data in self.switches[place].exchange(port, frame):
+            if there := self._behind(place, out):
+                for _ in range(2 if draw() < options["duplicate"] else 1):
+                    if draw() < options["loss"]:
                         continue
-                    if draw() < self.overtaken:
+                    if draw() < options["overtaken"]:
                         self._waiting.append((*there, data))
                     else:
                         self._arrive(*there, data, made)
                 continue
             fault, _, _, inner = roce.open_frames(data)[0]
             assert fault is roce.FrameFault.NONE
-            if self.random.random() < self.loss:
+            if draw() < options["loss"]:
                 continue
             made.append((out - 1, inner))
             packet = roce.parse(inner)
@@ -138,27 +156,36 @@ class Network:
             if packet["opcode"] != roce.Opcode.ACKNOWLEDGE:
                 self._left.add((out - 1, self._number(packet, out - 2)))
 
+    @staticmethod
+    def _behind(place: int | None, port: int) -> tuple[int | None, int] | None:
+        """Return the switch behind a port, and its port for this link. Return None if a host is there."""
+        if place is not ROOT:
+            return (ROOT, LEAVES[place].down) if port == LEAVES[place].up else None
+        return next(((leaf, of.up) for leaf, of in enumerate(LEAVES) if of.down == port), None)
+
 
 class Schedule:
-    """One run."""
+    """One run. Mutants replace the program, the slots for each window, and the ring's epoch."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, mutation: Mutation | None = None, windows: int = 2, epoch: int = EARLIER + 1
+    ) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.counts: Counter[str] = Counter()
         choice = self.random.choice
-        self.size = self.random.randint(2, MAX_HOSTS)
+        self.size = self.random.randint(2, 4)
         eras = choice((1, 1, 2, 3))
         self.calls = [[self.draw_call() for _ in range(self.random.randint(1, 3))] for _ in range(eras)]
         self.first_psns = [
             choice((0, self.random.randrange(2**24), 2**24 - self.random.randint(1, 100)))
             for _ in range(self.size)
         ]
-        self.window = choice((4, 8, 16, SLOT_RANGE // 2))
+        self.window = choice((4, 8, 16, MOST_SLOTS // 2))
+        self.slots = windows * self.window
         fate = self.random.random()
         self.dies = self.random.randrange(self.size) if fate < 0.1 else -1
         self.differs = self.random.randrange(self.size) if fate >= 0.9 and eras == 1 else -1
-        ends = eras > 1 and self.random.random() < 0.5
         self.options: dict[str, Any] = {
             "loss": choice((0.0, 0.0, 0.01, 0.1)),
             "duplicate": choice((0.0, 0.05)),
@@ -166,18 +193,20 @@ class Schedule:
             "late_s": choice((1e-4, 1e-3, 5e-3, 3e-2)),
             "in_flight": min(choice((4, 16, 64)), self.window),
             "dies": self.dies,
-            "ends": ends,
+            "ends": eras > 1 and self.random.random() < 0.5,
             "impatient": self.random.random() < 0.3,
         }
         self.shape = self.random.randrange(len(SHAPES))
+        # A switch loses its state at this packet, not in the last era.
         self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
+        self.network = Network(self, mutation, epoch)
         self.counts += Counter(
             halt=eras - 1,
             death=self.dies >= 0,
             mismatch=self.differs >= 0,
             loss=self.options["loss"] > 0,
             outage=self.forgets is not None,
-            end=ends,
+            end=self.options["ends"],
             levels=self.shape > 0,
         )
 
@@ -197,42 +226,22 @@ class Schedule:
         if self.differs >= 0:
             other = self.draw_call(least=6000)  # longer than any
             given[-1][self.differs][0] = sum_of(other, self.differs)
-        network = Network(self.shape, self.random, self.size, self.first_psns, 2 * self.window)
-        network.forgets, network.last = self.forgets, len(self.calls) - 1
-        for name in ("loss", "duplicate", "overtaken"):
-            setattr(network, name, self.options[name])
-        network.register()
-        try:
-            outcomes, summed, complaints = sum_rings.simulate(
-                *(given, network.exchange),
-                seed=self.random.getrandbits(32),
-                first_psns=self.first_psns,
-                path_mtu=MTU,
-                window_packets=self.window,
-                **self.options,
-            )
-        finally:
-            network.unregister()
-        complaints |= network.complaints
+        outcomes, summed, complaints = sum_rings.simulate(
+            *(given, self.network.exchange),
+            seed=self.random.getrandbits(32),
+            first_psns=self.first_psns,
+            path_mtu=4 * LANES,
+            window_packets=self.window,
+            **self.options,
+        )
+        complaints |= self.network.complaints
         assert not complaints, complaints
         self.counts["summed"] += summed  # slices for the switch to add
-        self._check(outcomes)
-
-    def _check(self, outcomes: list[tuple[list[int], str | None]]) -> None:
-        calls = list(itertools.chain(*self.calls))
-        last = len(calls) - len(self.calls[-1])
         for rank, (done, failure) in enumerate(outcomes):
-            assert done == sorted(set(done)), f"rank {rank} reported {done}"
             if self.differs >= 0:
                 assert failure, f"rank {rank} does not know that another one calls something else"
-                assert last not in done, f"rank {rank} completed what others do not call"
-            for number in done:
-                count = wrong(calls[number], rank, LANES)
-                assert not count, f"rank {rank}, call {number}: {count} elements are wrong"
-            complete = all(number in done for number in range(last, len(calls)))
-            may_fail = self.dies >= 0 or self.differs >= 0
-            assert failure is None or may_fail, f"rank {rank}: {failure}"
-            assert complete or failure, f"rank {rank} hangs: done {done} of {len(calls)} calls"
+                assert 0 not in done, f"rank {rank} completed what others do not call"
+        check_outcomes(self.calls, outcomes, LANES, may_fail=self.dies >= 0 or self.differs >= 0)
 
 
 if __name__ == "__main__":

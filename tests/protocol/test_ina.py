@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of the in-network rail in virtual time: every operation and type, packets, and mismatches."""
+"""Collectives of the in-network rail in virtual time: packets, round trips, and mismatches."""
 
 from __future__ import annotations
 
@@ -15,20 +15,17 @@ from hypothesis import strategies as st
 from protocol.calls import Array, Call, draw_values, kind_of
 from protocol.network import GROUP, Network, build, child_of
 from protocol.oracle import SEAL_LANES
-from protocol.schedules import DTYPES, MOVED, OPS, reduced, start_call
+from protocol.schedules import OPS, reduced, start_call
 from protocol.switch_model import SPREAD, Packet
 from protocol.virtual_time import MICROSECOND, SECOND, Link
 
 from railweave._native.collectives import Collective
 
 BOUND = 300 * SECOND
-COMPILED = {"lanes": 64, "engine": True}
 
 
-def random_inputs(
-    numbers: np.random.Generator, hosts: int, count: int, dtype: str, nonfinite: float = 0.0
-) -> list[Array]:
-    return [draw_values(numbers, kind_of(dtype), count, nonfinite) for _ in range(hosts)]
+def random_inputs(numbers: np.random.Generator, hosts: int, count: int, dtype: str) -> list[Array]:
+    return [draw_values(numbers, kind_of(dtype), count) for _ in range(hosts)]
 
 
 def start_all(
@@ -59,46 +56,11 @@ def check(network: Network, call: Call, lanes: int = 8) -> None:
     call.check_all(partial(reduced, call, lanes))
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 65, 1000])
-@pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
-def test_every_op_and_length(op: str, dtype: str, count: int, in_place: bool) -> None:
-    inputs = random_inputs(np.random.default_rng(count), 3, count, dtype)
-    check(build(3), Call(inputs, op=op, in_place=in_place))
-
-
-@pytest.mark.parametrize("lanes", [64, 256, 1024])
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
-def test_the_compiled_program_adds_the_same(op: str, dtype: str, lanes: int) -> None:
-    inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, dtype)
-    check(build((2, 1), lanes=lanes, engine=True), Call(inputs, op=op), lanes)
-
-
-@pytest.mark.parametrize("dtype", sorted(set(DTYPES)))
-@pytest.mark.parametrize("op", OPS)
-def test_the_compiled_program_scatters(dtype: str, op: str) -> None:
-    inputs = [each.reshape(3, 150) for each in random_inputs(np.random.default_rng(3), 3, 450, dtype)]
-    check(build((2, 1), **COMPILED), Call(inputs, Collective.REDUCE_SCATTER, op), 64)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("collective", [Collective.ALL_GATHER, Collective.BROADCAST])
-@pytest.mark.parametrize("dtype", MOVED)
-def test_the_compiled_program_hands_on_any_bits(collective: Collective, dtype: str) -> None:
-    raw = np.random.default_rng(3).integers(0, 256, (3, 300 * np.dtype(dtype).itemsize), np.uint8)
-    root = 2 if collective is Collective.BROADCAST else 0
-    call = Call([each.view(dtype) for each in raw], collective, root=root, offset=1)
-    check(build((2, 1), **COMPILED), call)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("op", ["sum", "avg"])
-@pytest.mark.parametrize("fraction", [0.01, 1.0])
-@pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_nonfinite_values_keep_their_meaning(op: str, fraction: float, in_place: bool, dtype: str) -> None:
-    inputs = random_inputs(np.random.default_rng(5), 3, 999, dtype, fraction)
-    check(build(3), Call(inputs, op=op, in_place=in_place))
+@pytest.mark.parametrize("lanes", [256, 1024])
+def test_the_program_with_more_lanes_adds_the_same(lanes: int) -> None:
+    """Schedules compare programs with 64 lanes."""
+    inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, "float32")
+    check(build((2, 1), lanes=lanes, engine=True), Call(inputs, op="avg"), lanes)
 
 
 def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
@@ -150,12 +112,9 @@ def test_a_broadcast_takes_one_packet_per_packetful_of_bytes() -> None:
 
 
 @pytest.mark.parametrize("tree", [4, (2, 2)], ids=str)
-@pytest.mark.parametrize("engine", [False, True], ids=["model", "program"])
-def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(
-    tree: int | tuple[int, ...], engine: bool
-) -> None:
+def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(tree: int | tuple[int, ...]) -> None:
     """A host sends the other ranks' shards and receives its own. Other chunks are only headers."""
-    network = build(tree, lanes=64, slots=64, engine=engine)
+    network = build(tree, lanes=64, slots=64, engine=True)
     sizes: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
 
     def note(name: object, data: bytes) -> bytes:
@@ -190,7 +149,7 @@ def mismatches(network: Network) -> list[str]:
     return [message for [(_, message)] in ends()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), tree=st.sampled_from([2, (1, 2)]))
 def test_ranks_that_call_different_things_all_find_out(
     data: st.DataObject, tree: int | tuple[int, ...]

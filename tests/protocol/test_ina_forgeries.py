@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from protocol.calls import Array, Call, assert_bits
-from protocol.network import GROUP, SECRET, Network, Shape, build, join, tree_of
+from protocol.network import GROUP, SECRET, Network, build, join, tree_of
 from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, NONFINITE, OVERFLOW, RESULT, Packet
 from protocol.test_ina import all_have, random_inputs, start_all
@@ -69,7 +69,7 @@ class Moved(Tampered):
 def tampered(
     change: Change, way: str = "down", ranks: int = RANKS, kind: type[Tampered] = Tampered, **options: int
 ) -> Tampered:
-    root = tree_of(Shape.of(ranks), LANES)
+    root = tree_of(ranks, LANES)
     network = kind(join(root, range(ranks), 16, LANES, **options), root, Link(), 1)
     network.change, network.way = change, way  # type: ignore[method-assign]
     return network
@@ -123,7 +123,7 @@ def inputs_of(dtype: str, count: int = 200) -> list[Array]:
 
 
 @pytest.mark.parametrize(("op", "dtype"), KINDS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_damaged_on_the_last_link_is_asked_for_again(op: str, dtype: str, seed: int) -> None:
     network = tampered(flip(random.Random(seed), 0.2))
     ends = outcome(network, op, inputs_of(dtype))
@@ -135,7 +135,7 @@ def test_what_is_damaged_on_the_last_link_is_asked_for_again(op: str, dtype: str
 
 
 @pytest.mark.parametrize(("op", "dtype"), KINDS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_damaged_before_the_switch_is_nobodys_result(op: str, dtype: str, seed: int) -> None:
     network = tampered(flip(random.Random(seed), 0.2), "up")
     ends = outcome(network, op, inputs_of(dtype))
@@ -150,7 +150,7 @@ def moved(change: Change, way: str = "up") -> Tampered:
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("way", ["down", "up"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_sum_that_the_switch_has_wrong_is_made_again_after_a_move(dtype: str, way: str, seed: int) -> None:
     network = moved(flip(random.Random(seed), 0.2), way)
     # All ranks have the same exponents, so that a damaged exponent cannot hide the greatest.
@@ -260,30 +260,26 @@ def is_maximum(packet: Packet) -> bool:
     return packet.op == 1 and bool(packet.lanes)
 
 
-def test_too_small_a_maximum_is_refused_by_the_rank_that_has_a_greater_one() -> None:
-    inputs = [np.full(8, 100 * (rank == 0), np.int32) for rank in range(RANKS)]
-    network = tampered(once(with_lane(2, -7), is_maximum))
-    assert outcome(network, "max", inputs) == ["right"] * RANKS
-    assert refused(network, "seal") == 1
-
-
-@pytest.mark.parametrize("add", [1, -7, 1000])
-def test_a_maximum_that_no_rank_has_is_found_by_the_witnesses(add: int) -> None:
-    """One rank gets a wrong maximum. It lacks the greatest value, and cannot find the error alone."""
-    inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
-    network = tampered(once(with_lane(2, add), is_maximum))
-    assert set(outcome(network, "max", inputs)) == {"silent"}
-
-
-def test_a_maximum_that_the_switch_itself_makes_up_is_found() -> None:
-    inputs = [np.full(8, 100 * (rank == 1), np.int32) for rank in range(RANKS)]
-    network = tampered(once(with_lane(2, 1000), is_maximum), "up")
-    # Rank 0's own value is smaller, so the damaged maximum looks possible to it.
-    assert "silent" in outcome(network, "max", inputs)
+@pytest.mark.parametrize(
+    ("way", "holder", "add", "end"),
+    [
+        ("down", 0, -7, {"right"}),  # refused by the rank that has a greater value
+        ("down", 1, 1, {"silent"}),  # this rank cannot find the error alone; the witnesses find it
+        ("down", 1, -7, {"silent"}),
+        ("up", 1, 1000, {"silent"}),  # the damaged maximum looks possible to rank 0
+    ],
+)
+def test_a_wrong_maximum_is_found(way: str, holder: int, add: int, end: set[str]) -> None:
+    """`holder` has the greatest value, and rank 0's packet is damaged."""
+    inputs = [np.full(8, 100 * (rank == holder), np.int32) for rank in range(RANKS)]
+    network = tampered(once(with_lane(2, add), is_maximum), way)
+    ends = set(outcome(network, "max", inputs))
+    assert ends == end if way == "down" else end <= ends
+    assert refused(network, "seal") == 1 or holder != 0
 
 
 @pytest.mark.parametrize("way", ["down", "up"])
-@pytest.mark.parametrize("add", [1, 1 << 14, 30 << 14])
+@pytest.mark.parametrize("add", [1, 1 << 14])
 def test_an_exponent_that_no_rank_has_is_refused(way: str, add: int) -> None:
     """The tag of an exponent is in the lower 14 bits of its lane."""
     inputs = [np.linspace(1, 300 + rank, 40, dtype=np.float32) for rank in range(RANKS)]
@@ -298,7 +294,7 @@ def test_an_exponent_that_no_rank_has_is_refused(way: str, add: int) -> None:
 
 
 @pytest.mark.parametrize("flag", [NONFINITE, OVERFLOW])
-@pytest.mark.parametrize(("op", "dtype"), KINDS)
+@pytest.mark.parametrize(("op", "dtype"), KINDS[1:3])
 def test_flags_in_headers_change_no_result(op: str, dtype: str, flag: int) -> None:
     network = tampered(lambda packet: replace(packet, flags=packet.flags ^ flag))
     ends = outcome(network, op, inputs_of(dtype))
@@ -311,8 +307,7 @@ def blind(network: Network, packet: Packet) -> None:
     network.ranks[0].pump()
 
 
-@pytest.mark.parametrize("flags", [0, MISMATCH])
-@pytest.mark.parametrize(("op", "dtype"), KINDS)
+@pytest.mark.parametrize(("flags", "op", "dtype"), [(0, *KINDS[0]), (MISMATCH, *KINDS[3])])
 def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> None:
     inputs = inputs_of(dtype)
     network = tampered(lambda packet: packet)
@@ -362,9 +357,7 @@ def test_results_of_other_chunks_do_not_pass() -> None:
         older = [each for each in kept[:-1] if each.lanes and each.op == packet.op]
         return replace(packet, lanes=older[0].lanes) if older and packet.lanes else packet
 
-    network = tampered(replay)
-    ends = outcome(network, "sum", inputs_of("int32"))
-    assert ends[0] == "silent"
+    assert outcome(tampered(replay), "sum", inputs_of("int32"))[0] == "silent"
 
 
 def test_a_group_of_another_secret_is_a_group_of_strangers() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from protocol.calls import assert_bits
-from protocol.network import GROUP, Network, Shape, build, child_of, place, tree_of
+from protocol.network import GROUP, Network, build, child_of, place, tree_of
 from protocol.test_ina import BOUND, all_have, start_all
 from protocol.virtual_time import MILLISECOND, Link
 
@@ -22,7 +22,7 @@ def move(network: Network, group: int, slots: int, racks: list[int], lanes: int 
         network.at(network.now, lambda paused=endpoint: positions.append(paused.pause(network.now)))  # type: ignore[misc]
     while len(positions) < len(network.ranks):
         network.step()
-    network.replace(tree_of(Shape.of(racks), lanes))
+    network.replace(tree_of(racks, lanes))
     hosts = range(len(network.ranks))
     place(network.root, group, hosts, slots, start=group)
     for rank in network.ranks:

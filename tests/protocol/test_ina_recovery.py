@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from protocol import network as networks
 from protocol.calls import assert_bits
-from protocol.network import GROUP, Network, Shape, tree_of
+from protocol.network import GROUP, Network, tree_of
 from protocol.oracle import expected
 from protocol.switch_model import MISMATCH, OWNER, PROBE, RESULT, Packet
 from protocol.test_ina import all_have, random_inputs, start_all
@@ -54,7 +55,7 @@ def lose(network: Network, number: int) -> None:
     network.tamper = lambda _, data: None if next(numbers) == number else data
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 10, 30, 50])
+@pytest.mark.parametrize("number", [1, 10, 50])
 def test_a_gap_is_repaired_without_a_timer(number: int) -> None:
     network = build(2, link=Link(delay=100 * MICROSECOND, packet_time=10 * MICROSECOND), slots=64)
     lose(network, number)
@@ -63,7 +64,7 @@ def test_a_gap_is_repaired_without_a_timer(number: int) -> None:
     assert 1 <= total(network, "retransmissions") <= 2  # one rank or both ranks resend
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 4])
 def test_a_lost_tail_is_repaired_within_a_timeout(number: int) -> None:
     network = build(2, link=Link(delay=100 * MICROSECOND))
     run_sum(network, 100)
@@ -73,7 +74,7 @@ def test_a_lost_tail_is_repaired_within_a_timeout(number: int) -> None:
     assert 1 <= total(network, "retransmissions") <= 2
 
 
-@pytest.mark.parametrize("late_ms", [3, 50, 1000, 5000])
+@pytest.mark.parametrize("late_ms", [50, 5000])
 def test_a_late_rank_is_no_loss(late_ms: int) -> None:
     network = build(4, slots=256)
     run_sum(network, 2000)
@@ -98,19 +99,10 @@ def test_losses_cost_little_more_than_what_is_sent_again() -> None:
     assert took < chunks * PACKET_TIME / 0.89
 
 
-def test_losses_below_a_trunk_load_it_no_more_than_a_host_s_link() -> None:
-    """Only child 0 asks the parent again. Each loss costs the trunk one packet, not one per host."""
-    link = Link(loss=0.01, packet_time=PACKET_TIME)
-    network = build((4, 4), slots=512, lanes=LANES, link=link, seed=3, packet_time=PACKET_TIME)
-    chunks = 6000
-    assert run_sum(network, chunks * LANES) < chunks * PACKET_TIME / 0.8
-
-
-@pytest.mark.parametrize("late_ms", [0, 7, 300])
-@pytest.mark.parametrize("slots", [(512, 512), (128, 1024)], ids=str)
+@pytest.mark.parametrize(("late_ms", "slots"), [(0, (512, 512)), (300, (128, 1024))], ids=str)
 def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> None:
     """Each job gets 50 ± 5 % of a full link, for any start times and numbers of slots."""
-    root = tree_of(Shape.of(2), LANES)
+    root = tree_of(2, LANES)
     jobs = [
         join(root, (0, 1), slots[job], LANES, group=GROUP + job, base=4096 * job, packet_time=PACKET_TIME)
         for job in range(2)
@@ -138,31 +130,61 @@ def test_two_jobs_share_a_link_equally(late_ms: int, slots: tuple[int, int]) -> 
     assert total(network, "retransmissions") == 0
 
 
-def test_a_clean_link_is_filled_without_retransmissions() -> None:
-    network = build(4, slots=512, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
-    chunks = 4000
-    assert run_sum(network, chunks * LANES) < chunks * PACKET_TIME / 0.98
-    assert total(network, "retransmissions") == 0
-
-
-def test_the_window_leaves_a_short_queue() -> None:
-    network = build(2, slots=2048, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
-    run_sum(network, 20_000 * LANES)
-    queue_ms = [e.stats()["window"] * PACKET_TIME / MILLISECOND for e in network.endpoints]
-    assert all(6 <= each <= 10 for each in queue_ms)
-
-
-def test_chunks_are_sent_by_lots_of_a_millisecond() -> None:
-    """Single packets would wake every rank and the switch too often."""
+def test_the_window_leaves_a_short_queue_and_chunks_go_in_lots() -> None:
+    """Lots take a millisecond. Single packets would wake every rank and the switch too often."""
     network = build(2, slots=2048, lanes=LANES, link=Link(packet_time=PACKET_TIME), packet_time=PACKET_TIME)
     instants: Counter[int] = Counter()
     rank = network.ranks[0]
     transmit = rank.transmit
     rank.transmit = lambda packet: (instants.update([network.now]), transmit(packet))  # type: ignore[method-assign]
-    run_sum(network, 20_000 * LANES)
+    assert run_sum(network, 12_000 * LANES) < 12_000 * PACKET_TIME / 0.98
+    assert total(network, "retransmissions") == 0
+    queue_ms = [e.stats()["window"] * PACKET_TIME / MILLISECOND for e in network.endpoints]
+    assert all(6 <= each <= 10 for each in queue_ms)
     sent, lot = list(instants.values()), MILLISECOND // PACKET_TIME
     assert len([size for size in sent if size % lot == 0]) > 0.9 * len(sent)
     assert sum(sent) / len(sent) >= lot
+
+
+class BusyNetwork(Network):
+    """Hosts and a switch on two processors. A neighbour takes each of them away for 30 % of the time."""
+
+    calm_from = 60 * SECOND  # afterwards the processors are always there
+
+    def __init__(self, hosts: int, seed: int) -> None:
+        """Begin with both processors present."""
+        root = tree_of(hosts, LANES)
+        endpoints = join(root, range(hosts), 4096, LANES, packet_time=PACKET_TIME)
+        super().__init__(endpoints, root, Link(packet_time=PACKET_TIME), seed)
+        for processor in range(2):
+            first = int(self.random.uniform(0, 30) * MILLISECOND)
+            stand = partial(self._stands, processor)
+            self.at(first, partial(self.take_core, stand, 0.3, self.calm_from))
+
+    def _stands(self, processor: int, duration: int) -> None:
+        """Take a processor away. The second one also runs the switch."""
+        if self.now >= self.calm_from:
+            return
+        for rank in self.ranks:
+            if rank.host % 2 == processor:
+                rank.sleep(duration)
+        if processor == 1:
+            self.root.asleep_until = self.now + duration
+
+
+def test_a_link_is_used_although_processors_are_away_and_its_queue_is_short_afterwards() -> None:
+    chunks = 4000  # 0.35 s on the link
+    network = BusyNetwork(4, seed=1)
+    run_sum(network, chunks * LANES)
+    took = run_sum(network, chunks * LANES, 1)
+    assert chunks * PACKET_TIME / took > 0.85
+    assert total(network, "retransmissions") < 0.02 * 4 * 2 * chunks
+    assert max(endpoint.stats()["window"] for endpoint in network.endpoints) * PACKET_TIME > 15 * MILLISECOND
+    network.calm_from = network.now
+    network.run_until(network.now + 12 * SECOND)
+    run_sum(network, chunks * LANES, 2)
+    calm = [endpoint.stats()["window"] * PACKET_TIME / MILLISECOND for endpoint in network.endpoints]
+    assert all(6 <= each <= 10 for each in calm)
 
 
 class Path(World):
@@ -310,10 +332,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("why", HOSTILE)
-def test_wrong_results_are_counted_and_change_nothing(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "fields"), [*HOSTILE.items(), ("length", {"flags": OWNER, "lanes": b""})], ids=str
+)
+def test_wrong_results_are_counted_and_change_nothing(why: str, fields: dict[str, object]) -> None:
     endpoint, result = waiting_endpoint()
-    endpoint.receive(dataclasses.replace(result, **HOSTILE[why]).encode(), 1)  # type: ignore[arg-type]
+    endpoint.receive(dataclasses.replace(result, **fields).encode(), 1)  # type: ignore[arg-type]
     stats = endpoint.stats()
     assert {name: count for name, count in stats["refused"].items() if count} == {why: 1}
     assert stats["results"] == 0
@@ -366,13 +390,6 @@ def test_lanes_are_taken_by_their_owner_and_by_nobody_else() -> None:
     assert output.tolist() == [37, -110]
 
 
-def test_without_lanes_there_is_no_result_of_an_allreduce() -> None:
-    endpoint, result = waiting_endpoint()
-    endpoint.receive(dataclasses.replace(result, flags=OWNER, lanes=b"").encode(), 1)
-    stats = endpoint.stats()
-    assert (stats["refused"]["length"], stats["results"]) == (1, 0)
-
-
 def test_a_mismatch_is_told_with_lanes_and_without() -> None:
     for lanes in (b"", bytes(8)):
         endpoint, _, (elsewhere, _) = scattering_endpoint()
@@ -408,7 +425,7 @@ def test_answers_to_probes_that_were_never_sent_are_refused() -> None:
     assert endpoint.stats()["refused"]["unsent"] == 3
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_packet_can_break_an_endpoint(data: st.DataObject) -> None:
     endpoint, result = waiting_endpoint()
@@ -440,11 +457,16 @@ def test_options_outside_the_protocol_are_refused(options: dict[str, int], messa
         ina.Endpoint(**usual | options)
 
 
-def test_slices_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("given", "out", "message"),
+    [
+        (np.zeros(0, np.float32), np.zeros(0, np.float32), "at least one element"),
+        (np.zeros(2, np.float32), np.zeros(3, np.float32), "dtype or length"),
+        (np.zeros(2), np.zeros(2), "switches reduce float32, float16, bfloat16 and int32"),
+    ],
+    ids=["empty", "lengths", "type"],
+)
+def test_slices_that_make_no_sense_are_refused(given: NDArray[Any], out: NDArray[Any], message: str) -> None:
     endpoint, _ = waiting_endpoint()
-    with pytest.raises(ValueError, match="at least one element"):
-        endpoint.start(1, "sum", np.zeros(0, np.float32), np.zeros(0, np.float32))
-    with pytest.raises(ValueError, match="dtype or length"):
-        endpoint.start(1, "sum", np.zeros(2, np.float32), np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match="switches reduce float32, float16, bfloat16 and int32"):
-        endpoint.start(1, "sum", np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match=message):
+        endpoint.start(1, "sum", given, out)

@@ -85,23 +85,6 @@ def test_without_them_the_caller_works() -> None:
     assert max(idle_s) < min(used_s) / 2
 
 
-def test_calls_of_every_kind_complete_also_beside_each_other() -> None:
-    def work(comm: Communicator) -> None:
-        works = [comm.all_reduce(np.full(9, step, np.int32), async_op=True) for step in range(50)]
-        comm.barrier()
-        for step, pending in enumerate(works):
-            assert pending.wait()[0] == RANKS * step
-        assert comm.all_gather(np.full(3, comm.rank, np.int32)).tolist() == [0, 0, 0, 1, 1, 1]
-        pair = comm.split(0)
-        assert pair is not None
-        with pair:
-            assert pair.broadcast(np.full(3, comm.rank), root=1)[0] == 1
-            assert [allowed(task) for task in loop_threads()] == [str(CPU)] * len(loop_threads())
-            comm.barrier()
-
-    StaticJob(RANKS).run(work, "left=tcp@lo,right=tcp@lo", progress_cpus=(CPU,))
-
-
 def test_who_waits_for_a_late_rank_sleeps_and_the_loop_does_not_spin_for_ever() -> None:
     job = StaticJob(RANKS)
 

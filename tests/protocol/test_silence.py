@@ -127,16 +127,17 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize(
-    "pair",
+    ("pair", "number"),
     [
-        {"tcp": True, "rdma": False},
-        pytest.param({"tcp": False, "rdma": True}, marks=needs_rdma),
-        pytest.param({"tcp": True, "rdma": True}, marks=needs_rdma),
+        ({"tcp": True, "rdma": False}, signal.SIGSTOP),
+        ({"tcp": True, "rdma": False}, signal.SIGKILL),
+        pytest.param({"tcp": False, "rdma": True}, signal.SIGSTOP, marks=needs_rdma),
+        pytest.param({"tcp": False, "rdma": True}, signal.SIGKILL, marks=needs_rdma),
+        pytest.param({"tcp": True, "rdma": True}, signal.SIGKILL, marks=needs_rdma),
     ],
-    indirect=True,
-    ids=["tcp", "rdma", "both"],
+    indirect=["pair"],
+    ids=str,
 )
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_process_that_stands_still_or_is_killed_is_named(pair: Pair, number: signal.Signals) -> None:
     killed, failure = time.monotonic(), None
     os.kill(pair.peer.pid, number)

@@ -49,31 +49,13 @@ def one(
     return network
 
 
-# --- the bytes ---
-
-
-@pytest.mark.parametrize("count", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
-@pytest.mark.parametrize("world_size", [2, 3, 4, 8, 16])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_every_byte(world_size: int, count: int, in_place: bool) -> None:
-    network = SpreadNetwork(world_size, Link(), roots=2)
-    for number, collective in enumerate((BROADCAST, ALL_GATHER)):
-        root = (world_size - 1) * (1 - number)
-        task = network.task(collective, count, CHUNK, root=root, offset=3, whole=count + 7, in_place=in_place)
-        network.begin(task)
-        network.run(network.all_done, BOUND)
-    finish(network)
-    chunks = -(-count // CHUNK)
-    assert network.total("sent") == chunks * (1 + world_size)
-    assert network.total("received") == chunks * (1 + world_size) * (world_size - 1)
-    assert network.total("fetches_sent") == network.total("duplicates") == 0
-
-
 def test_each_byte_is_sent_once() -> None:
     network = one(ALL_GATHER, 8, 40 * CHUNK, Link(rate_bps=RATE))
     shard = 40 * (CHUNK + BESIDE + FRAMING)
     assert network.sent_by_host == [shard] * 8
     assert network.to_host == [7 * shard] * 8
+    assert network.total("sent") == 8 * 40
+    assert network.total("received") == 7 * 8 * 40
 
 
 # --- the time ---
@@ -86,33 +68,24 @@ def share_of_link(network: SpreadNetwork, received: int) -> float:
 
 
 @pytest.mark.parametrize("racks", [1, 2])
-@pytest.mark.parametrize("world_size", [2, 4, 8, 16])
-def test_broadcast_fills_the_link(world_size: int, racks: int, record_property: Record) -> None:
-    count = 720 * CHUNK
-    network = one(BROADCAST, world_size, count, Link(rate_bps=RATE), racks=racks)
-    share = share_of_link(network, count)
-    record_property(
-        "summary", f"multicast: broadcast to {world_size}, {racks} racks: {share:.3f} of the link"
-    )
-    assert share >= 0.93
-    assert network.longest_queue <= 4 * PACKET
-
-
-@pytest.mark.parametrize("racks", [1, 2])
-@pytest.mark.parametrize("world_size", [2, 3, 4, 8, 16])
-def test_allgather_fills_the_receivers_links(world_size: int, racks: int, record_property: Record) -> None:
-    count = 720 // world_size * CHUNK
-    network = one(ALL_GATHER, world_size, count, Link(rate_bps=RATE), racks=racks)
-    share = share_of_link(network, count * (world_size - 1))
-    record_property(
-        "summary", f"multicast: allgather of {world_size}, {racks} racks: {share:.3f} of the links"
-    )
+@pytest.mark.parametrize(
+    ("collective", "world_size"), [(BROADCAST, 2), (BROADCAST, 16), (ALL_GATHER, 3), (ALL_GATHER, 16)]
+)
+def test_links_are_filled(
+    collective: Collective, world_size: int, racks: int, record_property: Record
+) -> None:
+    senders = world_size if collective == ALL_GATHER else 1
+    count = 720 // senders * CHUNK
+    network = one(collective, world_size, count, Link(rate_bps=RATE), racks=racks)
+    share = share_of_link(network, count * max(senders - 1, 1))
+    name = f"{collective.name.lower()} of {world_size}, {racks} racks"
+    record_property("summary", f"multicast: {name}: {share:.3f} of the links")
     assert share >= 0.92
-    assert network.longest_queue <= MILLISECOND
+    assert network.longest_queue <= (MILLISECOND if senders > 1 else 4 * PACKET)
     assert network.total("fetches_sent") == 0
 
 
-@pytest.mark.parametrize("world_size", [2, 4, 8])
+@pytest.mark.parametrize("world_size", [2, 8])
 def test_beside_a_reduction_an_allgather_leaves_it_a_senders_part(world_size: int) -> None:
     """The allgather leaves a reduction one part in n of the receivers' links, and room for headers."""
     count = 720 // world_size * CHUNK
@@ -132,9 +105,15 @@ def test_packets_behind_those_of_a_reduction_are_waited_for() -> None:
     mine, all_of_it = np.zeros(CHUNK, np.uint8), np.zeros((2, CHUNK), np.uint8)
     spreader.set_reducing(15 * MILLISECOND)
     spreader.start(
-        task=1, slice_id=1, collective=ALL_GATHER, input=mine, output=all_of_it.reshape(-1), count=CHUNK,
-        stride=CHUNK, chunk_bytes=CHUNK, unfinished=0, now=0,
-    )  # fmt: skip
+        **{
+            "task": 1,
+            "slice_id": 1,
+            "collective": ALL_GATHER,
+            "input": mine,
+            "output": all_of_it.reshape(-1),
+        },
+        **{"count": CHUNK, "stride": CHUNK, "chunk_bytes": CHUNK, "unfinished": 0, "now": 0},
+    )
     assert spreader.transmit(0) is not None
     assert spreader.transmit(0) is None
     asked_at = spreader.deadline()
@@ -144,9 +123,7 @@ def test_packets_behind_those_of_a_reduction_are_waited_for() -> None:
     assert fetch[0] & 0xF == 4
 
 
-@pytest.mark.parametrize(
-    ("world_size", "roots"), [(3, 1), (3, 2), (4, 1), (4, 2), *((p, m) for p in (8, 16) for m in (1, 2, 4))]
-)
+@pytest.mark.parametrize(("world_size", "roots"), [(3, 1), (4, 2), (16, 4)])
 def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> None:
     """A root does not receive its own shard, so that an allgather takes the time of all n shards."""
     count = 720 // world_size * CHUNK
@@ -156,17 +133,16 @@ def test_roots_that_take_turns_fill_the_links(world_size: int, roots: int) -> No
     assert network.total("fetches_sent") == network.total("duplicates") == 0
 
 
-@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
-def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it(collective: Collective) -> None:
+def test_ranks_whose_core_is_taken_away_again_and_again_make_up_for_it() -> None:
     """Each rank loses its core for 3 of 10 ms, as on a machine with other processes."""
-    count = 1440 * CHUNK
+    count = 720 * CHUNK
     network = SpreadNetwork(4, Link(rate_bps=RATE))
-    network.begin(network.task(collective, count, CHUNK))
+    network.begin(network.task(ALL_GATHER, count, CHUNK))
     for begin in range(0, 500 * MILLISECOND, 10 * MILLISECOND):
         for rank in range(4):
             network.at(begin + 2 * rank * MILLISECOND, partial(network.ranks[rank].sleep, 3 * MILLISECOND))
     finish(network)
-    assert share_of_link(network, count * (3 if collective == ALL_GATHER else 1)) >= 0.9
+    assert share_of_link(network, count * 3) >= 0.9
     assert network.longest_queue <= 5 * MILLISECOND
 
 
@@ -204,21 +180,16 @@ def test_tasks_that_run_at_once_go_one_after_the_other() -> None:
 # --- loss ---
 
 
-@pytest.mark.parametrize("loss", [0.001, 0.01, 0.05])
-@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
-@pytest.mark.parametrize("world_size", [4, 8])
+@pytest.mark.parametrize(("loss", "collective"), [(0.01, BROADCAST), (0.05, ALL_GATHER)])
 def test_what_is_fetched_is_what_was_lost(
-    loss: float, collective: Collective, world_size: int, record_property: Record
+    loss: float, collective: Collective, record_property: Record
 ) -> None:
-    count = 2880 * CHUNK // (world_size if collective == ALL_GATHER else 1)
-    network = one(collective, world_size, count, Link(rate_bps=RATE, loss=loss), seed=3)
+    count = 2880 * CHUNK // (8 if collective == ALL_GATHER else 1)
+    network = one(collective, 8, count, Link(rate_bps=RATE, loss=loss), seed=3)
     lost, fetched = network.lost_bytes, network.total("fetched_bytes")
     answered, again = network.total("answered_bytes"), network.lost_answers
-    took = max(rank.done_at[0] for rank in network.ranks) / MILLISECOND
     record_property(
-        "summary",
-        f"multicast: {collective.name.lower()} of {world_size}, {loss:.1%} lost: {fetched} bytes fetched of "
-        f"{lost} lost, {answered} sent for it, {took:.0f} ms",
+        "summary", f"multicast: {collective.name.lower()}, {loss:.0%} lost: {fetched} of {lost} bytes fetched"
     )
     assert 0.9 * lost <= fetched <= 1.1 * lost
     assert 0.9 * (lost + again) <= answered <= 1.1 * (lost + again)
@@ -227,17 +198,17 @@ def test_what_is_fetched_is_what_was_lost(
 def test_neighbours_answer_what_the_owner_need_not_send_again() -> None:
     """One host loses some of its packets. Its left neighbour has them and answers most of its questions.
 
-    The owner answers the rest. How many these are depends on the seed, so the test adds up 16 seeds.
+    The owner answers the rest. How many these are depends on the seed, so the test adds up 4 seeds.
     """
     by_neighbour = by_owner = 0
-    for seed in range(16):
+    for seed in range(4):
         network = SpreadNetwork(8, Link(rate_bps=RATE), seed=seed)
         network.links = {("down", 5): Link(rate_bps=RATE, loss=0.1)}
         network.begin(network.task(BROADCAST, 400 * CHUNK, CHUNK))
         finish(network)
         by_neighbour += network.spreaders[4].stats()["answered"]
         by_owner += network.spreaders[0].stats()["answered"]
-    assert by_neighbour >= 16 * 30
+    assert by_neighbour >= 4 * 30
     assert by_neighbour >= 4 * by_owner
 
 
@@ -292,25 +263,19 @@ def test_a_rank_that_hears_late_that_all_are_ready_fetches_only_what_it_could_no
     assert network.ranks[2].done_at[0] <= (1000 + stats["fetched"]) * PACKET * 1.02 + 5 * MILLISECOND
 
 
-@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
-def test_where_all_lose_their_cores_little_is_asked_for(collective: Collective) -> None:
+def test_where_all_lose_their_cores_little_is_asked_for() -> None:
     """All processes lose their cores at once. Packets are late, but none is lost."""
-    network = SpreadNetwork(16, Link(rate_bps=RATE // 4, queue=SECOND))
-    network.begin(network.task(collective, (180 if collective == ALL_GATHER else 2700) * CHUNK, CHUNK))
-    network.take_cores_away(0.3, 2 * SECOND)
+    network = SpreadNetwork(8, Link(rate_bps=RATE // 4, queue=SECOND))
+    network.begin(network.task(ALL_GATHER, 180 * CHUNK, CHUNK))
+
+    def stand(duration: int) -> None:
+        """Stop all, which resume one after the other."""
+        for place, each in enumerate([*(rank.sleep for rank in network.ranks), network.stop_switch]):
+            each(duration + place * MILLISECOND // 3)
+
+    network.take_core(stand, 0.3, 2 * SECOND)
     finish(network)
     assert network.total("answered") <= 0.01 * network.total("received")
-
-
-@pytest.mark.parametrize("collective", [BROADCAST, ALL_GATHER])
-def test_a_rank_that_loses_its_core_costs_no_more_than_that_time(collective: Collective) -> None:
-    network = SpreadNetwork(4, Link(rate_bps=RATE))
-    network.begin(network.task(collective, 200 * CHUNK, CHUNK))
-    network.at(5 * MILLISECOND, partial(network.ranks[0].sleep, 30 * MILLISECOND))
-    finish(network)
-    chunks = 200 if collective == BROADCAST else 600
-    assert max(rank.done_at[0] for rank in network.ranks) <= chunks * PACKET * 1.02 + 32 * MILLISECOND
-    assert network.total("duplicates") == 0
 
 
 def test_a_kept_task_is_forgotten_when_all_have_it() -> None:
@@ -341,16 +306,8 @@ def test_thousands_of_ranks() -> None:
     given, output = np.full(count, 7, np.uint8), np.zeros(ranks * count, np.uint8)
     machine = spread.Spreader(group=GROUP, child=0, rank=1234, world_size=ranks)
     machine.start(
-        task=1,
-        slice_id=1,
-        collective=ALL_GATHER,
-        input=given,
-        output=output,
-        count=count,
-        stride=count,
-        chunk_bytes=CHUNK,
-        unfinished=0,
-        now=0,
+        **{"task": 1, "slice_id": 1, "collective": ALL_GATHER, "input": given, "output": output},
+        **{"count": count, "stride": count, "chunk_bytes": CHUNK, "unfinished": 0, "now": 0},
     )
     wanted = np.arange(ranks * count, dtype=np.uint8)
     for source in random.Random(1).sample(range(ranks), ranks):

@@ -111,29 +111,16 @@ def sealed(datagram: bytes | bytearray) -> bytes:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_is_encoded_comes_back(name: str) -> None:
-    assert recovery.decode(encoded(name), *shape()) == datagram(name)
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_every_length_but_the_right_one_is_refused(name: str) -> None:
+def test_what_is_encoded_comes_back_and_nothing_else_is_believed(name: str) -> None:
     whole = encoded(name)
+    assert recovery.decode(whole, *shape()) == datagram(name)
+    for other in (derive_key(SECRET[::-1], "recovery", 1), key(2)):
+        assert recovery.decode(whole, other, RANKS, RAILS) == Refusal.STRANGER
     for size in range(len(whole)):
         assert recovery.decode(whole[:size], *shape()) == Refusal.STRANGER
         if size > CODE:
             assert recovery.decode(sealed(whole[:size]), *shape()) == Refusal.MALFORMED
     assert recovery.decode(sealed(whole + b"\0"), *shape()) == Refusal.MALFORMED
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_another_jobs_and_another_ranks_are_a_strangers(name: str) -> None:
-    for other in (derive_key(SECRET[::-1], "recovery", 1), key(2)):
-        assert recovery.decode(encoded(name), other, RANKS, RAILS) == Refusal.STRANGER
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_a_datagram_with_any_bit_changed_is_a_strangers(name: str) -> None:
-    whole = encoded(name)
     for at in range(8 * len(whole)):
         spoilt = bytearray(whole)
         spoilt[at // 8] ^= 1 << at % 8
@@ -155,7 +142,7 @@ def test_impossible_headers_are_refused(at: int, value: int) -> None:
 def test_whatever_is_accepted_says_the_same_again(name: str) -> None:
     """A decoded datagram, encoded again, has the same length and decodes to the same value."""
     draw, accepted = random.Random(name), 0
-    for _ in range(5000):
+    for _ in range(1500):
         spoilt = bytearray(encoded(name))
         for _ in range(draw.randint(1, 3)):
             spoilt[draw.randrange(len(spoilt) - CODE)] = draw.choice((0, 1, 2, 255, draw.randrange(256)))
@@ -166,7 +153,7 @@ def test_whatever_is_accepted_says_the_same_again(name: str) -> None:
         again = recovery.encode(decoded, *shape())
         assert len(again) == len(spoilt)
         assert recovery.decode(again, *shape()) == decoded
-    assert accepted > 100
+    assert accepted > 30
 
 
 def test_reasons_are_cut_and_made_printable() -> None:
@@ -200,29 +187,24 @@ def machine(rank: int = 1) -> Recovery:
 
 
 @pytest.mark.parametrize(
-    ("rank", "name", "sender", "why"),
+    ("rank", "name", "sender", "source"),
     [
-        (1, "beat", 2, "not of the predecessor"),
-        (1, "order", 2, "not of rank 0"),
-        (1, "report", 0, "not for rank 0"),
-        (0, "order", 2, "for rank 0"),
-        (1, "farewell", 1, "of oneself"),
+        (1, "beat", 2, (1, 2)),  # not of the predecessor
+        (1, "order", 2, (1, 2)),  # not of rank 0
+        (1, "report", 0, (1, 0)),  # not for rank 0
+        (0, "order", 2, (1, 2)),  # for rank 0
+        (1, "farewell", 1, (1, 1)),  # of oneself
+        (1, "farewell", 2, (0, 2)),  # from another rail
+        (1, "farewell", 2, (1, 3)),  # from another rank
     ],
     ids=str,
 )
 def test_what_a_rank_cannot_have_sent_is_counted_and_left(
-    rank: int, name: str, sender: int, why: str
+    rank: int, name: str, sender: int, source: tuple[int, int]
 ) -> None:
+    """`source` is the rail and the rank whose address the datagram comes from. All are made for rail 1."""
     target = machine(rank)
-    target.receive(1, sender, encoded(name, sender, to=rank), 0)
-    assert target.stats()["malformed"] == 1, why
-    assert target.poll() is None
-
-
-@pytest.mark.parametrize(("rail", "rank"), [(0, 2), (1, 3)], ids=["another rail", "another rank"])
-def test_senders_are_who_they_say(rail: int, rank: int) -> None:
-    target = machine()
-    target.receive(rail, rank, encoded("farewell", sender=2, rail=1), 0)
+    target.receive(*source, encoded(name, sender, to=rank), 0)
     assert target.stats()["malformed"] == 1
     assert target.poll() is None
 
@@ -294,15 +276,19 @@ def test_refusals_that_do_not_quote_what_was_sent_prove_nothing() -> None:
     assert prober.machine.stats()["strangers"] > 400 * RAILS
 
 
-def test_a_rank_whose_address_refuses_all_and_that_does_not_answer_is_lost_soon() -> None:
+@pytest.mark.parametrize("refusing", [RAILS, RAILS - 1])
+def test_a_rank_that_all_rails_refuse_and_that_does_not_answer_is_lost_soon(refusing: int) -> None:
     prober = Prober()
     prober.beat(100)
     for _ in range(14):
         prober.beat()
         for rail, sent in prober.sent:
-            assert prober.refuse(rail, sent) is None
+            assert rail >= refusing or prober.refuse(rail, sent) is None
         assert prober.lost is None
     prober.beat(3)
+    if refusing < RAILS:
+        assert prober.lost is None
+        return
     assert prober.lost is not None
     assert (prober.lost.rank, prober.lost.reason[:14]) == (2, "nobody listens")
 
@@ -351,35 +337,12 @@ def test_refusals_age_and_copies_of_one_count_once() -> None:
     assert prober.lost is None
 
 
-def test_a_rail_that_refuses_nothing_keeps_its_rank_alive() -> None:
-    prober = Prober()
-    for _ in range(200):
-        prober.beat()
-        for rail, sent in prober.sent:
-            assert rail == RAILS - 1 or prober.refuse(rail, sent) is None
-    assert prober.lost is None
-
-
-def test_noise_is_counted_and_changes_nothing() -> None:
-    target, draw = machine(), random.Random(5)
-    for _ in range(2000):
-        target.receive(1, 2, draw.randbytes(draw.randrange(100)), 0)
-    assert target.stats()["strangers"] == 2000
-    assert (target.poll(), target.epoch, target.alive) == (None, 0, 0b111)
-
-
-def test_orders_that_cannot_be_are_counted() -> None:
-    target = machine()
-    target.receive(1, 0, encoded("order", sender=0), 0)
+@pytest.mark.parametrize(("rank", "name", "sender"), [(1, "order", 0), (0, "report", 2)])
+def test_states_that_cannot_be_are_counted(rank: int, name: str, sender: int) -> None:
+    target = machine(rank)
+    target.receive(1, sender, encoded(name, sender, to=rank), 0)
     assert target.stats()["violations"] == 1
     assert (target.poll(), target.epoch, target.alive) == (None, 0, 0b111)
-
-
-def test_reports_that_cannot_be_are_counted() -> None:
-    target = machine(0)
-    target.receive(1, 2, encoded("report", to=0), 0)
-    assert target.stats()["violations"] == 1
-    assert (target.poll(), target.alive) == (None, 0b111)
 
 
 def test_a_rank_does_not_believe_that_it_is_dead_itself() -> None:
@@ -408,18 +371,23 @@ def test_options_out_of_range_are_refused(field: str, value: int, message: str) 
         Recovery(Options(**given), 0)
 
 
-def around(machines: list[Recovery], beats: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Send beats around the ring. Return the calls that all ranks have reached, as each rank reports them."""
+def around(machines: list[Recovery], beats: Iterable[int], stopped: int = -1) -> dict[int, dict[str, int]]:
+    """Send beats around the ring. Rank `stopped` reads and sends nothing.
+
+    Return the calls that all ranks have reached, as each rank reports them.
+    """
     told: dict[int, dict[str, int]] = {rank: {} for rank in range(len(machines))}
+    running = [(rank, each) for rank, each in enumerate(machines) if rank != stopped]
     for number in beats:
         now = number * BEAT
-        for rank, each in enumerate(machines):
+        for rank, each in running:
             each.expire(now)
             while (sent := each.transmit(now)) is not None:
-                machines[sent[1]].receive(0, rank, sent[2], now)
-        for rank, each in enumerate(machines):
+                if sent[1] != stopped:
+                    machines[sent[1]].receive(0, rank, sent[2], now)
+        for rank, each in running:
             while (event := each.poll()) is not None:
-                told[rank][type(event).__name__] = event.op
+                told[rank][type(event).__name__] = getattr(event, "op", -1)
     return told
 
 
@@ -429,7 +397,7 @@ def ring(ranks: int) -> list[Recovery]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [2, 64, 65, 199])
+@pytest.mark.parametrize("ranks", [2, 65])
 def test_progress_goes_around_the_ring(ranks: int) -> None:
     machines = ring(ranks)
     for rank, each in enumerate(machines):
@@ -446,15 +414,7 @@ def test_a_process_that_stands_still_is_known_everywhere(ranks: int) -> None:
     around(machines, range(1, wide))
     before = [each.ran for each in machines]
     assert min(before) >= (wide - 2 * ranks) * BEAT  # the age of news about a rank
-    late = 3 * wide
-    for number in range(wide, late):  # rank 1 is stopped: it reads nothing and sends nothing
-        for rank, each in enumerate(machines):
-            if rank == 1:
-                continue
-            each.expire(number * BEAT)
-            while (sent := each.transmit(number * BEAT)) is not None:
-                if sent[1] != 1:
-                    machines[sent[1]].receive(0, rank, sent[2], number * BEAT)
+    around(machines, range(wide, 3 * wide), stopped=1)
     # The others get only the news that was in the ring when rank 1 stopped.
     assert all(each.ran - before[rank] <= 2 * ranks * BEAT for rank, each in enumerate(machines) if rank != 1)
 

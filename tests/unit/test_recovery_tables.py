@@ -88,14 +88,21 @@ def test_a_phase_refuses_what_its_table_lacks(before: tuple[PhaseInput, ...], gi
 # --- a member ---
 
 
-def order(epoch: int, alive: int, proposal: tuple[int, int] | None = None, incarnation: int = 0) -> Decision:
-    """Return an order. With an incarnation, the order restarts rail 1."""
+def order(
+    epoch: int,
+    alive: int,
+    proposal: tuple[int, int] | None = None,
+    incarnation: int = 0,
+    *,
+    active: bool = True,
+) -> Decision:
+    """Return an order. With an incarnation, the order restarts rail 1, or ends its trial (`active=False`)."""
     given = Decision()
     committed = given.committed
     committed.epoch, committed.alive = epoch, alive
     given.committed = committed
     channels = [ChannelDecision() for _ in range(RAILS)]
-    channels[1].incarnation, channels[1].active = incarnation, incarnation > 0
+    channels[1].incarnation, channels[1].active = incarnation, active and incarnation > 0
     given.channels = channels
     given.prepare = PrepareRequest(*proposal) if proposal else None
     return given
@@ -107,6 +114,14 @@ def events(member: Member) -> list[str]:
     while (event := member.poll()) is not None:
         names.append(type(event).__name__)
     return names
+
+
+def asked(alive: int = 0b01) -> Member:
+    """Return a member that is frozen for these rails, and has answered."""
+    member = Member(options())
+    member.follow(order(0, 0b11, (1, alive)))
+    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))
+    return member
 
 
 def test_a_member_freezes_answers_and_applies() -> None:
@@ -147,20 +162,14 @@ def test_a_member_answers_only_the_newest_attempt() -> None:
 )
 def test_a_member_refuses_what_cannot_be(forbidden: Decision) -> None:
     member = Member(options())
-    before = member.status()
     assert not member.follow(forbidden)
     assert events(member) == []
-    after = member.status()
-    assert (after.epoch, [channel.state for channel in after.channels]) == (
-        before.epoch,
-        [channel.state for channel in before.channels],
-    )
+    status = member.status()
+    assert (status.epoch, {channel.state for channel in status.channels}) == (0, {ChannelState.UP})
 
 
 def test_a_decision_for_other_rails_than_asked_is_refused() -> None:
-    member = Member(options())
-    member.follow(order(0, 0b11, (1, 0b01)))
-    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))
+    member = asked()
     assert not member.follow(order(1, 0b10))
     assert member.status().epoch == 0
 
@@ -178,17 +187,11 @@ def test_what_broke_is_forgotten_with_the_channel() -> None:
 
 
 def test_a_result_of_a_halted_trial_is_nobodys() -> None:
-    member = Member(options())
-    member.follow(order(0, 0b11, (1, 0b01)))
-    member.prepared(member.poll(), Position(0, [0, 0], [0, 0]))
+    member = asked()
     assert member.follow(order(1, 0b01, None, 1))
     restart = next(event for event in iter(member.poll, None) if isinstance(event, Restart))
     assert (restart.rail, restart.incarnation) == (1, 1)
-    given = order(1, 0b01, None, 1)
-    channels = given.channels
-    channels[1].active = False
-    given.channels = channels
-    assert member.follow(given)
+    assert member.follow(order(1, 0b01, None, 1, active=False))
     member.restarted(1, 1, True)
     assert member.status().channels[1].state == ChannelState.HALTING
     member.halted(1, [])
