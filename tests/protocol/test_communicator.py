@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import gc
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
@@ -28,7 +29,6 @@ from railweave.hosts.errors import (
     PeerLost,
     RailDown,
     RailweaveError,
-    UnsupportedDType,
 )
 from railweave.hosts.events import MemberLost, PlaneDown
 from railweave.hosts.options import options_from
@@ -37,8 +37,27 @@ TWO_RAILS = "left=tcp@lo,right=tcp@lo"
 EQUAL = {"left": 1, "right": 1}
 
 
-@pytest.mark.parametrize("spin_us", [0, 200, 1000])
-def test_who_waits_for_a_late_rank_spins_for_a_moment_only(spin_us: float) -> None:
+@contextlib.contextmanager
+def pair(**options: Any) -> Iterator[list[Communicator]]:
+    """Make both ranks of a job. The test makes their calls."""
+    job = StaticJob(2)
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda rank: job.communicator(rank, **options), range(2)))
+    with both[0], both[1]:
+        yield both
+
+
+@contextlib.contextmanager
+def interrupted() -> Iterator[None]:
+    """Interrupt the block, which waits for a call."""
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    timer.join()
+
+
+def test_who_waits_for_a_late_rank_spins_for_a_moment_only() -> None:
     job = StaticJob(2)
 
     def work(comm: Communicator) -> float:
@@ -57,19 +76,19 @@ def test_who_waits_for_a_late_rank_spins_for_a_moment_only(spin_us: float) -> No
         assert result[0] == 2
         return used_s
 
-    used_s, _ = job.run(work, spin_us=spin_us)
+    used_s, _ = job.run(work, spin_us=1000)
     assert used_s < 0.25
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5])
-@pytest.mark.parametrize("count", [1, 255, 4096, 70_000, 1_000_003])
-def test_sum_is_right_and_the_same_everywhere(ranks: int, count: int) -> None:
-    inputs = [np.random.default_rng(rank).normal(size=count).astype(np.float32) for rank in range(ranks)]
-    results = StaticJob(ranks).run(lambda comm: comm.all_reduce(inputs[comm.rank]), TWO_RAILS)
-    exact = np.sum(np.stack(inputs), axis=0, dtype=np.float64)
-    np.testing.assert_allclose(results[0], exact, rtol=0, atol=1e-5)
-    for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_sum_is_right_and_the_same_everywhere(ranks: int) -> None:
+    for count in (1, 4096, 1_000_003):
+        inputs = [np.random.default_rng(rank).normal(size=count).astype(np.float32) for rank in range(ranks)]
+        results = StaticJob(ranks).run(lambda comm: comm.all_reduce(inputs[comm.rank]), TWO_RAILS)  # noqa: B023
+        exact = np.sum(np.stack(inputs), axis=0, dtype=np.float64)
+        np.testing.assert_allclose(results[0], exact, rtol=0, atol=1e-5)
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
 
 
 def test_why_counts_what_was_called() -> None:
@@ -93,7 +112,7 @@ REPEATED = [np.dtype(char) for char in "fiedbBlq"]
 @pytest.mark.parametrize("rails", ["tcp@lo", TWO_RAILS])
 def test_calls_that_are_repeated_are_right_and_counted(rails: str) -> None:
     """Repeat calls of each type. Rank 0 gets new arrays, rank 1 passes `out`, rank 2 calls asynchronously."""
-    ranks, calls = 3, 40
+    ranks, calls = 3, 12
 
     def work(comm: Communicator) -> int:
         made = 0
@@ -116,45 +135,27 @@ def test_calls_that_are_repeated_are_right_and_counted(rails: str) -> None:
     StaticJob(ranks).run(work, rails)
 
 
-def test_a_call_like_the_last_one_but_for_its_arrays_is_refused_like_any() -> None:
+def test_a_call_behind_repeated_ones_may_have_other_kinds_of_arrays() -> None:
     def work(comm: Communicator) -> None:
         x, out = np.ones(6, np.float32), np.empty(6, np.float32)
-        read_only = np.ones(6, np.float32)
-        read_only.setflags(write=False)
-        wrong: list[tuple[object, object, object]] = [
-            (x, "sum", read_only),
-            (x, "sum", np.empty(5, np.float32)),
-            (x, "sum", np.empty(6, np.int32)),
-            (x, "sum", np.empty(12, np.float32)[::2]),
-            (x, "sum", [0.0] * 6),
-            (x, "sum", np.empty(6, ">f4")),
-            (x.astype(complex), "sum", out),
-            (x, "mean", out),
-            (x, None, out),
-            (x, ["sum"], out),
-            (None, "sum", out),
-            (np.concatenate([x, x])[:6], "sum", None),
-        ]
-        shifted = np.ones(7, np.float32)
-        wrong[-1] = (shifted[:6], "sum", shifted[1:])
-        for given, op, into in wrong:
+
+        def repeated() -> None:
             for _ in range(3):
                 assert comm.all_reduce(x, out=out)[0] == comm.world_size
-            with pytest.raises((InvalidOption, UnsupportedDType)):
-                comm.all_reduce(given, op, into)  # type: ignore[arg-type]
-        for _ in range(3):
-            comm.all_reduce(x, out=out)
+
         for given in (RawArray("f", [1] * 6), array.array("f", [1] * 6)):  # the first has no strides
+            repeated()
             assert comm.all_reduce(given, out=out) is out
             assert np.all(out == comm.world_size)
-            comm.all_reduce(x, out=out)
-            assert comm.all_reduce(x, out=given) is given
+            repeated()
+            assert comm.all_reduce(given, out=given) is given
             assert list(given) == [comm.world_size] * 6
-            comm.all_reduce(x, out=out)
-        strided = np.ones(12, np.float32)[::2]
-        assert comm.all_reduce(strided, out=out) is out
+        repeated()
+        assert comm.all_reduce(np.ones(12, np.float32)[::2], out=out) is out
         assert np.all(out == comm.world_size)
-        assert np.all(comm.all_reduce(np.ones(6, np.float32), "max", out) == 1)
+        assert np.all(comm.all_reduce(x, "max", out) == 1)
+        table = np.arange(12, dtype=np.int32).reshape(3, 4).T
+        np.testing.assert_array_equal(comm.all_reduce(table), 2 * table)
 
     StaticJob(2).run(work)
 
@@ -178,35 +179,23 @@ def test_a_repeated_call_is_waited_for_until_a_late_rank_comes() -> None:
 
 
 def test_an_interrupted_call_that_was_repeated_keeps_its_arrays_until_it_ends() -> None:
-    job = StaticJob(2)
-    other: list[Communicator] = []
-    helper = threading.Thread(target=lambda: other.append(job.communicator(1)))
-    helper.start()
-    comm = job.communicator(0)
-    helper.join()
     out, theirs = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    with ThreadPoolExecutor(1) as pool:
+    with pair() as (comm, other), ThreadPoolExecutor(1) as pool:
         for _ in range(5):
-            call = pool.submit(other[0].all_reduce, np.ones(3, np.float32), out=theirs)
+            call = pool.submit(other.all_reduce, np.ones(3, np.float32), out=theirs)
             comm.all_reduce(np.ones(3, np.float32), out=out)
             call.result(DEADLINE_S)
-    alive = weakref.ref(out)
-    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        comm.all_reduce(np.full(3, 2, np.float32), out=out)
-    timer.join()
-    del out
-    gc.collect()
-    assert alive() is not None
-    assert other[0].all_reduce(np.full(3, 5, np.float32), out=theirs)[0] == 7
-    with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(other[0].all_reduce, np.ones(3, np.float32), out=theirs)
+        alive = weakref.ref(out)
+        with interrupted():
+            comm.all_reduce(np.full(3, 2, np.float32), out=out)
+        del out
+        gc.collect()
+        assert alive() is not None
+        assert other.all_reduce(np.full(3, 5, np.float32), out=theirs)[0] == 7
+        call = pool.submit(other.all_reduce, np.ones(3, np.float32), out=theirs)
         comm.all_reduce(np.ones(3, np.float32), async_op=True).wait()
         call.result(DEADLINE_S)
-    assert alive() is None
-    comm.close()
-    other[0].close()
+        assert alive() is None
 
 
 def test_in_place_async_and_out() -> None:
@@ -225,19 +214,6 @@ def test_in_place_async_and_out() -> None:
         assert comm.all_reduce(np.empty((0, 3), np.float32)).shape == (0, 3)
 
     StaticJob(3).run(work, TWO_RAILS)
-
-
-def test_buffers_and_packed_inputs() -> None:
-    def work(comm: Communicator) -> None:
-        buffer = array.array("f", [1, 2, 3])
-        assert comm.all_reduce(buffer, out=buffer) is buffer
-        assert buffer.tolist() == [2, 4, 6]
-        strided = np.arange(12, dtype=np.int32).reshape(3, 4).T
-        np.testing.assert_array_equal(comm.all_reduce(strided), 2 * strided)
-        with pytest.raises(InvalidOption, match="contiguous"):
-            comm.all_reduce(strided, out=strided)
-
-    StaticJob(2).run(work)
 
 
 def test_shares_are_what_the_rails_carry() -> None:
@@ -353,33 +329,14 @@ def test_a_call_that_a_rank_does_not_make_ends_with_the_timeout(repeated: int) -
 
 
 def test_an_interrupt_is_served_while_waiting() -> None:
-    job = StaticJob(2)
-    other: list[Communicator] = []
-    helper = threading.Thread(target=lambda: other.append(job.communicator(1)))
-    helper.start()
-    comm = job.communicator(0)
-    helper.join()
-    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        comm.all_reduce(np.zeros(3, np.float32))
-    assert time.monotonic() - start < 5
-    timer.join()
-    comm.close()
-    with pytest.raises(PeerLost, match="1 calls unfinished"):
-        call_twice(other[0])
-    other[0].close()
-
-
-def test_a_world_of_one_needs_nobody() -> None:
-    with StaticJob(1).communicator(0, "") as comm:
-        x = np.arange(5, dtype=np.float32)
-        np.testing.assert_array_equal(comm.all_reduce(x, op="avg"), x)
-        np.testing.assert_array_equal(comm.all_reduce(x, async_op=True).wait(), x)
-        assert comm.stats().rails == ()
-    with pytest.raises(RailweaveError, match="closed"):
-        comm.all_reduce(x)
+    with pair() as (comm, other):
+        start = time.monotonic()
+        with interrupted():
+            comm.all_reduce(np.zeros(3, np.float32))
+        assert time.monotonic() - start < 5
+        comm.close()
+        with pytest.raises(PeerLost, match="1 calls unfinished"):
+            call_twice(other)
 
 
 def test_closed_communicators_refuse() -> None:
@@ -413,31 +370,6 @@ def test_a_communicator_that_was_closed_keeps_nothing_open(tmp_path: Path) -> No
         assert open_files() <= before
     finally:
         gc.enable()
-
-
-def test_arguments_of_other_types_are_refused() -> None:
-    def work(comm: Communicator) -> None:
-        x: Any = np.ones(3, np.float32)
-        refused: list[Callable[[], Any]] = [
-            lambda: comm.all_reduce(x, None),  # type: ignore[arg-type]
-            lambda: comm.reduce_scatter(np.ones(2), {}),  # type: ignore[arg-type]
-            lambda: comm.reduce(x, "0"),  # type: ignore[arg-type]
-            lambda: comm.broadcast(x, 0.0),  # type: ignore[arg-type]
-            lambda: comm.split("left"),  # type: ignore[arg-type]
-            lambda: comm.split(0, 1.5),  # type: ignore[arg-type]
-            lambda: comm.plan(1 << 70),
-            lambda: comm.plan(4, ["all_reduce"]),  # type: ignore[arg-type]
-        ]
-        for call in refused:
-            with pytest.raises(InvalidOption, match=r" is |expected one of"):
-                call()
-        pending = comm.all_reduce(x, async_op=True)
-        for timeout in ("1", float("nan"), [1]):
-            with pytest.raises(InvalidOption, match="timeout is"):
-                pending.wait(timeout)
-        assert pending.wait(1 << 2000)[0] == comm.world_size
-
-    StaticJob(2).run(work)
 
 
 def test_ranks_that_do_not_come_are_expected_for_a_reason() -> None:
