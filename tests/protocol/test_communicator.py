@@ -160,24 +160,6 @@ def test_a_call_behind_repeated_ones_may_have_other_kinds_of_arrays() -> None:
     StaticJob(2).run(work)
 
 
-def test_a_repeated_call_is_waited_for_until_a_late_rank_comes() -> None:
-    waiting = threading.Event()
-
-    def work(comm: Communicator) -> None:
-        out = np.empty(3, np.float32)
-        for _ in range(5):
-            comm.all_reduce(np.ones(3, np.float32), out=out)
-        if comm.rank == 1:
-            assert waiting.wait(DEADLINE_S)
-        else:
-            go_on = comm._wait
-            comm._wait = lambda *call: (waiting.set(), go_on(*call))  # type: ignore[method-assign]
-        assert comm.all_reduce(np.full(3, 2, np.float32), out=out) is out
-        assert np.all(out == 4)
-
-    StaticJob(2).run(work)
-
-
 def test_an_interrupted_call_that_was_repeated_keeps_its_arrays_until_it_ends() -> None:
     out, theirs = np.zeros(3, np.float32), np.zeros(3, np.float32)
     with pair() as (comm, other), ThreadPoolExecutor(1) as pool:
@@ -198,47 +180,20 @@ def test_an_interrupted_call_that_was_repeated_keeps_its_arrays_until_it_ends() 
         assert alive() is None
 
 
-def test_in_place_async_and_out() -> None:
+def test_shares_are_what_the_rails_carry_and_stats_count_the_wire() -> None:
     def work(comm: Communicator) -> None:
-        x = np.full((300, 500), comm.rank, np.float32)
-        works = [comm.all_reduce(np.full(10_000, i, np.int32), async_op=True) for i in range(200)]
-        assert comm.all_reduce(x, out=x) is x
-        assert np.all(x == 3)
-        for i, pending in enumerate(works):
-            assert np.all(pending.wait(DEADLINE_S) == 3 * i)
-            assert pending.done()
-        out = np.empty((300, 500), np.float32)
-        assert comm.all_reduce(x, "max", out=out, async_op=True).wait() is out
-        assert np.all(out == 3)
-        assert comm.all_reduce(np.float32(2)).shape == ()
-        assert comm.all_reduce(np.empty((0, 3), np.float32)).shape == (0, 3)
-
-    StaticJob(3).run(work, TWO_RAILS)
-
-
-def test_shares_are_what_the_rails_carry() -> None:
-    def work(comm: Communicator) -> dict[str, int]:
         comm.all_reduce(np.zeros(1 << 20, np.float32))
         records = comm.drain_records()
         assert {record.rail for record in records} == {"left", "right"}
         assert all(record.start_s <= record.end_s <= time.monotonic() for record in records)
-        return {rail.name: rail.payload_bytes for rail in comm.stats().rails}
+        for rail, mib in zip(comm.stats().rails, (3, 1), strict=True):
+            assert (rail.payload_bytes, rail.slices) == (mib << 20, 1)
+            ring = 2 * (4 - 1) / 4 * (mib << 20)
+            assert ring < rail.bytes_sent < 1.1 * ring
+            assert ring < rail.bytes_received < 1.1 * ring
+            assert 0 < rail.busy_s < DEADLINE_S
 
-    carried = StaticJob(4).run(work, TWO_RAILS, shares={"left": 3, "right": 1})
-    assert carried == [{"left": 3 << 20, "right": 1 << 20}] * 4
-
-
-def test_stats_count_the_wire() -> None:
-    def work(comm: Communicator) -> None:
-        comm.all_reduce(np.zeros(1 << 20, np.float32))
-        (rail,) = comm.stats().rails
-        ring = 2 * (4 - 1) / 4 * (4 << 20)
-        assert ring < rail.bytes_sent < 1.1 * ring
-        assert ring < rail.bytes_received < 1.1 * ring
-        assert rail.slices == 1
-        assert 0 < rail.busy_s < DEADLINE_S
-
-    StaticJob(4).run(work)
+    StaticJob(4).run(work, TWO_RAILS, shares={"left": 3, "right": 1})
 
 
 def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
@@ -339,34 +294,27 @@ def test_an_interrupt_is_served_while_waiting() -> None:
             call_twice(other)
 
 
-def test_closed_communicators_refuse() -> None:
-    def work(comm: Communicator) -> None:
-        comm.close()
-        comm.close()
-        for count in (3, 0):
-            with pytest.raises(RailweaveError, match="closed"):
-                comm.all_reduce(np.zeros(count, np.float32))
-
-    job = StaticJob(2)
-    job.run(work)
-    assert all(membership.left for membership in job.memberships.values())
-
-
-def test_a_communicator_that_was_closed_keeps_nothing_open(tmp_path: Path) -> None:
+def test_a_communicator_that_was_closed_refuses_calls_and_keeps_nothing_open(tmp_path: Path) -> None:
     """Close all files without the garbage collector, which seldom runs in a program with few objects."""
 
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     def work(comm: Communicator) -> None:
-        for _ in range(10):
-            comm.all_reduce(np.ones(10, np.float32))
+        comm.all_reduce(np.ones(10, np.float32))
+        comm.close()
+        comm.close()
+        for count in (3, 0):
+            with pytest.raises(RailweaveError, match="closed"):
+                comm.all_reduce(np.zeros(count, np.float32))
 
     gc.collect()
     gc.disable()
     try:
         before = open_files()
-        StaticJob(2).run(work, TWO_RAILS, report=str(tmp_path / "report"))
+        job = StaticJob(2)
+        job.run(work, TWO_RAILS, report=str(tmp_path / "report"))
+        assert all(membership.left for membership in job.memberships.values())
         assert open_files() <= before
     finally:
         gc.enable()
@@ -381,19 +329,6 @@ def test_ranks_that_do_not_come_are_expected_for_a_reason() -> None:
         options = options_from(environment=environment, controller="none", **given)  # type: ignore[arg-type]
         with pytest.raises(JoinTimeout, match=rf"missing: 1, 2, 3 \(.* 4 ranks, because {source} is 4\)"):
             Communicator(options, join)
-
-
-def test_colors_of_other_types_are_the_same_color() -> None:
-    jobs = {name: StaticJob(2) for name in ("all", "all/1.1")}
-
-    def work(comm: Communicator) -> None:
-        comm._join = lambda *given, **named: jobs[named["job"]].join(*given, **named)
-        split = comm.split(bool(1) if comm.rank else 1)
-        assert split is not None
-        with split:
-            assert split.all_reduce(np.ones(2, np.float32))[0] == 2
-
-    jobs["all"].run(work, job="all")
 
 
 def test_metrics_that_cannot_be_served_are_refused() -> None:

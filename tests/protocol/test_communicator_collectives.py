@@ -206,7 +206,7 @@ class Jobs:
 def test_a_job_is_split_by_color_and_key(rails: str) -> None:
     """Split into two colors, with one rank without a color. Keys order the ranks of each color."""
     ranks, jobs = 5, Jobs()
-    colors, keys = [7, 0, 7, None, 0], [1, 0, 0, 0, 0]
+    colors, keys = [7, 0, 7, None, False], [1, 0, 0, 0, 0]  # False is the color 0
     world = {0: [1, 4], 7: [2, 0]}  # by color: the ranks in their new order
 
     def work(rank: int) -> None:
@@ -219,7 +219,7 @@ def test_a_job_is_split_by_color_and_key(rails: str) -> None:
                     continue
                 members = world[colors[rank]]
                 assert (part.rank, part.world_size) == (members.index(rank), len(members))
-                assert part.options.job == f"default/{number}.{colors[rank]}"
+                assert part.options.job == f"default/{number}.{int(colors[rank])}"
                 assert part.all_gather(np.array([rank])).tolist() == members
                 assert part.all_reduce(np.array([rank])).tolist() == [sum(members)]
                 part.barrier()

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
-from protocol.tcp_greetings import HELLO, PROOF, hello, is_answer, number_of, proof, tcp_key
+from protocol.tcp_greetings import HELLO, hello, is_answer, number_of, proof, tcp_key
 
-from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 
 KEY = tcp_key(SECRET)
@@ -158,23 +157,6 @@ def test_stats_go_on_over_restarts() -> None:
     assert sent[1].slices > sent[0].slices
 
 
-def test_several_slices_of_one_call_follow_each_other() -> None:
-    """The slices have different lengths, and one rank is ahead. Their order identifies them."""
-    world = tcp_world(2)
-    lengths = [100_000, 1, 5000, 200_000, 1]
-    outputs = [[np.zeros(length, np.int32) for length in lengths] for _ in range(2)]
-    for rank in range(2):
-        for number, length in enumerate(lengths):
-            ones = np.full(length, number + 1, np.int32)
-            world.rails.start(rank, number, 7, ones, outputs[rank][number], part=number)
-        world.rails.turn(0.0)
-    world.run(lambda: all(len(world.rails.done(rank)) == len(lengths) for rank in range(2)))
-    for rank in range(2):
-        assert world.rails.failures(rank) == []
-        for number, output in enumerate(outputs[rank]):
-            np.testing.assert_array_equal(output, 2 * (number + 1))
-
-
 def test_what_cannot_be_restarted_says_so() -> None:
     fresh = Rails(2)
     fresh.open_tcp(0, "127.0.0.1")
@@ -206,22 +188,6 @@ def test_an_in_network_rail_wants_a_base_per_tree_that_is_not_below_its_own(swit
         world.rails.restart(0, 1, [following - 1])
     assert not world.rails.ready(0)
     world.rails.restart(0, 1, [following])
-
-
-def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
-    """Chunks that never arrived are void, too. The next chunks have the same numbers on all ranks."""
-    world = ina_world()
-    switch.deaf.set()
-    slices = world.new_slices()
-    for rank in range(3):
-        world.start(rank, slices)
-        world.some_turns()
-    world.in_any_order(world.halt)
-    switch.deaf.clear()
-    again = world.new_slices()
-    world.restart(1, again, world.greatest_chunks())
-    world.finish(again)
-    assert world.spoilt
 
 
 # ---------------------------------------------------------------- the test is the peer
@@ -356,30 +322,6 @@ def test_a_peer_that_is_behind_or_comes_while_this_rank_is_halted_is_turned_away
         channel.closes(abandoned)
     assert channel.rails.failures(0) == []
     assert channel.rails.stats(0).malformed == 0
-
-
-def test_a_rank_dials_until_its_peer_answers() -> None:
-    """At first nobody listens. Then the peer closes the connections. In the end the peer answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        channel = Channel(1, peer_port=listener.getsockname()[1])
-        channel.rails.restart(1, 4)
-        for _ in range(10):
-            channel.rails.turn(0.01)
-        listener.listen()
-        for _ in range(3):
-            with accepted(channel, listener) as connection:
-                channel.dials(connection, 4)
-        with accepted(channel, listener) as connection:
-            said = channel.dials(connection, 4)
-            answer = hello(KEY, 0, 1, incarnation=4, answered=number_of(said))
-            connection.sendall(answer)
-            channel.run(lambda: channel.rails.ready(1))
-            assert channel.hears(connection, PROOF) == proof(KEY, said, answer)
-            assert channel.rails.failures(1) == []
-        channel.run(lambda: bool(channel.rails.failures(1)))
-    [failure] = channel.rails.failures(1)
-    assert (failure.kind, failure.rank, failure.by_peer) == (FailureKind.SILENT, 0, True)
 
 
 def test_a_halted_rank_dials_nobody() -> None:

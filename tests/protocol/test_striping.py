@@ -135,25 +135,6 @@ def test_rails_that_disturb_each_other_are_split_only_when_they_stop_it() -> Non
     assert_split(calls(job, 1)[0], rails, within=0.08)
 
 
-def threshold(hosts: int) -> int:
-    """Return the least size in bytes from which ina and tcp share an allreduce."""
-    tcp_rail = VirtualRail(2 * (hosts - 1) * 0.0002, 12e6 * hosts / (2 * (hosts - 1)))
-    job = StripedJob([VirtualRail(0.0004, 11.8e6, "ina"), tcp_rail], ranks=hosts)
-    for exponent in range(10, 23):
-        calls(job, WITHIN, (1 << exponent) // 4)
-    for exponent in range(10, 23):
-        (taken,) = calls(job, 1, (1 << exponent) // 4)
-        if len(taken.plan.parts) > 1:
-            return 1 << exponent
-    return 1 << 30
-
-
-def test_the_threshold_of_ina_and_tcp_grows_with_the_hosts() -> None:
-    found = [threshold(hosts) for hosts in (2, 4, 6)]
-    assert found[0] < found[1] < found[2]
-    assert found[0] >= 2048
-
-
 def test_other_threads_may_ask_while_calls_are_planned() -> None:
     """Prometheus' thread asks for predictions, for example, while calls of new sizes change them."""
     job = StripedJob([tcp(), tcp(), tcp()])
@@ -182,16 +163,6 @@ def test_other_threads_may_ask_while_calls_are_planned() -> None:
             assert asking.result(60) > 0
     finally:
         sys.setswitchinterval(interval)
-
-
-def test_a_call_that_was_not_submitted_is_planned_again_alike() -> None:
-    one, two = StripedJob([tcp(), tcp()]), StripedJob([tcp(), tcp()])
-    for _ in range(40):
-        two._await()
-        for planner in two.planners:  # the call is planned but not submitted, because the rank is frozen
-            planner.plan(two.op_index, all_reduce(LARGE), [])
-        assert one.call(LARGE).plan.parts == two.call(LARGE).plan.parts
-    assert one.surveys == two.surveys
 
 
 def test_plans_of_equal_calls_are_the_same_objects_until_something_is_learnt_or_changes() -> None:

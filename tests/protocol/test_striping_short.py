@@ -174,28 +174,6 @@ def test_calls_of_several_classes_in_turn_compare_no_blocks_and_leave_a_rail_tha
     assert sum(taken.shares() == {1: 1.0} for taken in job.taken[-200:]) >= 190
 
 
-@pytest.mark.parametrize(
-    ("rails", "noise", "count", "most"),
-    [
-        (rails_of(0.0006, 0.0006), 0.0, SMALL, 0.025),
-        (
-            [VirtualRail(80e-6, 1e9), VirtualRail(80e-6, 1e9)],
-            4.0,
-            16 * SMALL,
-            0.1,
-        ),  # the noise looks like drift
-    ],
-)
-def test_surveys_of_short_calls_are_rare(
-    rails: list[VirtualRail], noise: float, count: int, most: float
-) -> None:
-    job = StripedJob(rails, noise=noise)
-    calls(job, 200, count)
-    before = job.surveys
-    spent_s = sum(taken.time_s for taken in calls(job, 2000, count))
-    assert 0 < (job.surveys - before) * (0.0003 + rails[0].a_s) <= most * spent_s
-
-
 def test_a_late_short_call_does_not_delay_what_large_ones_learn() -> None:
     rails = [tcp(), tcp()]
     job = StripedJob(rails)

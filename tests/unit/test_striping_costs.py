@@ -23,7 +23,7 @@ from railweave.hosts.striping.costs import (
     numbers_of,
 )
 from railweave.hosts.striping.priors import STEP_S, Line, StripedRail, prior_lines
-from railweave.hosts.striping.splits import ALIGNMENT, ENGAGE, best_split, choose, cut, time_of, water_fill
+from railweave.hosts.striping.splits import ENGAGE, best_split, choose, time_of
 from railweave.hosts.striping.surveys import Item
 
 MIB = 1 << 20
@@ -150,14 +150,6 @@ def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind(table: Cost
     assert table.line(KEY, 1) == prior(KEY, 1)
 
 
-def test_a_new_class_begins_with_what_the_nearest_one_has_shown(table: CostTable) -> None:
-    observe(table, key_of(8 * MIB), 1.0)
-    observe(table, KEY, 1.2)
-    assert slowness_in(table, KEY) == pytest.approx(1.1)
-    observe(table, KEY, 4.0, 4.0)
-    assert slowness_in(table, KEY) == pytest.approx(4)
-
-
 def test_small_calls_are_taken_to_go_by_the_algorithm_that_hosts_take_for_them() -> None:
     for hosts, steps in ((4, 2), (6, 4), (8, 3)):  # six hosts also fold and unfold, besides log2(4) exchanges
         method = choose_method(Collective.ALL_REDUCE, 4, hosts, 10**8)
@@ -203,20 +195,6 @@ def test_a_ring_is_taken_to_grow_slower_with_hosts_and_a_switch_not() -> None:
 
 
 # ------------------------------------------------------------ the split
-
-
-@given(st.lists(lines, min_size=1, max_size=8), st.integers(1, 1 << 30))
-def test_all_rails_that_take_part_end_at_once_and_the_others_would_end_later(
-    costs: list[Line], size: int
-) -> None:
-    sizes = water_fill(dict(enumerate(costs)), size)
-    assert sum(sizes.values()) == pytest.approx(size, rel=1e-6)
-    end_s = max(costs[rail].time_s(part) for rail, part in sizes.items())
-    for rail, line in enumerate(costs):
-        if rail in sizes:
-            assert line.time_s(sizes[rail]) == pytest.approx(end_s, rel=1e-6)
-        else:
-            assert line.a_s >= end_s * (1 - 1e-9)
 
 
 def chosen(singles: list[float], costs: list[Line], engaged: Sequence[int] = ()) -> set[int]:
@@ -274,22 +252,6 @@ def test_a_part_that_would_be_less_than_the_alignment_is_judged_by_what_it_reall
     costs = {0: Line(0.0019, 4e6), 1: Line(0.0039, 1e6)}  # the least part takes the slow rail 4.9 ms
     split = choose({0: 0.0041, 1: 0.0127}, best_split(costs, 8748, 2187), 2187)
     assert split.parts == ((0, 0, 2187),)
-
-
-@given(st.dictionaries(st.integers(0, 9), st.floats(1e-3, 1e12), min_size=1), st.integers(1, 1 << 24))
-def test_parts_cover_the_tensor_at_the_alignment(sizes: dict[int, float], count: int) -> None:
-    parts = cut(dict(sorted(sizes.items())), count)
-    assert sum(part for _, _, part in parts) == count
-    end = 0
-    for _, offset, part in parts:
-        assert offset == end
-        assert offset % ALIGNMENT == 0
-        assert part > 0
-        end += part
-
-
-def test_a_split_takes_as_long_as_its_slowest_part() -> None:
-    assert time_of([(0, 0, 10), (1, 10, 30)], {0: Line(1.0, 10.0), 1: Line(0.0, 100.0)}, 4) == 5.0
 
 
 # ------------------------------------------------------------ surveys
