@@ -79,13 +79,11 @@ def test_digests_are_named_and_in_order() -> None:
 
 
 def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
-    quick = cpu.tables.insert(
-        "I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=5_000_000, now_us=1_000
-    )
-    slow = cpu.tables.insert(
-        "I.hosts", [exact(2)], "I.forward", [2], idle_timeout_ns=20_000_000, now_us=1_000
-    )
-    cpu.tables.insert("I.hosts", [exact(3)], "I.forward", [3], now_us=1_000)
+    def insert(key: int, **options: int) -> int:
+        return cpu.tables.insert("I.hosts", [exact(key)], "I.forward", [key], now_us=1_000, **options)
+
+    quick, slow = insert(1, idle_timeout_ns=5_000_000), insert(2, idle_timeout_ns=20_000_000)
+    insert(3)
 
     def told(now_us: int) -> list[int]:
         return [entry.handle for _, entry in cpu.tables.expired(now_us)]
