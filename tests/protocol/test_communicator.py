@@ -196,10 +196,6 @@ def test_shares_are_what_the_rails_carry_and_stats_count_the_wire() -> None:
     StaticJob(4).run(work, TWO_RAILS, shares={"left": 3, "right": 1})
 
 
-def test_a_rank_that_leaves_early_is_named_by_all_others() -> None:
-    StaticJob(3).leave(1, 1000)
-
-
 def call_twice(comm: Communicator) -> None:
     """Make two calls. A peer that gave up may have sent its part of the first call, but not of the second."""
     comm.all_reduce(np.zeros(3, np.float32))

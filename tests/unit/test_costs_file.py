@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares
 from railweave.hosts import costs_file
@@ -174,35 +170,6 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "costs.json").write_text(json.dumps(file_of()))
     with pytest.raises(InvalidOption, match="199 bytes: expected 10 bytes at most"):
         start(tmp_path / "costs.json")
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-PLACES: list[Callable[[dict[str, Any], Any], None]] = [
-    lambda value, junk: value.update(jobs=junk),
-    lambda value, junk: value["jobs"].append(junk),
-    lambda value, junk: value["jobs"][0].update(rails=junk),
-    lambda value, junk: value["jobs"][0]["rails"][0].update(rate_bps=junk),
-    lambda value, junk: value["jobs"][0]["costs"].append(junk),
-    lambda value, junk: value["jobs"][0]["costs"][0].update(alone=junk),
-    lambda value, junk: value["jobs"][0]["costs"][0].update(slowness=junk),
-]
-
-
-@given(st.sampled_from(PLACES), JSON)
-@settings(max_examples=50, deadline=None)
-def test_any_junk_is_refused_or_harmless(
-    tmp_path_factory: pytest.TempPathFactory, place: Callable[[dict[str, Any], Any], None], junk: Any
-) -> None:
-    value = file_of(cost())
-    place(value, junk)
-    path = tmp_path_factory.getbasetemp() / "junk.json"
-    path.write_text(json.dumps(value))
-    with contextlib.suppress(InvalidOption):
-        assert predict(start(path), 4096).splits
 
 
 # ------------------------------------------------------------ predictions
