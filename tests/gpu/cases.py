@@ -16,17 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 import railweave.torch
 from railweave.hosts.errors import InvalidOption
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
-from characters import Transformer, batches
 
 DEVICE = os.environ.get("RAILWEAVE_CASES_DEVICE", "cuda")  # or `cpu` for cases that need no stream
 SLEEP = 50_000_000  # cycles of a GPU: about 30 ms
@@ -125,27 +123,6 @@ def strided_tensors(rank: int, size: int) -> None:
         dist.all_gather(lists, view)
         for x in lists:
             same(x, expected, "all_gather")
-
-
-@case
-def coalesced_calls(rank: int, size: int) -> None:
-    from torch.distributed.distributed_c10d import _coalescing_manager  # noqa: PLC0415
-
-    counts = (3, 1_200_000, 0, 17)
-    tensors = [numbers(rank, count).to(DEVICE, copy=True) for count in counts]
-    gathered = [torch.zeros(size * count, device=DEVICE) for count in counts]
-    with _coalescing_manager(async_ops=True) as manager:
-        for x in tensors:
-            dist.all_reduce(x)
-    manager.wait()
-    with _coalescing_manager(async_ops=True) as manager:
-        for out, x in zip(gathered, tensors, strict=True):
-            dist.all_gather_into_tensor(out, x)
-    manager.wait()
-    for count, out in zip(counts, gathered, strict=True):
-        expected = numbers(rank, count)
-        dist.all_reduce(expected)
-        same(out, expected.repeat(size))
 
 
 @case
@@ -290,52 +267,6 @@ def back_ends_for_each_device(rank: int, size: int) -> None:
     x = numbers(rank, 3_000_000).to(DEVICE, copy=True)
     dist.all_reduce(x, group=one)
     same(x, numbers(rank, 3_000_000))
-
-
-# ------------------------------------------------------------ training
-
-
-def trained(rank: int, parallel: Callable[[Any], nn.Module]) -> list[float]:
-    """Return the mean losses of all ranks, step by step."""
-    torch.manual_seed(1)
-    model = parallel(Transformer().to(DEVICE))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    stream, losses = batches(rank), []
-    for _ in range(STEPS):
-        seen, following = (x.to(DEVICE) for x in next(stream))
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(seen).flatten(0, 1), following.flatten())
-        loss.backward()
-        optimizer.step()
-        mean = loss.detach().clone()
-        dist.all_reduce(mean)
-        losses.append(mean.item() / dist.get_world_size())
-    return losses
-
-
-@case
-def ddp_and_fsdp_learn_as_ddp_on_gloo(rank: int, size: int) -> None:
-    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
-    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
-
-    gloo, mesh = dist.new_group(backend="gloo"), init_device_mesh(DEVICE, (size,))
-
-    def sharded(model: Any) -> nn.Module:
-        for layer in model.layers:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        return model  # type: ignore[no-any-return]
-
-    replicated = nn.parallel.DistributedDataParallel
-    torch.use_deterministic_algorithms(True)
-    try:
-        expected = trained(rank, lambda model: replicated(model, process_group=gloo))
-        for parallel in (lambda model: replicated(model, bucket_cap_mb=1), sharded):
-            losses = trained(rank, parallel)
-            torch.testing.assert_close(losses, expected, rtol=1e-5, atol=0)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert expected[-1] < expected[0]
 
 
 # ------------------------------------------------------------ the end

@@ -91,7 +91,9 @@ def test_on_hosts_of_the_lab(tmp_path: Path, program: tuple[str, ...]) -> None:
         require_tools()
     except LabError as error:
         pytest.skip(str(error))
-    where = ("--device", "cuda", "--steps", "6") if "examples" in program[0] else ()
+    out = tmp_path / "result.json"
+    trains = "examples" in program[0]
+    where = ("--device", "cuda", "--steps", "6", "--out", str(out)) if trains else ()
     rank = [sys.executable, str(ROOT / program[0]), *program[1:], *where]
     lab = subprocess.run(
         [sys.executable, "-m", "railweave", *RUN, "--out", str(tmp_path), "--", *rank],
@@ -102,3 +104,6 @@ def test_on_hosts_of_the_lab(tmp_path: Path, program: tuple[str, ...]) -> None:
     )
     assert lab.returncode == 0, lab.stdout + lab.stderr
     assert "all counts agree" in lab.stdout
+    if trains:
+        losses = json.loads(out.read_text())["losses"]
+        assert losses[-1] < losses[0]

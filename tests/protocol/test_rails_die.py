@@ -96,40 +96,28 @@ def test_what_makes_no_sense_is_refused() -> None:
         assert agent.wait_change(0, 0.0) is False
 
 
-def test_the_ranks_do_not_wait_for_a_rank_that_plans() -> None:
-    """A rank may plan for long if another thread holds the interpreter while a rail dies."""
+@pytest.mark.parametrize("submitted", [False, True])
+def test_rails_change_while_a_rank_plans(submitted: bool) -> None:
+    """A rank may plan for long if another thread holds the interpreter while a rail dies.
+
+    The others do not wait for it. A call that they have submitted keeps its plan.
+    """
     with Job(2) as job:
         planning, other = job.ranks
+        x, call = np.ones(4, np.float32), Call(DType.FLOAT32, ReduceOp.SUM, 4)
+        out, theirs = np.empty_like(x), np.empty_like(x)
         op, known = planning.agent.plan_point(DEADLINE_S)
+        ahead = other.submit_at([(1, 0, 4)], call, x, theirs) if submitted else None
         other.agent.set_obstacle(1, "in the middle of planning")
-        other.until(lambda: other.alive(op) == [0])
-        planning.until(lambda: planning.alive(op) == [0])
-        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
-        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
-        assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit((op, known + 1), call, x, out, [(0, 0, 4)])
-        other.wait(other.submit_at([(0, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
-        planning.wait(op)
-        assert (out == 2).all()
-
-
-def test_a_call_that_others_have_submitted_keeps_its_plan_although_the_rails_have_changed() -> None:
-    with Job(2) as job:
-        planning, other = job.ranks
-        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
-        op, known = planning.agent.plan_point(DEADLINE_S)
-        ahead = other.submit_at([(1, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32))
-        other.agent.set_obstacle(1, "in the middle of planning")
-        planning.until(lambda: planning.alive(1 << 30) == [0])
+        for rank in job.ranks:
+            rank.until(lambda rank=rank: rank.alive(1 << 30) == [0])  # type: ignore[misc]
         (change,) = planning.agent.changes(known)
-        assert change.from_op == op + 1
+        assert change.from_op == op + submitted
         assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
         assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit((op, known + 1), call, x, out, [(1, 0, 4)])
+        assert planning.agent.submit((op, known + 1), call, x, out, [(int(submitted), 0, 4)])
+        other.wait(other.submit_at([(0, 0, 4)], call, x, theirs) if ahead is None else ahead)
         planning.wait(op)
-        other.wait(ahead)
         assert (out == 2).all()
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -226,15 +226,18 @@ def test_ranks_that_would_plan_differently_are_told() -> None:
         calls(StripedJob(rails, planners=planners), 1)
 
 
-def test_states_of_a_class_from_cold_to_hot() -> None:
+@pytest.mark.parametrize(
+    ("count", "times", "states"),
+    [(LARGE, 40, ["cold", "warm", "hot"]), (SMALL, COMPARING, ["cold", "comparing", "hot"])],
+)
+def test_states_of_a_class_from_cold_to_hot(count: int, times: int, states: list[str]) -> None:
+    """Only short calls are compared in blocks."""
     job = StripedJob([tcp(), tcp()])
     seen = []
-    for _ in range(40):
-        job.call(LARGE)
-        state = predict(job.planners[0], LARGE * 4).state
-        if not seen or seen[-1] != state:
-            seen.append(state)
-    assert seen == ["cold", "warm", "hot"]  # large calls are not compared in blocks
+    for _ in range(times):
+        job.call(count)
+        seen.append(predict(job.planners[0], count * 4).state)
+    assert [state for state, _ in groupby(seen)] == states
 
 
 # ------------------------------------------------------------ rails that die

@@ -216,17 +216,6 @@ def test_short_calls_between_others_are_learnt() -> None:
     assert job.call(SMALL).shares() == {1: 1.0}
 
 
-def test_short_calls_are_hot_when_their_way_is_found() -> None:
-    job = StripedJob([tcp(), tcp()])
-    seen: list[str] = []
-    for _ in range(COMPARING):
-        job.call(SMALL)
-        stage = predict(job.planners[0], SMALL * 4).state
-        if not seen or seen[-1] != stage:
-            seen.append(stage)
-    assert seen == ["cold", "comparing", "hot"]
-
-
 @pytest.mark.parametrize("slower", [8, 15])
 @pytest.mark.parametrize("number", [6, 20])
 def test_first_calls_that_all_waited_keep_no_rail_out(slower: int, number: int) -> None:

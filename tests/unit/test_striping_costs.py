@@ -77,12 +77,6 @@ def test_blocks_of_calls_tell_more_than_single_ones_until_these_show_a_change() 
     assert slowness.value == 1.0
 
 
-@given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=40))
-def test_what_is_known_lies_between_the_latest_times(values: list[float]) -> None:
-    latest = values[-SAMPLES:]
-    assert min(latest) * (1 - 1e-9) <= slowness_of(*values).value <= max(latest) * (1 + 1e-9)
-
-
 RAILS = [StripedRail("a", 0, "tcp", 10**8), StripedRail("b", 1, "ina", 10**8)]
 
 
@@ -109,26 +103,6 @@ def observe(table: CostTable, key: CostKey, *seen: float, alone: bool = True, bl
 def slowness_in(table: CostTable, key: CostKey) -> float:
     """Return the first rail's time for a whole call, as a multiple of its prior."""
     return table.single_s(key, 0, key.size_class) / prior(key).time_s(key.size_class)
-
-
-def test_distrusted_costs_hold_until_the_next_times(table: CostTable) -> None:
-    observe(table, KEY, *[1.0] * 8)
-    table.distrust(0)
-    assert table.samples(KEY, 0, alone=True) == 0
-    assert slowness_in(table, KEY) == pytest.approx(1)
-    observe(table, KEY, 3.0, 3.0)
-    assert slowness_in(table, KEY) == pytest.approx(3)
-
-
-def test_a_rail_that_has_changed_its_speed_is_known_from_then_on(table: CostTable) -> None:
-    observe(table, key_of(4096), *[1.0] * 4, 3.0, 3.0, 3.0)
-    assert table.samples(key_of(4096), 0, alone=True) == 3
-
-
-def test_what_was_measured_of_a_rail_alone_before_it_changed_its_speed_is_forgotten(table: CostTable) -> None:
-    observe(table, KEY, 1.0)
-    observe(table, KEY, 1.5, 1.5, 6.0, 6.0, alone=False)
-    assert slowness_in(table, KEY) == pytest.approx(6)
 
 
 def test_a_block_on_links_that_have_rested_is_not_believed_to_be_quicker_than_links_are(
