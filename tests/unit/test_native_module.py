@@ -13,30 +13,21 @@ import pytest
 from railweave import native_module
 
 # Without the built module, Python finds only the type stubs: a package without a file.
-NOT_BUILT = """
+FINDER = """
 import sys
 from importlib.machinery import ModuleSpec
 
-class Stubs:
-    def find_spec(self, name, path=None, target=None):
-        if name != "railweave._native":
-            return None
-        spec = ModuleSpec(name, None, is_package=True)
-        spec.submodule_search_locations = ["/nowhere"]
-        return spec
-
-sys.meta_path.insert(0, Stubs())
-"""
-NOT_LOADED = """
-import sys
-
-class Broken:
+class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "railweave._native":
-            raise ImportError("libibverbs.so.1: cannot open shared object file", name=name, path="_native.so")
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = ["/nowhere"]
+            %s
 
-sys.meta_path.insert(0, Broken())
+sys.meta_path.insert(0, Finder())
 """
+NOT_BUILT = FINDER % "return spec"
+NOT_LOADED = FINDER % 'raise ImportError("libibverbs.so.1: cannot open", name=name, path="_native.so")'
 MAIN = "sys.argv[0] = 'railweave'\nfrom railweave.cli import main\nmain()"
 
 
