@@ -5,46 +5,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
+from protocol.calls import Array, kind_of
 
 from railweave._native.collectives import DType, ReduceOp
+from railweave.hosts.arrays import NAMES
 
-Array = npt.NDArray[Any]
-
-DTYPES: dict[DType, Any] = {
-    DType.FLOAT32: np.float32,
-    DType.INT32: np.int32,
-    DType.FLOAT16: np.float16,
-    DType.BFLOAT16: ml_dtypes.bfloat16,
-    DType.FLOAT64: np.float64,
-    DType.INT8: np.int8,
-    DType.UINT8: np.uint8,
-    DType.INT64: np.int64,
-}
-FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64}
+DTYPES = {dtype: kind_of(name) for dtype, name in NAMES.items()}
 SPECIAL_FLOATS = [np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-42, 6e-8, 65504.0, 3.2e38]
 
 
 def random_array(rng: np.random.Generator, dtype: DType, count: int, special: bool) -> Array:
     kind = DTYPES[dtype]
-    if dtype not in FLOATS:
+    if kind.kind in "iu":
         limits = np.iinfo(kind)
         return rng.integers(limits.min, limits.max, count, dtype=kind, endpoint=True)
     with np.errstate(over="ignore"):
         values: Array = rng.normal(size=count).astype(kind)
-        if special:
-            where = rng.random(count) < 0.3
-            values[where] = rng.choice(np.array(SPECIAL_FLOATS), where.sum()).astype(kind)
+        where = rng.random(count) < 0.3 * special
+        values[where] = rng.choice(np.array(SPECIAL_FLOATS), where.sum()).astype(kind)
     return values
-
-
-def bits(array: Array) -> Array:
-    """Return an array in the form for native code, which does not know the types of ml_dtypes."""
-    return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
 
 
 def exactly(array: Array) -> Array:
@@ -63,9 +44,7 @@ def finished(op: ReduceOp, total: Array, ranks: int) -> Array:
     if op != ReduceOp.AVG:
         return total
     if total.dtype.kind in "iu":
-        return np.array(
-            [int(abs(value)) // ranks * (-1 if value < 0 else 1) for value in total.tolist()], total.dtype
-        )
+        return (np.sign(total) * (np.abs(total.astype(object)) // ranks)).astype(total.dtype)
     return (total / total.dtype.type(ranks)).astype(total.dtype)
 
 

@@ -22,20 +22,6 @@ def calls(job: StripedJob, times: int, count: int = LARGE) -> list[Taken]:
     return [job.call(count) for _ in range(times)]
 
 
-def usual_calls(job: StripedJob, times: int, count: int) -> list[Taken]:
-    """Return `times` calls that are no comparison of alternation with a single rail."""
-    usual: list[Taken] = []
-    comparing = True
-    for _ in range(COMPARING * len(job.rails) + times):  # equal rails need the most comparisons
-        taken = job.call(count)
-        if not comparing:
-            usual.append(taken)
-        if len(usual) == times:
-            return usual
-        comparing = taken.plan.call_class is not None and taken.plan.call_class.comparing
-    raise AssertionError("calls compare for ever")
-
-
 def assert_split(taken: Taken, rails: list[VirtualRail], count: int = LARGE, within: float = 0.05) -> None:
     ideal = ideal_shares(rails, count * 4)
     shares = taken.shares()

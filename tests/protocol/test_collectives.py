@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
+from protocol.calls import Array, assert_bits, native
 from protocol.calls import Call as RanksCall
-from protocol.calls import assert_bits, native
 from protocol.reference import (
     DTYPES,
-    Array,
-    bits,
     by_bruck,
     by_doubling,
     by_ring,
@@ -42,8 +40,8 @@ class Spec:
     op: ReduceOp
     count: int
     root: int
-    in_place: bool
-    span: tuple[float, float]
+    in_place: bool = False
+    span: tuple[float, float] = (0.0, 1.0)
 
     @property
     def sharded(self) -> bool:
@@ -63,8 +61,8 @@ class Case:
     seed: int
     small_bytes: int
     bruck_bytes: int
-    segment_bytes: int
-    special: bool
+    segment_bytes: int = 1 << 16
+    special: bool = False
 
 
 def given(spec: Spec, case: Case, numbers: np.random.Generator) -> RanksCall:
@@ -147,9 +145,8 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=500, deadline=None)
-@drawn(cases)
-def test_every_rank_gets_the_right_result(case: Case) -> None:
+def run(case: Case) -> None:
+    """Check all results. The simulated transport refuses messages that a repair channel cannot carry."""
     numbers = np.random.default_rng(case.seed)
     made = [(spec, given(spec, case, numbers)) for spec in case.calls]
     ranks = [[of_rank(spec, call, rank) for spec, call in made] for rank in range(case.ranks)]
@@ -159,6 +156,22 @@ def test_every_rank_gets_the_right_result(case: Case) -> None:
     assert outcomes == [(list(range(len(case.calls))), None)] * case.ranks
     for spec, call in made:
         check(spec, case, call)
+
+
+@settings(max_examples=300, deadline=None)
+@drawn(cases)
+def test_every_rank_gets_the_right_result(case: Case) -> None:
+    run(case)
+
+
+@pytest.mark.parametrize("ranks", [10, 16, 17, 31, 32, 33])
+def test_many_ranks_get_the_right_result(ranks: int) -> None:
+    specs = [
+        Spec(collective, DType.INT32, ReduceOp.SUM, ranks, root)
+        for collective, root in itertools.product(Collective, (1, ranks - 1))
+    ]
+    for small_bytes, bruck_bytes in ((0, 0), (0, 1 << 20), (1 << 20, 0)):
+        run(Case(ranks, specs, ranks, small_bytes, bruck_bytes))
 
 
 ONES = np.ones(400, np.float32)
@@ -204,36 +217,6 @@ def test_ranks_that_call_different_things_all_learn_it(odd: str, small_bytes: in
             assert not through
 
 
-@pytest.mark.parametrize("ranks", range(2, 34))
-def test_messages_pass_between_neighbours_alone(ranks: int) -> None:
-    """A repair channel connects only neighbours. The simulated transport refuses messages to other ranks."""
-    given, out = np.ones(ranks, np.float32), np.empty(ranks, np.float32)
-    for collective, root, (small_bytes, bruck_bytes) in itertools.product(
-        (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST),
-        (0, 1, ranks - 1),
-        ((0, 0), (0, 1 << 20), (1 << 20, 0)),
-    ):
-        shard = 1 if collective in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER) else ranks
-        whole_in = collective != Collective.ALL_GATHER
-        whole_out = collective != Collective.REDUCE_SCATTER
-        calls = [
-            [
-                Call(
-                    DType.FLOAT32,
-                    ReduceOp.SUM,
-                    given if whole_in else given[:shard],
-                    out.copy() if whole_out else out[:shard].copy(),
-                    collective,
-                    root if collective == Collective.BROADCAST else 0,
-                )
-            ]
-            for _ in range(ranks)
-        ]
-        assert (
-            collectives.simulate([calls], ranks, small_bytes, 1 << 16, bruck_bytes) == [([0], None)] * ranks
-        )
-
-
 def test_roots_that_differ_are_found() -> None:
     """Two roots that only send find the mismatch, at the latest with the next call."""
     for ranks in (2, 5):
@@ -259,23 +242,23 @@ def test_kernels_are_numpys_and_may_write_over_an_operand(dtype: DType, op: Redu
         for place in (0, 1):
             if np.array_equal(into.view(np.uint8), operands[place].view(np.uint8)):
                 operands[place] = into
-        collectives.reduce(dtype, op, bits(into), bits(operands[0]), bits(operands[1]))
+        collectives.reduce(dtype, op, native(into), native(operands[0]), native(operands[1]))
         np.testing.assert_array_equal(into.astype(np.float64), want.astype(np.float64))
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(DType.FLOAT16, "float16"), (DType.BFLOAT16, "bfloat16")])
-def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType, name: str) -> None:
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType) -> None:
     """Add 0 to all 65,536 numbers, and add numbers with sums that are ties, overflow or vanish."""
     every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
     into = np.empty_like(every)
     for other in (np.zeros_like(every), np.roll(every, 1), every[::-1].copy(), np.roll(every, 12345)):
-        collectives.reduce(dtype, ReduceOp.SUM, bits(into), bits(every), bits(other))
+        collectives.reduce(dtype, ReduceOp.SUM, native(into), native(every), native(other))
         with np.errstate(all="ignore"):
             want = every + other
-        np.testing.assert_array_equal(into.astype(np.float32), want.astype(np.float32), err_msg=name)
+        np.testing.assert_array_equal(into.astype(np.float32), want.astype(np.float32))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_rails_that_are_halted_and_restarted(seed: int) -> None:
     """A halted rail gives up its slices at once. Late messages of these slices change no later slice."""
     generator = np.random.default_rng(seed)

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from protocol.recovering import DEADLINE_S, SECRET, Job, Rank
+from protocol.recovering import DEADLINE_S, Job, Rank
 
-from railweave._native.agent import Agent, Call, Failure, FailureKind
+from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import DType, ReduceOp
 
 BROKEN = 1  # the rail
@@ -72,64 +72,46 @@ def test_a_rail_that_throws_before_recovery_is_known_is_excluded() -> None:
 
 
 @contextmanager
-def lone_rail() -> Iterator[list[Agent]]:
+def lone_rail() -> Iterator[list[Rank]]:
     """Make two ranks with a single rail."""
-    agents = [Agent(rank, 2) for rank in range(2)]
-    places = []
-    for agent in agents:
-        agent.set_secret(SECRET)
-        _, port = agent.add_breaking_tcp("tcp", "127.0.0.1", "lo")
-        places.append(("127.0.0.1", port))
-    threads = [threading.Thread(target=agent.connect_tcp, args=(0, places, DEADLINE_S)) for agent in agents]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    yield agents
-    for agent in agents:
-        agent.close(0.1)
+    with Job(2, 1, breaking=True, recovers=False) as job:
+        for rank in job.ranks:
+            rank.agent.forgo_recovery()
+        yield job.ranks
 
 
-def submit(agent: Agent) -> int:
-    x, out = np.ones(10, np.float32), np.empty(10, np.float32)
-    point = op, _ = agent.plan_point(DEADLINE_S)
-    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, 10), x, out, [(0, 0, 10)])
-    return int(op)
+def submit(rank: Rank) -> int:
+    return rank.submit(
+        Call(DType.FLOAT32, ReduceOp.SUM, 10), np.ones(10, np.float32), np.empty(10, np.float32)
+    )
 
 
 @pytest.mark.parametrize("where", ["start", "expire", "slice_done"])
 def test_the_only_rail_that_throws_ends_the_communicator_with_its_name(where: str) -> None:
     with lone_rail() as (broken, other):
-        broken.break_at(0, where)
+        broken.agent.break_at(0, where)
         end = time.monotonic() + DEADLINE_S
-        while (failure := broken.failure()) is None:  # a call may complete before the rail sets a timer
+        while broken.agent.failure() is None:  # a call may complete before the rail sets a timer
             assert time.monotonic() < end
-            told = [(agent, submit(agent)) for agent in (broken, other)]
+            told = [(rank.agent, submit(rank)) for rank in (broken, other)]
             for agent, op in told:
                 assert agent.wait(op, DEADLINE_S)
-        assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "tcp")
-        assert failure.message == f"its own code failed: {where} is broken"
-        if where == "start":  # in other cases the other rank may already have its result
-            failure = other.failure()
+        # Except at the start, the other rank may already have its result.
+        for rank in (broken, other) if where == "start" else (broken,):
+            failure = rank.agent.failure()
             assert failure is not None
-            assert (failure.kind, failure.rail, failure.message) == (
-                FailureKind.RAIL_DOWN,
-                "tcp",
-                f"its own code failed: {where} is broken",
-            )
+            assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "tcp0")
+            assert failure.message == f"its own code failed: {where} is broken"
 
 
 @pytest.mark.parametrize("where", ["abort", "announce"])
 def test_a_rail_that_throws_at_the_end_keeps_nobody_waiting(where: str) -> None:
-    with lone_rail() as (agent, _):
-        agent.break_at(0, where, 100)
-        op = submit(agent)
-        waited: list[bool] = []
-        waiter = threading.Thread(target=lambda: waited.append(agent.wait(op, DEADLINE_S)), daemon=True)
-        waiter.start()
-        agent.fail(Failure(FailureKind.PEER_LOST, 1, "it is tested"))
-        waiter.join(DEADLINE_S)
-        assert waited == [True]
-        failure = agent.failure_of(op)
+    with lone_rail() as (rank, _), ThreadPoolExecutor(1) as pool:
+        rank.agent.break_at(0, where, 100)
+        op = submit(rank)
+        waiting = pool.submit(rank.agent.wait, op, DEADLINE_S)
+        rank.agent.fail(Failure(FailureKind.PEER_LOST, 1, "it is tested"))
+        assert waiting.result(DEADLINE_S)
+        failure = rank.agent.failure_of(op)
         assert failure is not None
         assert failure.message == "it is tested"

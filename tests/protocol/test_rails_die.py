@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from protocol.recovering import DEADLINE_S, Job, Rank
 
 from railweave._native.agent import Agent, Call
@@ -25,19 +22,14 @@ def sums(rank: Rank, calls: range, after: dict[int, str] | None = None) -> None:
             rank.agent.set_obstacle(1, after[number])
 
 
-def test_nothing_happens_while_all_rails_live() -> None:
-    with Job(3) as job:
-        job.run(lambda rank: sums(rank, range(60)))
-        for rank in job.ranks:
-            assert rank.agent.changes(0) == []
-            assert [state.state for state in rank.agent.rail_states()] == ["up", "up"]
-            assert rank.agent.next_op() == 60
-
-
-@pytest.mark.parametrize("size", [2, 3, 8])  # with 8 ranks, repair channels connect only some pairs
+@pytest.mark.parametrize("size", [2, 8])  # with 8 ranks, repair channels connect only some pairs
 def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
     with Job(size) as job:
-        job.run(lambda rank: sums(rank, range(60), {20: "it is tested"}))
+        job.run(lambda rank: sums(rank, range(20)))
+        for rank in job.ranks:
+            assert (rank.agent.changes(0), rank.agent.next_op()) == ([], 20)
+            assert [state.state for state in rank.agent.rail_states()] == ["up", "up"]
+        job.run(lambda rank: sums(rank, range(20, 60), {30: "it is tested"}))
         job.run(lambda rank: rank.until(lambda: rank.alive(1 << 30) == [0]))
         for rank in job.ranks:
             (change,) = rank.agent.changes(0)
@@ -55,42 +47,6 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
             assert "it is tested" in up.last_failure
         changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
         assert changes == [changes[0]] * size
-
-
-def test_a_second_rail_dies_while_the_first_is_repaired() -> None:
-    """Keep small calls and calls on three rails in flight, with one rank behind the others."""
-
-    def work(rank: Rank) -> None:
-        in_flight: deque[tuple[int, int, NDArray[np.int32]]] = deque()
-        for number in range(240):
-            count = COUNTS[number % 3]
-            x = np.full(count, rank.rank + number, np.int32)
-            call = Call(DType.INT32, ReduceOp.SUM, count)
-            in_flight.append((rank.submit(call, x, x, start_now=number % 2 == 0), number, x))
-            match rank.rank, number:
-                case 1, 60:
-                    rank.agent.set_obstacle(1, "first")
-                case 2, 61:
-                    rank.agent.set_obstacle(2, "second")
-                case 1, 120:
-                    rank.agent.set_obstacle(1, "")
-                case 2, 121:
-                    rank.agent.set_obstacle(2, "")
-            while len(in_flight) > 2 + 6 * rank.rank:
-                settle(rank, *in_flight.popleft())
-        while in_flight:
-            settle(rank, *in_flight.popleft())
-        rank.until(lambda: rank.alive(1 << 30) == [0, 1, 2])
-
-    def settle(rank: Rank, op: int, number: int, out: NDArray[np.int32]) -> None:
-        rank.wait(op)
-        assert (out == sum(r + number for r in range(rank.size))).all(), f"call #{op}"
-
-    with Job(3, 3) as job:
-        job.run(work)
-        changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
-        assert changes == [changes[0]] * 3
-        assert any(alive.count(False) for _, alive in changes[0])
 
 
 def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
@@ -115,7 +71,7 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
         job.run(rest)
 
 
-@pytest.mark.parametrize("share", [0.52, 0.8, 1.2, 3.0])
+@pytest.mark.parametrize("share", [0.52, 1.2, 3.0])
 def test_a_large_call_and_a_survey_leave_room_for_the_next_call(share: float) -> None:
     """Each call needs `share` of the bound. Requested sizes count, and the largest call does not count."""
     with Job(2, most_kept_bytes=1 << 20) as job:
@@ -140,40 +96,28 @@ def test_what_makes_no_sense_is_refused() -> None:
         assert agent.wait_change(0, 0.0) is False
 
 
-def test_the_ranks_do_not_wait_for_a_rank_that_plans() -> None:
-    """A rank may plan for long if another thread holds the interpreter while a rail dies."""
+@pytest.mark.parametrize("submitted", [False, True])
+def test_rails_change_while_a_rank_plans(submitted: bool) -> None:
+    """A rank may plan for long if another thread holds the interpreter while a rail dies.
+
+    The others do not wait for it. A call that they have submitted keeps its plan.
+    """
     with Job(2) as job:
         planning, other = job.ranks
+        x, call = np.ones(4, np.float32), Call(DType.FLOAT32, ReduceOp.SUM, 4)
+        out, theirs = np.empty_like(x), np.empty_like(x)
         op, known = planning.agent.plan_point(DEADLINE_S)
+        ahead = other.submit_at([(1, 0, 4)], call, x, theirs) if submitted else None
         other.agent.set_obstacle(1, "in the middle of planning")
-        other.until(lambda: other.alive(op) == [0])
-        planning.until(lambda: planning.alive(op) == [0])
-        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
-        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
-        assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit((op, known + 1), call, x, out, [(0, 0, 4)])
-        other.wait(other.submit_at([(0, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32)))
-        planning.wait(op)
-        assert (out == 2).all()
-
-
-def test_a_call_that_others_have_submitted_keeps_its_plan_although_the_rails_have_changed() -> None:
-    with Job(2) as job:
-        planning, other = job.ranks
-        call = Call(DType.FLOAT32, ReduceOp.SUM, 4)
-        x, out = np.ones(4, np.float32), np.empty(4, np.float32)
-        op, known = planning.agent.plan_point(DEADLINE_S)
-        ahead = other.submit_at([(1, 0, 4)], call, np.ones(4, np.float32), np.empty(4, np.float32))
-        other.agent.set_obstacle(1, "in the middle of planning")
-        planning.until(lambda: planning.alive(1 << 30) == [0])
+        for rank in job.ranks:
+            rank.until(lambda rank=rank: rank.alive(1 << 30) == [0])  # type: ignore[misc]
         (change,) = planning.agent.changes(known)
-        assert change.from_op == op + 1
+        assert change.from_op == op + submitted
         assert not planning.agent.submit((op, known), call, x, out, [(1, 0, 4)])
         assert planning.agent.plan_point(DEADLINE_S) == (op, known + 1)
-        assert planning.agent.submit((op, known + 1), call, x, out, [(1, 0, 4)])
+        assert planning.agent.submit((op, known + 1), call, x, out, [(int(submitted), 0, 4)])
+        other.wait(other.submit_at([(0, 0, 4)], call, x, theirs) if ahead is None else ahead)
         planning.wait(op)
-        other.wait(ahead)
         assert (out == 2).all()
 
 

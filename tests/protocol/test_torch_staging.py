@@ -17,8 +17,13 @@ from protocol.jobs import DEADLINE_S, StaticJob
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import PeerLost, RailweaveError
 
-torch: Any = pytest.importorskip("torch") if importlib.util.find_spec("torch") else None
-pytestmark = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+import torch
+
+from railweave.torch.staging import BUFFERS, Staging
+
 PIECE_BYTES = 256 << 10  # long enough for a ring
 
 
@@ -79,7 +84,6 @@ def run(
     size: int, work: Callable[[Communicator, Any], Any], rails: str = "tcp=tcp@lo", **options: Any
 ) -> Any:
     """Run `work` on every rank with a Staging. Return the results by rank."""
-    from railweave.torch.staging import Staging  # noqa: PLC0415
 
     def body(comm: Communicator) -> Any:
         staging = Staging(comm, HostStreams)  # type: ignore[arg-type]
@@ -110,41 +114,34 @@ def numbers(rank: int, count: int, dtype: Any) -> Any:
     return (drawn if dtype.is_floating_point else drawn * 100).to(dtype)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
-@pytest.mark.parametrize("count", [0, 1, 5, 65_537, 400_003])
-def test_sums_have_the_bits_of_those_of_one_call(size: int, dtype: str, count: int) -> None:
+@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_results_have_the_bits_of_those_of_one_call(size: int, dtype: Any) -> None:
     def work(comm: Communicator, staging: Any) -> None:
-        x = numbers(comm.rank, count, getattr(torch, dtype))
-        for op in ("sum", "avg", "max"):
-            expected, found = x.clone(), x.clone()
-            comm.all_reduce(expected, op, out=expected)
-            finish(staging, found, staging.all_reduce(found, op, out=found))
-            assert torch.equal(found, expected), op
-        root = comm.world_size - 1
-        expected, found = x.clone(), x.clone()
-        comm.reduce(x, root, out=expected if comm.rank == root else None)
-        finish(staging, found, staging.reduce(found, root, "sum", out=found if comm.rank == root else None))
-        assert torch.equal(found, expected)
-
-    run(size, work)
-
-
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("count", [0, 3, 100_001])
-def test_shards_and_copies_are_those_of_one_call(size: int, count: int) -> None:
-    def work(comm: Communicator, staging: Any) -> None:
-        x = numbers(comm.rank, size * count, torch.float32)
-        shard, expected = torch.zeros(count), torch.zeros(count)
-        comm.reduce_scatter(x, out=expected)
-        finish(staging, x, staging.reduce_scatter(x, "sum", out=shard))
-        assert torch.equal(shard, expected)
-        everything, wanted = torch.zeros(size * count), torch.zeros(size * count)
-        comm.all_gather(shard, out=wanted)
-        finish(staging, x, staging.all_gather(shard, out=everything))
-        assert torch.equal(everything, wanted)
-        finish(staging, x, staging.broadcast(x, 1))
-        assert torch.equal(x, numbers(1, size * count, torch.float32))
+        root = size - 1
+        for count in (0, 1, 65_537, 100_001):
+            given, total = numbers(comm.rank, size * count, dtype), torch.zeros(size * count, dtype=dtype)
+            for op in ("sum", "avg", "max"):
+                found = given.clone()
+                comm.all_reduce(given, op, out=total)
+                finish(staging, found, staging.all_reduce(found, op, out=found))
+                assert torch.equal(found, total), op
+            comm.all_reduce(given, out=total)
+            reduced = given.clone()
+            out = reduced if comm.rank == root else None
+            finish(staging, reduced, staging.reduce(reduced, root, "sum", out=out))
+            assert torch.equal(reduced, total if comm.rank == root else given)
+            shard, expected, everything = (
+                torch.zeros(size, dtype=dtype) for size in (count, count, size * count)
+            )
+            comm.reduce_scatter(given, out=expected)
+            finish(staging, given, staging.reduce_scatter(given, "sum", out=shard))
+            assert torch.equal(shard, expected)
+            comm.all_gather(shard, out=total)
+            finish(staging, given, staging.all_gather(shard, out=everything))
+            assert torch.equal(everything, total)
+            finish(staging, given, staging.broadcast(given, root))
+            assert torch.equal(given, numbers(root, size * count, dtype))
 
     run(size, work)
 
@@ -197,16 +194,22 @@ def test_calls_of_the_cpu_keep_their_place_behind_calls_that_wait_for_a_stream()
     run(2, work)
 
 
-def test_a_call_times_out_and_goes_on() -> None:
+def test_calls_time_out_and_go_on_and_errors_of_the_device_reach_the_caller() -> None:
     def work(comm: Communicator, staging: Any) -> None:
-        streams, x = staging.streams(torch.device("cpu")), torch.ones(10)
+        streams, x = staging.streams(torch.device("cpu")), torch.ones(300_000)
         streams.gate.clear()
         pending = staging.all_reduce(x, "sum", out=x)
         with pytest.raises(TimeoutError, match="and goes on"):
             pending.wait(0.1)
         streams.gate.set()
         finish(staging, x, pending)
-        assert x[0] == 2.0
+        assert x[-1] == 2.0
+        streams.broken = True
+        with pytest.raises(RuntimeError, match="the device is broken"):
+            staging.all_reduce(x, "sum", out=x).wait(DEADLINE_S)
+        streams.broken = False
+        finish(staging, x, staging.all_reduce(x, "sum", out=x))
+        assert x[-1] == 4.0
 
     run(2, work)
 
@@ -222,19 +225,6 @@ def test_a_rank_that_leaves_fails_calls_and_ends_no_thread() -> None:
         with pytest.raises(PeerLost):
             staging.behind(comm.barrier).wait(DEADLINE_S)
         assert not staging.busy()
-
-    run(2, work)
-
-
-def test_what_a_device_raises_reaches_the_caller() -> None:
-    def work(comm: Communicator, staging: Any) -> None:
-        streams, x = staging.streams(torch.device("cpu")), torch.ones(300_000)
-        streams.broken = True
-        with pytest.raises(RuntimeError, match="the device is broken"):
-            staging.all_reduce(x, "sum", out=x).wait(DEADLINE_S)
-        streams.broken = False
-        finish(staging, x, staging.all_reduce(x, "sum", out=x))
-        assert x[-1] == 2.0
 
     run(2, work)
 
@@ -255,8 +245,6 @@ def test_calls_that_are_queued_when_the_group_ends_fail() -> None:
 
 
 def test_memory_is_bounded_and_used_again() -> None:
-    from railweave.torch.staging import BUFFERS  # noqa: PLC0415
-
     def work(comm: Communicator, staging: Any) -> None:
         streams, made = staging.streams(torch.device("cpu")), []
         pinned = streams.pinned

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rank of test_torch.py runs this program: `python torch_worker.py CHECK STORE RANK RANKS`."""
+"""Each rank of test_torch.py runs this program: `python torch_worker.py CHECKS STORE RANK RANKS`.
+
+CHECKS are names of functions, separated by commas. Each check gets a new default group.
+"""
 
 from __future__ import annotations
 
 import os
-import random
 import select
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 import railweave.torch
-from railweave.hosts.errors import PeerLost
+from railweave.hosts.errors import InvalidOption, PeerLost
 
 DEADLINE = timedelta(seconds=60)
 DTYPES = (
@@ -31,7 +32,6 @@ DTYPES = (
     torch.int32,
     torch.int64,
 )
-OPS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
 Tensor = torch.Tensor
 
 
@@ -42,85 +42,85 @@ def calls() -> int:
     return sum(each.calls for each in group._comm.why())
 
 
-def mine(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Return small integers that differ by rank. Every type holds them, and all sums are exact."""
-    count = torch.Size(shape).numel()
-    return ((torch.arange(count) + dist.get_rank()) % 3 + 1).reshape(shape).to(dtype)
-
-
-def layouts(x: Tensor) -> Iterator[Tensor]:
-    """Yield a contiguous copy of a tensor, and a copy that is a strided part of a larger tensor."""
-    yield x.clone()
+def strided(x: Tensor) -> Tensor:
+    """Return a copy that is a strided part of a larger tensor."""
     wide = torch.zeros(*x.shape, 2, dtype=x.dtype)
     wide[..., 1] = x
-    yield wide[..., 1]
-
-
-def both(call: Callable[[Tensor, Any], Any], x: Tensor, gloo: Any) -> None:
-    """Make a call on both groups and both layouts. The results in the tensors must be the same."""
-    expected = x.clone()
-    call(expected, gloo)
-    for given in layouts(x):
-        call(given, None)
-        assert torch.equal(given, expected), (given, expected)
+    return wide[..., 1]
 
 
 def collectives() -> None:
-    """Compare every collective in every type with Gloo."""
-    n, gloo = dist.get_world_size(), dist.new_group(backend="gloo")
+    """Call every collective with every type. Every type holds the small integers, and all sums are exact."""
+    n, rank = dist.get_world_size(), dist.get_rank()
     for dtype in DTYPES:
-        x, before, made = mine(dtype, 4, 3), calls(), 0
-        for op in OPS:
-            both(lambda t, group, op=op: dist.all_reduce(t, op, group), x, gloo)
-            made += 2
-        both(lambda t, group: dist.broadcast(t, 1, group), x, gloo)
-        made += 2
-        for given in layouts(x):
-            result = given.clone()
-            dist.reduce(result, 1)
-            expected = x.clone()
-            dist.all_reduce(expected, group=gloo)
-            assert torch.equal(result, expected if dist.get_rank() == 1 else x)
-
-            lists = [[torch.empty_like(x) for _ in range(n)] for _ in range(2)]
-            dist.all_gather(lists[0], given)
-            dist.all_gather(lists[1], x, gloo)
-            assert all(map(torch.equal, *lists))
-            whole = torch.empty(n * 4, 3, dtype=dtype)
-            dist.all_gather_into_tensor(whole, given.contiguous())
-            assert torch.equal(whole, torch.cat(lists[1]))
-
-            shards = [(x + shard).to(dtype) for shard in range(n)]
-            expected = shards[dist.get_rank()].clone()
-            for shard, each in enumerate(shards):
-                total = each.clone()
-                dist.all_reduce(total, group=gloo)
-                if shard == dist.get_rank():
-                    expected = total
-            output = torch.empty_like(given)
-            dist.reduce_scatter(output, shards)
-            assert torch.equal(output, expected)
-            output = torch.empty_like(x)
-            dist.reduce_scatter_tensor(output, torch.cat(shards))
-            assert torch.equal(output, expected)
-            made += 5
-        assert calls() == before + made, (dtype, calls() - before, made)
-    average = mine(torch.float32, 5)
-    total = average.clone()
+        ranks = [((torch.arange(12) + each) % 3 + 1).reshape(4, 3).to(dtype) for each in range(n)]
+        mine, together, before = ranks[rank], torch.stack(ranks), calls()
+        total = together.sum(0).to(dtype)
+        results = {
+            dist.ReduceOp.SUM: total,
+            dist.ReduceOp.PRODUCT: together.prod(0).to(dtype),
+            dist.ReduceOp.MIN: together.amin(0),
+            dist.ReduceOp.MAX: together.amax(0),
+        }
+        shards = [(mine + shard).to(dtype) for shard in range(n)]
+        for copy in (torch.clone, strided):
+            for op, expected in results.items():
+                x = copy(mine)
+                dist.all_reduce(x, op)
+                assert torch.equal(x, expected), (dtype, op)
+            sent, reduced, scattered = copy(mine), copy(mine), copy(mine)
+            gathered = [copy(mine) for _ in range(n)]
+            dist.broadcast(sent, 1)
+            assert torch.equal(sent, ranks[1])
+            dist.reduce(reduced, 1)
+            assert torch.equal(reduced, total if rank == 1 else mine)
+            dist.all_gather(gathered, copy(mine))
+            assert all(map(torch.equal, gathered, ranks))
+            dist.reduce_scatter(scattered, shards)
+            assert torch.equal(scattered, total + n * rank)
+        whole, scattered = torch.empty(4 * n, 3, dtype=dtype), torch.empty_like(mine)
+        dist.all_gather_into_tensor(whole, mine)
+        assert torch.equal(whole, torch.cat(ranks))
+        dist.reduce_scatter_tensor(scattered, torch.cat(shards))
+        assert torch.equal(scattered, total + n * rank)
+        assert calls() == before + 18, (dtype, calls() - before)
+    average = mine.to(torch.float32)
     dist.all_reduce(average, dist.ReduceOp.AVG)
-    dist.all_reduce(total)
-    torch.testing.assert_close(average, total / n)
+    torch.testing.assert_close(average, together.to(torch.float32).mean(0))
+
+
+def devices() -> None:
+    """Rails carry tensors on the CPU, unless the program names Gloo for them. Other devices are refused."""
+    backends = ("cpu:railweave", "cuda:railweave,cpu:railweave", "cpu:gloo,cuda:railweave", "railweave")
+    for backend in backends:
+        dist.destroy_process_group()
+        begin(backend, backend)
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        assert x.tolist() == [dist.get_world_size()] * 4
+        assert calls() == ("cpu:gloo" not in backend)
+        dist.barrier()
+    with pytest.raises(InvalidOption) as raised:
+        dist.all_reduce(torch.ones(3, device="meta"))
+    expected = "a tensor on meta: expected one on the CPU or on a CUDA device; copy it to one of these"
+    assert str(raised.value) == expected
 
 
 def others() -> None:
     """Calls that only Gloo carries still work. Several groups and coalesced calls work, too."""
     n, rank, before = dist.get_world_size(), dist.get_rank(), calls()
-    whole = [torch.empty(3, dtype=torch.bool) for _ in range(n)]
-    dist.all_gather(whole, torch.full((3,), rank == 1))
-    assert [bool(each[0]) for each in whole] == [other == 1 for other in range(n)]
-    bits = torch.tensor([1 << rank], dtype=torch.int32)
-    dist.all_reduce(bits, dist.ReduceOp.BOR)
-    assert bits.item() == (1 << n) - 1
+    flags, whole = torch.full((3,), rank == 1), torch.empty(3 * n, dtype=torch.bool)
+    expected = [other == 1 for other in range(n) for _ in range(3)]
+    dist.all_gather_into_tensor(whole, flags)
+    assert whole.tolist() == functional.all_gather_tensor(flags, 0, dist.group.WORLD).tolist() == expected
+    swapped = functional.all_to_all_single(torch.full((n,), rank), None, None, dist.group.WORLD)
+    assert swapped.tolist() == list(range(n))
+    for _ in range(500):  # the end of a call needs the GIL, which the next call must not hold
+        bits, others = torch.tensor([1 << rank]), torch.tensor([1 << rank])
+        dist.all_reduce(bits, dist.ReduceOp.BOR)
+        dist.all_reduce(others, dist.ReduceOp.BOR)
+        assert bits.item() == others.item() == (1 << n) - 1
+        del bits, others
     assert calls() == before
     found: list[Any] = [None] * n
     dist.all_gather_object(found, {"rank": rank})
@@ -135,9 +135,7 @@ def others() -> None:
         for x in several:
             dist.all_reduce(x)
     assert all(torch.all(x == n) for x in several)
-    dist.barrier()
-    empty = torch.empty(0)
-    dist.all_reduce(empty)
+    dist.all_reduce(torch.empty(0))
 
 
 def futures() -> None:
@@ -167,22 +165,6 @@ def futures() -> None:
     assert work.result()[0].tolist() == work.get_future().wait()[0].tolist() == [n] * 3
 
 
-def in_flight() -> None:
-    """Keep eight calls of mixed sizes in flight, while ranks make them at random times."""
-    draw, wait, n = random.Random(1), random.Random(dist.get_rank()), dist.get_world_size()
-    pause = threading.Event()
-    for number in range(int(os.environ.get("ROUNDS", "100"))):
-        sizes = [draw.choice((1, 100, 5000, 100_000)) for _ in range(8)]
-        tensors = [torch.full((size,), number + place) for place, size in enumerate(sizes)]
-        works = []
-        for x in tensors:
-            pause.wait(wait.choice((0, 0, 0.001)))
-            works.append(dist.all_reduce(x, async_op=True))
-        for work in wait.sample(works, len(works)):
-            work.wait()
-        assert all(torch.all(x == n * (number + place)) for place, x in enumerate(tensors))
-
-
 def reports() -> None:
     """The report has each kind of call, and the hidden part of its time."""
     x = torch.ones(1000)
@@ -198,37 +180,16 @@ def reports() -> None:
         railweave.torch.report(dist.new_group(backend="gloo"))
 
 
-def parallel() -> None:
-    """DistributedDataParallel averages the gradients of all ranks, with and without a hook."""
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: PLC0415
-    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
-
-    def gradients(group: Any, hook: Any = None) -> list[Tensor]:
-        torch.manual_seed(1)
-        model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 1))
-        wrapped = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.001)
-        if hook is not None:
-            wrapped.register_comm_hook(None, hook)
-        for _ in range(3):
-            wrapped(mine(torch.float32, 4, 30)).sum().backward()
-        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-
-    expected = gradients(dist.new_group(backend="gloo"))
-    torch.testing.assert_close(gradients(None), expected)
-    torch.testing.assert_close(gradients(None, default_hooks.allreduce_hook), expected)
-
-
-def anew() -> None:
-    """A group can be destroyed and created again."""
-    for number in range(3):
-        old = dist.group.WORLD
-        dist.destroy_process_group()
-        with pytest.raises(dist.DistBackendError, match="has been destroyed"):
-            old.allreduce([torch.ones(1)])
-        begin(number)
-        x = torch.ones(1)
-        dist.all_reduce(x)
-        assert x.item() == dist.get_world_size()
+def destroyed() -> None:
+    """A group that has been destroyed says so, and a new one works."""
+    old = dist.group.WORLD
+    dist.destroy_process_group()
+    with pytest.raises(dist.DistBackendError, match="has been destroyed"):
+        old.allreduce([torch.ones(1)])
+    begin("anew")
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == dist.get_world_size()
 
 
 def lost() -> None:
@@ -303,11 +264,11 @@ def callbacks_at_exit() -> None:
     sys.exit()
 
 
-def begin(number: int = -1) -> None:
-    """Create the default group, with a different file for each number."""
+def begin(name: str, backend: str = "railweave") -> None:
+    """Create the default group, with a different file for each name."""
     dist.init_process_group(
-        "railweave",
-        init_method=f"file://{sys.argv[2]}{number}",
+        backend,
+        init_method=f"file://{sys.argv[2]}-{name}",
         rank=int(sys.argv[3]),
         world_size=int(sys.argv[4]),
         timeout=DEADLINE,
@@ -316,6 +277,7 @@ def begin(number: int = -1) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    begin()
-    globals()[sys.argv[1]]()
-    dist.destroy_process_group()
+    for check in sys.argv[1].split(","):
+        begin("of the next run" if check in ("crashed", "reports") else check)
+        globals()[check]()
+        dist.destroy_process_group()

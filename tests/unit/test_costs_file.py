@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares
 from railweave.hosts import costs_file
@@ -116,115 +113,63 @@ def file_of(*costs: Any, **changes: Any) -> dict[str, Any]:
     return {"format": "railweave costs", "version": 2, "jobs": [job], **changes}
 
 
+WRONG: dict[str, Any] = {
+    "the file: a list: expected a mapping with jobs, version": [],
+    "format is 'x': expected 'railweave costs'": file_of(format="x"),
+    "version is 1: expected 2; remove it": file_of(version=1),
+    r"the file\.version: True: expected a whole number": file_of(version=True),
+    r"the file\.jobs: a mapping: expected a list": file_of(jobs={}),
+    r"the file\.jobs\[0\]: no key 'hosts': expected this key": file_of(jobs=[{}]),
+    r"jobs\[0\]\.costs\[0\]\.rail is 'eth0': expected one of r0, r1": file_of(cost(rail="eth0")),
+    r"costs\[1\] repeats the cost of a rail and class: expected one": file_of(cost(), cost()),
+    "collective is 'gather'": file_of(cost(collective="gather")),
+    r"costs\[0\]\.numbers: a list: expected text": file_of(cost(numbers=[])),
+    "size_class is 3: expected a power of two": file_of(cost(size_class=3)),
+    r"size_class is 1152921504606846976: expected a number": file_of(cost(size_class=1 << 60)),
+    r"costs\[0\]\.size_class: 1\.5: expected a whole number": file_of(cost(size_class=1.5)),
+    r"costs\[0\]\.alone: 1: expected true or false": file_of(cost(alone=1)),
+    "unknown key 'extra'": file_of(cost(extra=1)),
+    "slowness is 0.0: expected a number from 1e-09": file_of(cost(slowness=0)),
+    r"costs\[0\]\.slowness: 'fast': expected a number": file_of(cost(slowness="fast")),
+    r"costs\[0\]\.slowness: True: expected a number": file_of(cost(slowness=True)),
+    r"slowness is 1e\+300": file_of(cost(slowness=10**300)),
+    "samples is -1": file_of(cost(samples=-1)),
+}
+NO_JSON = {
+    "not JSON": ["", "{", "[" * 100_000, "1" * 10_000, "\ud800"],
+    "NaN is no number of JSON": ['{"a": NaN}'],
+}
+
+
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("words", "text"),
     [
-        ([], "the file: a list: expected a mapping with jobs, version"),
-        (file_of(format="x"), "format is 'x': expected 'railweave costs'"),
-        (file_of(version=1), "version is 1: expected 2; remove it"),
-        (file_of(version=True), r"the file\.version: True: expected a whole number"),
-        (file_of(jobs={}), r"the file\.jobs: a mapping: expected a list"),
-        (file_of(jobs=[{}]), r"the file\.jobs\[0\]: no key 'hosts': expected this key"),
-        (file_of(cost(rail="eth0")), r"jobs\[0\]\.costs\[0\]\.rail is 'eth0': expected one of r0, r1"),
-        (
-            file_of(cost(), cost()),
-            r"jobs\[0\]\.costs\[1\] repeats the cost of a rail and class: expected one cost for each",
-        ),
-        (file_of(cost(collective="gather")), "collective is 'gather'"),
-        (file_of(cost(numbers=[])), r"the file\.jobs\[0\]\.costs\[0\]\.numbers: a list: expected text"),
-        (file_of(cost(size_class=3)), "size_class is 3: expected a power of two"),
-        (file_of(cost(size_class=1 << 60)), "size_class is"),
-        (
-            file_of(cost(size_class=1.5)),
-            r"the file\.jobs\[0\]\.costs\[0\]\.size_class: 1\.5: expected a whole number",
-        ),
-        (
-            file_of(cost(alone=None)),
-            r"the file\.jobs\[0\]\.costs\[0\]\.alone: nothing: expected true or false",
-        ),
-        (file_of(cost(alone=1)), r"the file\.jobs\[0\]\.costs\[0\]\.alone: 1: expected true or false"),
-        (file_of(cost(extra=1)), "unknown key 'extra'"),
-        (file_of(cost(slowness=-1)), "slowness is -1.0: expected a number from 1e-09"),
-        (file_of(cost(slowness=0)), "slowness is 0"),
-        (
-            file_of(cost(slowness="fast")),
-            r"the file\.jobs\[0\]\.costs\[0\]\.slowness: 'fast': expected a number",
-        ),
-        (file_of(cost(slowness=True)), r"the file\.jobs\[0\]\.costs\[0\]\.slowness: True: expected a number"),
-        (file_of(cost(slowness=10**300)), r"slowness is 1e\+300"),
-        (file_of(cost(samples=-1)), "samples is -1"),
+        *((words, json.dumps(value)) for words, value in WRONG.items()),
+        *((words, text) for words, texts in NO_JSON.items() for text in texts),
     ],
+    ids=lambda text: text[:40],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, value: Any, words: str) -> None:
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, words: str, text: str) -> None:
     path = tmp_path / "costs.json"
-    path.write_text(json.dumps(value))
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(InvalidOption, match=words) as error:
         start(path)
     assert str(path) in str(error.value)
     assert len(str(error.value)) < 400
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "not JSON"),
-        ("{", "not JSON"),
-        (
-            '{"format": NaN}',
-            "NaN is no number of JSON",
-        ),
-        ("[" * 100_000, "not JSON"),
-        ("1" * 10_000, "not JSON"),
-        ("\ud800".encode("utf-8", "surrogatepass"), "not JSON"),
-    ],
-)
-def test_what_is_no_json_is_said(tmp_path: Path, text: str | bytes, words: str) -> None:
-    path = tmp_path / "costs.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InvalidOption, match=words):
-        start(path)
-
-
 def test_files_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidOption, match="directory"):
         start(tmp_path)
+    nowhere = Path("/proc/none/costs.json")
     with pytest.raises(
-        InvalidOption,
-        match=r"file /proc/none/costs\.json: No such file or directory: expected a file that can be written",
+        InvalidOption, match=f"file {nowhere}: No such .*: expected a file that can be written"
     ):
-        save(start(tmp_path / "none"), Path("/proc/none/costs.json"))
+        save(start(tmp_path / "none"), nowhere)
     monkeypatch.setattr(costs_file, "LARGEST_FILE", 10)
     (tmp_path / "costs.json").write_text(json.dumps(file_of()))
     with pytest.raises(InvalidOption, match="199 bytes: expected 10 bytes at most"):
         start(tmp_path / "costs.json")
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-PLACES: list[Callable[[dict[str, Any], Any], None]] = [
-    lambda value, junk: value.update(jobs=junk),
-    lambda value, junk: value["jobs"].append(junk),
-    lambda value, junk: value["jobs"][0].update(rails=junk),
-    lambda value, junk: value["jobs"][0]["rails"][0].update(rate_bps=junk),
-    lambda value, junk: value["jobs"][0]["costs"].append(junk),
-    lambda value, junk: value["jobs"][0]["costs"][0].update(alone=junk),
-    lambda value, junk: value["jobs"][0]["costs"][0].update(slowness=junk),
-]
-
-
-@given(st.sampled_from(PLACES), JSON)
-def test_any_junk_is_refused_or_harmless(
-    tmp_path_factory: pytest.TempPathFactory, place: Callable[[dict[str, Any], Any], None], junk: Any
-) -> None:
-    value = file_of(cost())
-    place(value, junk)
-    path = tmp_path_factory.getbasetemp() / "junk.json"
-    path.write_text(json.dumps(value))
-    with contextlib.suppress(InvalidOption):
-        assert predict(start(path), 4096).splits
 
 
 # ------------------------------------------------------------ predictions
@@ -235,7 +180,6 @@ def test_a_split_is_predicted() -> None:
     for _ in range(40):
         job.call(LARGE)
     told = predict(job.planners[0], LARGE * 4)
-    assert told.state == "hot"
     assert [(rail.rail, rail.state, rail.source) for rail in told.rails] == [
         ("r0", "up", "measured"),
         ("r1", "up", "measured"),
@@ -244,28 +188,27 @@ def test_a_split_is_predicted() -> None:
     assert chosen.gain == pytest.approx(3 / 8, abs=0.05)
     assert chosen.time_us == pytest.approx(job.taken[-1].time_s * 1e6, rel=0.05)
     assert "a split over r0, r1 is predicted to be 3" in told.why
-    text = str(told)
-    assert "->" in text
-    assert "all_reduce sum float32, 4194304 bytes, 4 hosts: hot" in text
+    assert "->" in str(told)
+    assert "all_reduce sum float32, 4194304 bytes, 4 hosts: hot" in str(told)
+    assert shares(job.planners[0])["r1"] == pytest.approx(3 / 11, abs=0.03)
 
 
-def test_a_single_rail_is_predicted() -> None:
-    job = StripedJob([VirtualRail(0.0004, 12e6, "ina"), VirtualRail(0.001, 12e6)])
-    for _ in range(40):
-        job.call(256)
-    told = predict(job.planners[0], 1024)
-    (chosen,) = [split for split in told.splits if split.chosen]
-    assert len(chosen.shares) == 1
-    assert "is not cut" in told.why
-
-
-def test_a_split_that_would_not_pay_is_predicted() -> None:
-    job = StripedJob([VirtualRail(0.0006, 8e6), VirtualRail(0.0046, 8e6)])
-    for _ in range(600):  # until all choices have been compared
-        job.call(8192)
-    told = predict(job.planners[0], 32768)
-    assert [split.chosen for split in told.splits] == [True, False, False]
-    assert "r0 is the quickest rail as far as is known; a split would gain" in told.why
+@pytest.mark.parametrize(
+    ("latencies_s", "count", "calls", "chosen", "why"),
+    [
+        ((0.0004, 0.001), 256, 40, [True, False], "so small a tensor is not cut"),
+        ((0.0006, 0.0046), 8192, 600, [True, False, False], "r0 is the quickest rail .*; a split would gain"),
+    ],
+)
+def test_a_single_rail_is_predicted(
+    latencies_s: tuple[float, ...], count: int, calls: int, chosen: list[bool], why: str
+) -> None:
+    job = StripedJob([VirtualRail(a_s, 8e6) for a_s in latencies_s])
+    for _ in range(calls):  # until all choices have been compared
+        job.call(count)
+    told = predict(job.planners[0], 4 * count)
+    assert [split.chosen for split in told.splits] == chosen
+    assert re.search(why, told.why)
 
 
 def test_rails_that_cannot_are_predicted() -> None:
@@ -289,10 +232,7 @@ def test_rails_that_cannot_are_predicted() -> None:
         ({"size_bytes": 0}, "size_bytes is 0: expected at least 4"),
         ({"size_bytes": True}, "size_bytes is True"),
         ({"size_bytes": 10, "collective": "all_gather"}, "at least 16, the least tensor of all_gather"),
-        (
-            {"size_bytes": 64, "collective": "gather"},
-            "collective 'gather': expected one of all_reduce",
-        ),
+        ({"size_bytes": 64, "collective": "gather"}, "collective 'gather': expected one of all_reduce"),
         ({"size_bytes": 64, "dtype": "float8"}, "dtype 'float8': expected one of int64, uint8, int8"),
         ({"size_bytes": 64, "op": "xor"}, "op 'xor': expected one of sum, max, min, avg, prod"),
     ],
@@ -300,11 +240,3 @@ def test_rails_that_cannot_are_predicted() -> None:
 def test_questions_that_make_no_sense(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         predict(StripedJob(RAILS).planners[0], **asked)
-
-
-def test_shares_are_those_of_large_calls() -> None:
-    job = StripedJob(RAILS)
-    for _ in range(40):
-        job.call(1 << 23)
-    assert shares(job.planners[0])["r1"] == pytest.approx(3 / 11, abs=0.02)
-    assert shares(StripedJob(RAILS).planner(fixed=True)) == {"r0": 0.5, "r1": 0.5}

@@ -79,13 +79,8 @@ def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
     assert {color for color, _ in seen} == {color for _, color in seen} == {0, 1, 2}
 
 
-def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
+def test_configurations_are_checked_and_end_with_their_entry(cells: Pipeline) -> None:
     config = MeterConfig(1, 2, 3, 4)
-    assert cells.arrays.meter("I.police", 1) is None
-    cells.arrays.set_meters("I.police", range(1, 2), config)
-    assert cells.arrays.meter("I.police", 1) == config
-    cells.arrays.set_meters("I.police", range(1, 2), None)
-    assert cells.arrays.meter("I.police", 1) is None
     [entry] = cells.tables.entries("I.counted")
     cells.tables.set_direct_meter("I.counted", entry.handle, config)
     assert cells.tables.direct_meter("I.counted", entry.handle) == config
@@ -95,5 +90,6 @@ def test_configurations_are_kept_and_checked(cells: Pipeline) -> None:
     for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
         with pytest.raises(ValueError, match="meter"):
             cells.arrays.set_meters("I.police", range(1, 2), wrong)
+        assert cells.arrays.meter("I.police", 1) is None
     with pytest.raises(ValueError, match="belongs to the entries"):
         cells.arrays.set_meters("I.limit", range(0, 1), config)

@@ -52,11 +52,15 @@ def nothing() -> None:
     """Do nothing."""
 
 
-@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+hows = pytest.mark.parametrize("how", ["wait", "wait_leading"])
+
+
+@hows
 def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
     make: Make, pool: ThreadPoolExecutor, how: str
 ) -> None:
     counter = make(nothing)
+    assert getattr(counter, how)(1, 0.0) is Outcome.TIMEOUT
     waits = [pool.submit(patiently, getattr(counter, how), 1) for _ in range(2)]
     for _ in range(200):
         counter.run(nothing)
@@ -65,12 +69,7 @@ def test_a_wait_ends_with_what_it_waits_for_however_often_others_lead(
     assert [wait.result(DEADLINE_S) for wait in waits] == [Outcome.DONE] * 2
 
 
-@pytest.mark.parametrize("how", ["wait", "wait_leading"])
-def test_a_wait_ends_when_the_time_is_up(make: Make, how: str) -> None:
-    assert getattr(make(nothing), how)(1, 0.0) is Outcome.TIMEOUT
-
-
-@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+@hows
 def test_what_ends_before_the_loop_sleeps_is_not_slept_over(make: Make, how: str) -> None:
     counter = make(nothing)
     took_s = []
@@ -93,7 +92,7 @@ def test_a_task_has_what_it_throws(make: Make) -> None:
     counter.run(nothing)
 
 
-@pytest.mark.parametrize("how", ["wait", "wait_leading"])
+@hows
 def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(make: Make, how: str) -> None:
     failed = threading.Event()
     counter = make(failed.set)
@@ -106,13 +105,12 @@ def test_what_a_turn_throws_is_the_clients_and_the_loop_is_free_again(make: Make
 
 
 def test_what_a_prompt_throws_is_the_clients_whichever_thread_leads(make: Make) -> None:
-    failed = threading.Event()
-    counter = make(failed.set)
+    failed = queue.SimpleQueue[None]()
+    counter = make(lambda: failed.put(None))
     for _ in range(2):  # in the caller, or in the thread that leads without a waiting thread
         counter.fail_next("a rail has thrown")
         counter.prompt()
-        assert failed.wait(DEADLINE_S)
-        failed.clear()
+        failed.get(timeout=DEADLINE_S)
     assert counter.failures() == ["a rail has thrown"] * 2
 
 
@@ -158,14 +156,8 @@ def test_nobody_leads_between_the_steps_of_closing(make: Make, pool: ThreadPoolE
 
 
 def test_who_closes_second_waits_for_the_first(make: Make, pool: ThreadPoolExecutor) -> None:
-    counter = make(nothing)
-    begun = threading.Event()
-
-    def close() -> None:
-        begun.set()
-        counter.turn_until(1, DEADLINE_S)
-
-    first = pool.submit(counter.close, close)
+    counter, begun = make(nothing), threading.Event()
+    first = pool.submit(counter.close, lambda: (begun.set(), counter.turn_until(1, DEADLINE_S)))
     assert begun.wait(DEADLINE_S)
     second = pool.submit(counter.close, lambda: pytest.fail("it is closed once"))
     counter.set(1)
@@ -175,14 +167,13 @@ def test_who_closes_second_waits_for_the_first(make: Make, pool: ThreadPoolExecu
 
 def test_who_waits_for_a_loop_with_cpus_of_its_own_lets_it_turn() -> None:
     """The loop sleeps until an event comes. The wait must wake it for the work of its next turn."""
-    failed = threading.Event()
-    counter = Counter(failed.set)
+    failed = queue.SimpleQueue[None]()
+    counter = Counter(lambda: failed.put(None))
     counter.lead_on(list(os.sched_getaffinity(0)))
     for _ in range(20):
         counter.fail_next("what comes before a turn")
         assert counter.wait(1, 0.0) is Outcome.TIMEOUT
-        assert failed.wait(DEADLINE_S)
-        failed.clear()
+        failed.get(timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(

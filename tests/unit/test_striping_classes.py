@@ -49,26 +49,6 @@ class Learning:
         return self.call_class.way
 
 
-def test_blocks_of_one_rail_keep_no_other_out_of_the_comparison() -> None:
-    """If ranks wait for CPUs, a single call between surveys takes several times as long as one in a block."""
-    learning = Learning((1200e-6, 700e-6))
-    part = Item(0, 1, KEY, learning.rails, SIZE, True, 0, SAMPLES, (1,))
-    learning.call_class.compare(part, 240e-6)
-    learning.measure()
-    seen = {learning.block((1,), 240) for _ in range(SURE)}
-    assert (0,) in seen
-    assert learning.call_class.comparing
-
-
-def test_the_split_over_all_rails_is_compared_too() -> None:
-    learning = Learning((1400e-6, 1450e-6, 4600e-6), 10**8)  # the last rail is in no best split
-    way, seen = learning.measure(), set()
-    for _ in range(4 * SURE):
-        seen.add(way)
-        way = learning.block(way, 400)
-    assert (0, 1, 2) in seen
-
-
 def test_a_split_is_compared_although_parts_have_taken_long() -> None:
     """Late single calls show nothing about short calls, and must not keep a rail out of all splits."""
     learning = Learning((1500e-6, 1600e-6), 10**8, parts_s=(1500e-6, 0.1))
@@ -172,19 +152,3 @@ def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quicke
     assert (learning.measure() == (1,)) is tried
     assert learning.block((1,), 320) == (0,)
     assert not learning.call_class.comparing
-
-
-def test_one_call_that_waited_for_long_keeps_no_rail_out() -> None:
-    """Another program may take a CPU for 30 ms. In the past, such an event decided for a whole job."""
-    learning = Learning((300e-6, 300e-6))
-    striped = [StripedRail(KINDS[rail], rail, KINDS[rail], 10**8) for rail in learning.rails]
-    table = CostTable(striped, hosts=4)
-    table.observe((KEY, 0, True), SIZE, 1500e-6)
-    table.observe((KEY, 1, True), SIZE, 30e-3)
-    learning.call_class = CallClass(KEY, learning.rails, table)
-    for _ in range(400):
-        tried = learning.call_class.trial(SIZE, COUNT, learning.call_class.choose(SIZE, COUNT))
-        if tried is not None and tried.rails == (1,):
-            return
-        learning.measure(1)
-    raise AssertionError("400 calls, and none on the rail")
