@@ -10,10 +10,9 @@ from contextlib import ExitStack
 import pytest
 from dataplane.harness import Switch, WireSwitch, running
 from dataplane.inprocess import InProcessSwitch
-from dataplane.programs import TNA, aggregation
+from dataplane.programs import PLACES, place_name
 from dataplane.wire import delete_leftovers
 
-from railweave.p4src.artifacts import JUMBO_LANES
 from railweave.switch.targets import TARGETS
 
 ALL = ["inprocess", *TARGETS]
@@ -58,14 +57,7 @@ def wired(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> 
     return _processes[request.param]
 
 
-# A process takes seconds to load the program with the most lanes. Only test_gso.py runs it on links.
-PLACES = [
-    *((name, program) for name in ALL for program in (aggregation(256), aggregation(64), *TNA)),
-    ("inprocess", aggregation(JUMBO_LANES)),
-]
-
-
-@pytest.fixture(params=PLACES, ids=lambda place: f"{place[1].name}-{place[0]}")
+@pytest.fixture(params=PLACES, ids=place_name)
 def switch(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
     """A target that runs the aggregation program."""
     name, program = request.param
@@ -77,16 +69,3 @@ def grows(switch: Switch) -> bool:
     """Whether the target can answer a packet without lanes with a packet that has lanes."""
     most = TARGETS[switch.name].lanes if switch.name in TARGETS else None
     return not most or switch.lanes <= most
-
-
-@pytest.fixture
-def full_answers(grows: bool) -> None:
-    if not grows:
-        pytest.skip("BMv2 ends where a packet grows by more than 512 bytes")
-
-
-@pytest.fixture
-def injector(switch: Switch) -> None:
-    """Skip programs that have no loss injector."""
-    if switch.program in TNA:
-        pytest.skip("the program for Tofino has no loss injector")

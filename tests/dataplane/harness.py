@@ -160,11 +160,18 @@ class WireSwitch(Switch):
     """A target that runs as a process on veth links."""
 
     def __init__(
-        self, name: str, control: Control, sockets: Mapping[int, socket.socket], namespace: str
+        self,
+        name: str,
+        address: str,
+        sockets: Mapping[int, socket.socket],
+        namespace: str,
+        child: subprocess.Popen[bytes],
     ) -> None:
-        super().__init__(name, control)
+        super().__init__(name, GrpcControl(address))
+        self.address = address
         self.sockets = sockets
         self.namespace = namespace
+        self.child = child
         self._tokens = itertools.count(1)
 
     def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
@@ -248,20 +255,19 @@ def links(label: str) -> Iterator[tuple[str, dict[int, str], dict[int, socket.so
 
 
 @contextlib.contextmanager
-def running(target: Target) -> Iterator[WireSwitch]:
+def running(target: Target, *environment: str) -> Iterator[WireSwitch]:
     """Run a target's process on separate links, with its primary controller."""
     with (
         tempfile.TemporaryDirectory() as folder,
         links(target.name) as (namespace, interfaces, sockets),
     ):
-        address = f"unix:{folder}/grpc"
-        command = target.command(interfaces, address, 1)
-        with process(["ip", "netns", "exec", namespace, *command], Path(folder, "log")):
-            control = GrpcControl(address)
-            try:
-                yield WireSwitch(target.name, control, sockets, namespace)
-            finally:
-                control.close()
+        address, log = f"unix:{folder}/grpc", Path(folder, "log")
+        command = ["env", *environment, *target.command(interfaces, address, 1)]
+        with process(["ip", "netns", "exec", namespace, *command], log) as child:
+            switch = WireSwitch(target.name, address, sockets, namespace, child)
+            with contextlib.closing(switch.control):
+                yield switch
+        assert "Traceback" not in log.read_text(), log.read_text()
 
 
 @contextlib.contextmanager

@@ -22,6 +22,9 @@ class DeviceControl:
 
     device: Device
 
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
     def load(self, schema: P4Schema) -> None:
         config = schema.get_pipeline_config()
         self.device = Device.of(config, Pipeline(*_lowered(config.p4_device_config)))

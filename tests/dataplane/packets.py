@@ -6,8 +6,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
+from dataplane.harness import Frames, Switch
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -19,27 +20,6 @@ SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
 HEADER = struct.Struct(">BBHBBHII")
 UPLINK_RID = 32  # of the copy for the parent; no child has this number
-
-Frames = list[tuple[int, bytes]]
-"""Packets with the port that each arrives at or leaves by."""
-
-
-class Switch(Protocol):
-    """The interface of a target that runs the program. `conftest.py` makes such targets."""
-
-    name: str
-    lanes: int
-    ports: Sequence[int]
-
-    def insert(self, table: str, key: Mapping[str, int], action: str, params: Mapping[str, int]) -> None: ...
-    def default(self, table: str, action: str, params: Mapping[str, int]) -> None: ...
-    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None: ...
-    def direct_counter(self, table: str, key: Mapping[str, int]) -> int: ...
-    def action_packets(self, table: str) -> dict[str, int]: ...
-    def counter(self, name: str, index: int) -> int: ...
-    def register(self, name: str, index: int) -> int: ...
-    def exchange(self, port: int, packet: bytes) -> Frames: ...
-    def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames: ...
 
 
 @dataclass(frozen=True)
@@ -204,11 +184,14 @@ class Group:
         return {name: count for name, count in counts.items() if count}
 
     def received(self, frames: Frames) -> dict[int, Chunk]:
-        chunks = {}
+        return {port: Chunk.unpack(payload) for port, payload in self.opened(frames).items()}
+
+    def opened(self, frames: Frames) -> dict[int, bytes]:
+        """Check frames for the members on their ports. Return the payload by port."""
+        payloads = {}
         for port, data in frames:
             to = next(m for m in (*self.members, PARENT) if m.port == port)
-            udp_port, payload = open_frame(data, VIRTUAL, to)
+            udp_port, payloads[port] = open_frame(data, VIRTUAL, to)
             assert udp_port == to.udp_port
-            assert port not in chunks, f"two packets at port {port}"
-            chunks[port] = Chunk.unpack(payload)
-        return chunks
+        assert len(payloads) == len(frames), "two packets at a port"
+        return payloads

@@ -60,3 +60,15 @@ TNA = tuple(_of_the_tests(f"tna-{lanes}", lanes, _trusting, sentinel) for lanes 
 
 ROUTER = _of_the_tests("router", 0, _learn("bridge", "to_port"), sentinel)
 PATCH = _of_the_tests("patch")
+
+PROGRAMS = (aggregation(64), *TNA)
+PLACES = [
+    *(("inprocess", program) for program in PROGRAMS),
+    ("embedded", PROGRAMS[0]),  # the same engine, behind links and P4Runtime
+    *(("bmv2", program) for program in PROGRAMS),
+]
+"""The targets with programs that differ in more than their lanes. test_model.py has wide programs, too."""
+
+
+def place_name(place: tuple[str, Program]) -> str:
+    return f"{place[1].name}-{place[0]}"

@@ -44,10 +44,6 @@ class RingMember(Station):
         """The QP number in the sender's packets."""
         return self.qp ^ HIDDEN_QP
 
-    @property
-    def bit(self) -> int:
-        return 1 << self.number
-
 
 def ring_members(count: int, first_psns: Sequence[int] = ()) -> tuple[RingMember, ...]:
     """Return members on ports 1 to `count`. Their first PSNs differ, and some PSNs soon wrap."""
@@ -94,41 +90,6 @@ class Ring:
         """Return the receiver of a member's connection."""
         return self.members[(m.number + 1) % len(self.members)]
 
-    def install(self) -> Ring:
-        for m in self.members:
-            self.switch.insert("mac_table", {"destination": m.mac}, "forward", {"port": m.port})
-        return self.register()
-
-    def register(self) -> Ring:
-        every = sum(m.bit for m in self.members)
-        for m in self.members:
-            to, own = self.next(m), {"first_psn": m.first_psn, "member_bit": m.bit}
-            own["header_base"] = self.header_base + m.number * self.slots
-            place = {"group": self.number, "member_number": m.number, "all_members": every}
-            place |= {"slot_base": self.slot_base, "slot_mask": self.slots - 1, "epoch": self.epoch}
-            place |= {"mcast_group": self.mcast_group, "port": to.port, "is_root": 1}
-            self.switch.insert("connections", self.key(m), "contributor", own | place)
-            way = {"src_mac": m.mac, "dst_mac": to.mac, "src_ip": m.ip, "dst_ip": to.ip}
-            way |= {"udp_port": m.udp_port, "qp": m.qp}
-            where = {"group": self.number, "member": m.number}
-            self.switch.insert("deliveries", where, "deliver", own | way)
-        replicas = [(self.next(m).port, m.number) for m in self.members]
-        self.switch.multicast(self.mcast_group, replicas)
-        return self
-
-    def unregister(self) -> None:
-        """Delete the table entries. Registers keep their values."""
-        for m in self.members:
-            self.switch.delete("connections", self.key(m))
-            self.switch.delete("deliveries", {"group": self.number, "member": m.number})
-        self.switch.delete_multicast(self.mcast_group)
-
-    def key(self, m: RingMember) -> dict[str, int]:
-        """Return the key of a member's entry in `connections`."""
-        to = self.next(m)
-        match = {"ingress_port": m.port, "mac": to.mac, "source": m.ip}
-        return match | {"destination": to.ip, "qp": m.sent_qp}
-
     def frame(self, m: RingMember, index: int, payload: bytes, opcode: Opcode, **fields: Any) -> bytes:
         """Return packet `index` of a member's connection, counted from 0. `fields` go to `roce.build`."""
         fields = {"qpn": m.sent_qp, "psn": (m.first_psn + index) & PSN_MASK} | fields
@@ -165,12 +126,6 @@ class Ring:
                 packet.get("immediate"),
             )
         return arrivals
-
-    def expected(self, m: RingMember, index: int, opcode: Opcode, payload: bytes, **fields: Any) -> Arrival:
-        """Return the expected arrival of the sum at `index` on a member's connection."""
-        reth, immediate = fields.get("reth"), fields.get("immediate")
-        psn = (m.first_psn + index) & PSN_MASK
-        return Arrival(opcode, psn, fields.get("ack_request", False), payload, reth, immediate)
 
 
 def lanes(values: Sequence[int] | np.ndarray[Any, Any]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dataplane.harness import Frames, Switch
-from dataplane.programs import aggregation
+from dataplane.programs import aggregation, place_name
 from protocol.engine_switch import HEADERS, Station, frame, install
 
 from railweave.controller.tables import mac_number
@@ -22,6 +22,7 @@ from railweave.experiments.contenders.atp.packet import (
     worker_port,
 )
 from railweave.p4src.artifacts import ATP
+from railweave.switch.targets import TARGETS
 from railweave.topologies.model import Nic, Plane
 from railweave.topologies.named import named
 
@@ -32,36 +33,41 @@ JOBS = (0, 1)
 FREE = 4  # a port of the switch without a host
 
 
-@pytest.fixture(params=[256, 64], ids=lambda lanes: f"lanes{lanes}")
-def switch(request: pytest.FixtureRequest, target: Switch) -> Switch:
-    """A switch with one aggregator for two jobs."""
-    loaded = target.load(aggregation(request.param, ATP))
+pytestmark = pytest.mark.parametrize(
+    "switch",
+    [("inprocess", aggregation(256, ATP)), *((on, aggregation(64, ATP)) for on in ("inprocess", *TARGETS))],
+    indirect=True,
+    ids=place_name,
+)
+
+
+@pytest.fixture
+def rack(switch: Switch) -> Switch:
+    """Return a switch with one aggregator for two jobs."""
     [state] = fabric.states(PLANE, JOBS, 1).values()
-    install(loaded, state)
-    return loaded
+    install(switch, state)
+    return switch
 
 
 def station(nic: Nic, port: int) -> Station:
     return Station(bytes(map(int, nic.address.split("."))), mac_number(nic.mac).to_bytes(6), port)
 
 
-def payload(switch: Switch, factor: int) -> bytes:
-    return (np.arange(switch.lanes, dtype=np.int64) * factor).astype(">u4").tobytes()
+def payload(rack: Switch, factor: int) -> bytes:
+    return (np.arange(rack.lanes, dtype=np.int64) * factor).astype(">u4").tobytes()
 
 
-def gradient(
-    switch: Switch, rank: int, factor: int, sequence: int = 0, job: int = 0, **fields: int
-) -> Packet:
+def gradient(rack: Switch, rank: int, factor: int, sequence: int = 0, job: int = 0, **fields: int) -> Packet:
     ranks = fields.get("ranks", 1 << rank)
-    return Packet(GRADIENT, fields.get("flags", 0), job, sequence, ranks, payload(switch, factor))
+    return Packet(GRADIENT, fields.get("flags", 0), job, sequence, ranks, payload(rack, factor))
 
 
-def send(switch: Switch, rank: int, packet: Packet, port: int | None = None) -> Frames:
+def send(rack: Switch, rank: int, packet: Packet, port: int | None = None) -> Frames:
     """Send a gradient. Check the addresses of the output and return it without headers."""
     nic = PLANE.nics[rank]
     to = station(SERVER, server_port(packet.job))
     sent = frame(station(nic, worker_port(packet.job)), to, packet.encode())
-    out = switch.exchange(port or nic.port, sent)
+    out = rack.exchange(port or nic.port, sent)
     for where, data in out:
         assert where == SERVER.port
         assert data[:12] == sent[:12]
@@ -73,102 +79,91 @@ def at_server(packet: Packet) -> Frames:
     return [(SERVER.port, packet.encode())]
 
 
-def answer(switch: Switch, sequence: int, job: int = 0, port: int = SERVER.port) -> Frames:
+def answer(rack: Switch, sequence: int, job: int = 0, port: int = SERVER.port) -> Frames:
     """Send a result to the rack and return the output."""
     first = station(PLANE.nics[RANKS[0]], worker_port(job))
-    result = Packet(RESULT, 0, job, sequence, 7, payload(switch, 9)).encode()
-    return switch.exchange(port, frame(station(SERVER, server_port(job)), first, result))
+    result = Packet(RESULT, 0, job, sequence, 7, payload(rack, 9)).encode()
+    return rack.exchange(port, frame(station(SERVER, server_port(job)), first, result))
 
 
-def test_the_last_worker_takes_the_sum_along(switch: Switch) -> None:
-    assert send(switch, 1, gradient(switch, 1, 3)) == []
-    assert send(switch, 2, gradient(switch, 2, -5)) == at_server(gradient(switch, 2, -2, ranks=6))
-    assert switch.action_packets("decide")["sum"] == 1
+def test_the_last_worker_takes_the_sum_along(rack: Switch) -> None:
+    assert send(rack, 1, gradient(rack, 1, 3)) == []
+    assert send(rack, 2, gradient(rack, 2, -5)) == at_server(gradient(rack, 2, -2, ranks=6))
+    assert rack.action_packets("decide")["sum"] == 1
 
 
-def test_a_result_goes_to_all_workers_and_frees_the_aggregator(switch: Switch) -> None:
-    send(switch, 1, gradient(switch, 1, 3))
-    send(switch, 2, gradient(switch, 2, 4))
-    out = answer(switch, 0)
+def test_a_result_goes_to_all_workers_and_frees_the_aggregator(rack: Switch) -> None:
+    send(rack, 1, gradient(rack, 1, 3))
+    send(rack, 2, gradient(rack, 2, 4))
+    out = answer(rack, 0)
     assert sorted(port for port, _ in out) == [PLANE.nics[rank].port for rank in RANKS]
-    result = Packet(RESULT, 0, 0, 0, 7, payload(switch, 9)).encode()
+    result = Packet(RESULT, 0, 0, 0, 7, payload(rack, 9)).encode()
     for port, data in out:
         nic = next(nic for nic in PLANE.nics if nic.port == port)
         assert data == frame(station(SERVER, server_port(0)), station(nic, worker_port(0)), result)
-    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []  # the next gradient takes the aggregator
+    assert send(rack, 1, gradient(rack, 1, 1, sequence=1)) == []  # the next gradient takes the aggregator
 
 
-def test_a_collision_goes_on_alone(switch: Switch) -> None:
-    assert send(switch, 1, gradient(switch, 1, 3)) == []
-    for other in (gradient(switch, 1, 4, sequence=1), gradient(switch, 1, 5, job=1)):
-        assert send(switch, 1, other) == at_server(other)
-    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
-    assert switch.action_packets("decide")["collision"] == 2
+def test_a_collision_goes_on_alone(rack: Switch) -> None:
+    assert send(rack, 1, gradient(rack, 1, 3)) == []
+    for other in (gradient(rack, 1, 4, sequence=1), gradient(rack, 1, 5, job=1)):
+        assert send(rack, 1, other) == at_server(other)
+    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
+    assert rack.action_packets("decide")["collision"] == 2
 
 
-def test_a_result_of_another_frees_nothing(switch: Switch) -> None:
-    send(switch, 1, gradient(switch, 1, 3))
-    assert len(answer(switch, 7)) == len(answer(switch, 0, job=1)) == 2
-    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+def test_a_result_of_another_frees_nothing_and_one_from_elsewhere_is_not_copied(rack: Switch) -> None:
+    send(rack, 1, gradient(rack, 1, 3))
+    assert len(answer(rack, 7)) == len(answer(rack, 0, job=1)) == 2
+    assert [port for port, _ in answer(rack, 0, port=FREE)] == [PLANE.nics[RANKS[0]].port]
+    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
 
 
-def test_a_duplicate_counts_once(switch: Switch) -> None:
+def test_a_duplicate_counts_once(rack: Switch) -> None:
     for _ in range(3):
-        assert send(switch, 1, gradient(switch, 1, 3)) == []
-    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
-    assert send(switch, 2, gradient(switch, 2, 1)) == []
-    assert switch.action_packets("decide")["duplicate"] == 3
+        assert send(rack, 1, gradient(rack, 1, 3)) == []
+    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
+    assert send(rack, 2, gradient(rack, 2, 1)) == []
+    assert rack.action_packets("decide")["duplicate"] == 3
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_what_is_sent_again_takes_along_what_is_held(switch: Switch, rank: int) -> None:
-    send(switch, 1, gradient(switch, 1, 3))
-    again = gradient(switch, rank, 3 if rank == 1 else 4, flags=RESEND)
-    held = gradient(switch, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
-    assert send(switch, rank, again) == at_server(held)
-    assert send(switch, rank, again) == at_server(again)  # without a sum; it takes no aggregator
-    assert send(switch, 1, gradient(switch, 1, 1, sequence=1)) == []
+def test_what_is_sent_again_takes_along_what_is_held(rack: Switch, rank: int) -> None:
+    send(rack, 1, gradient(rack, 1, 3))
+    again = gradient(rack, rank, 3 if rank == 1 else 4, flags=RESEND)
+    held = gradient(rack, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
+    assert send(rack, rank, again) == at_server(held)
+    assert send(rack, rank, again) == at_server(again)  # without a sum; it takes no aggregator
+    assert send(rack, 1, gradient(rack, 1, 1, sequence=1)) == []
 
 
-@pytest.mark.parametrize("ranks", [0, 1, 4, 6, 2**32 - 1])
-def test_a_worker_cannot_speak_for_others(switch: Switch, ranks: int) -> None:
-    assert send(switch, 1, gradient(switch, 1, 3, ranks=ranks)) == []
-    assert send(switch, 1, gradient(switch, 1, 3, ranks=ranks, flags=RESEND)) == []
-    assert switch.action_packets("decide")["bad_ranks"] == 2
-    send(switch, 1, gradient(switch, 1, 3))
-    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
+def test_a_worker_cannot_speak_for_others(rack: Switch) -> None:
+    for ranks in (0, 1, 4, 6, 2**32 - 1):
+        for flags in (0, RESEND):
+            assert send(rack, 1, gradient(rack, 1, 3, ranks=ranks, flags=flags)) == []
+    assert rack.action_packets("decide")["bad_ranks"] == 10
+    send(rack, 1, gradient(rack, 1, 3))
+    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
 
 
-def test_strangers_are_forwarded_and_summed_nowhere(switch: Switch) -> None:
+def test_strangers_are_forwarded_and_summed_nowhere(rack: Switch) -> None:
     """Strangers send from another port or for another job. The server must judge their packets."""
-    stranger = gradient(switch, 1, 3)
-    assert send(switch, 1, stranger, port=FREE) == at_server(stranger)
-    other = gradient(switch, 1, 3, job=7)
-    assert send(switch, 1, other) == at_server(other)
-    assert send(switch, 1, gradient(switch, 1, 1)) == []
+    stranger = gradient(rack, 1, 3)
+    assert send(rack, 1, stranger, port=FREE) == at_server(stranger)
+    other = gradient(rack, 1, 3, job=7)
+    assert send(rack, 1, other) == at_server(other)
+    assert send(rack, 1, gradient(rack, 1, 1)) == []
 
 
-def test_a_result_from_elsewhere_is_not_copied(switch: Switch) -> None:
-    send(switch, 1, gradient(switch, 1, 3))
-    assert [port for port, _ in answer(switch, 0, port=FREE)] == [PLANE.nics[RANKS[0]].port]
-    assert send(switch, 2, gradient(switch, 2, 1)) == at_server(gradient(switch, 2, 4, ranks=6))
-
-
-def test_a_damaged_header_is_dropped(switch: Switch) -> None:
+def test_a_damaged_header_is_dropped_and_another_length_is_no_gradient(rack: Switch) -> None:
     nic = PLANE.nics[1]
-    sent = frame(
-        station(nic, worker_port(0)), station(SERVER, server_port(0)), gradient(switch, 1, 3).encode()
-    )
-    damaged = bytearray(sent)
+    ends = station(nic, worker_port(0)), station(SERVER, server_port(0))
+    whole = gradient(rack, 1, 3).encode()
+    damaged = bytearray(frame(*ends, whole))
     damaged[15] ^= 4  # type of service
-    assert switch.exchange(nic.port, bytes(damaged)) == []
-    assert switch.action_packets("decide")["bad_checksum"] == 1
-
-
-@pytest.mark.parametrize("cut", [1, 4, 200])
-def test_another_length_is_no_gradient(switch: Switch, cut: int) -> None:
-    nic = PLANE.nics[1]
-    datagram = gradient(switch, 1, 3).encode()[:-cut]
-    sent = frame(station(nic, worker_port(0)), station(SERVER, server_port(0)), datagram)
-    assert switch.exchange(nic.port, sent) == [(SERVER.port, sent)]
-    assert send(switch, 1, gradient(switch, 1, 1)) == []
+    assert rack.exchange(nic.port, bytes(damaged)) == []
+    assert rack.action_packets("decide")["bad_checksum"] == 1
+    for cut in (1, 4, 200):
+        sent = frame(*ends, whole[:-cut])
+        assert rack.exchange(nic.port, sent) == [(SERVER.port, sent)]
+    assert send(rack, 1, gradient(rack, 1, 1)) == []

@@ -9,7 +9,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,26 +71,18 @@ class Patched:
         return got
 
 
-@contextmanager
-def joined(*, exact_bytes: bool = False) -> Iterator[Patched]:
+@pytest.fixture
+def patched(request: pytest.FixtureRequest) -> Iterator[Patched]:
+    """Return joined ports. They leave all bytes as they are if a test passes EXACT."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces and raw sockets need root")
     with links("bad") as linked:
-        switch = Patched(*linked, exact_bytes=exact_bytes)
+        switch = Patched(*linked, exact_bytes=getattr(request, "param", False))
         yield switch
         switch.ports.stop()
 
 
-@pytest.fixture
-def patched() -> Iterator[Patched]:
-    with joined() as switch:
-        yield switch
-
-
-@pytest.fixture
-def exact() -> Iterator[Patched]:
-    with joined(exact_bytes=True) as switch:
-        yield switch
+EXACT = pytest.mark.parametrize("patched", [True], ids=["exact"], indirect=True)
 
 
 def numbered(count: int) -> list[bytes]:
@@ -137,16 +128,20 @@ def test_delayed_and_reordered_packets_come_without_others_behind_them(patched: 
     patched.through(numbered(1), numbered(1))
 
 
-def test_captures_hold_what_the_program_is_given_and_what_leaves(patched: Patched, tmp_path: Path) -> None:
-    packets = numbered(30)
-    impairment = Impairment(loss=0.5, seed=4)
-    patched.ports.set_impairment(1, "in", impairment)
+def test_captures_hold_what_the_program_is_given_and_what_the_far_end_gets(
+    patched: Patched, tmp_path: Path
+) -> None:
+    packets = numbered(60)
+    coming, leaving = Impairment(loss=0.5, seed=4), Impairment(loss=0.5, duplicate=0.3, seed=4)
+    patched.ports.set_impairment(1, "in", coming)
+    patched.ports.set_impairment(2, "out", leaving)
     patched.ports.capture(1, tmp_path)
     patched.ports.capture(2, tmp_path / "deeper" / "two")
-    expected = survivors(impairment.of(1, "in"), packets)
+    given = survivors(coming.of(1, "in"), packets)
+    expected = survivors(leaving.of(2, "out"), given)
     patched.through(packets, expected)
     patched.ports.capture(1, None)
-    assert captured(tmp_path / "s1_in.pcap") == expected
+    assert captured(tmp_path / "s1_in.pcap") == given
     assert captured(tmp_path / "s1_out.pcap") == []
     patched.ports.stop()  # ends the capture of port 2
     assert captured(tmp_path / "deeper" / "two" / "s2_out.pcap") == expected
@@ -184,19 +179,21 @@ def tx(ports: Ports, number: int) -> PortCounters:
     return next(counters for counters in ports.counters() if counters.port == number)
 
 
+@EXACT
 @pytest.mark.parametrize("like", [without_checksum, atomic])
 def test_exact_bytes_leave_as_the_program_wrote_them(
-    exact: Patched, like: Callable[[int], list[bytes]]
+    patched: Patched, like: Callable[[int], list[bytes]]
 ) -> None:
     packets = like(16)
-    exact.through(packets, packets)
-    assert tx(exact.ports, 2).tx_rewritten == 0
+    patched.through(packets, packets)
+    assert tx(patched.ports, 2).tx_rewritten == 0
 
 
-def test_exact_packets_still_leave_as_one(exact: Patched) -> None:
+@EXACT
+def test_exact_packets_still_leave_as_one(patched: Patched) -> None:
     packets = [bytes(Ether() / IP(id=n) / UDP(dport=5257) / bytes(60)) for n in range(16)]
-    exact.through(packets, packets)
-    assert tx(exact.ports, 2).tx_frames < 16
+    patched.through(packets, packets)
+    assert tx(patched.ports, 2).tx_frames < 16
 
 
 @pytest.mark.parametrize(("like", "rewritten"), [(without_checksum, 16), (atomic, 15)])
@@ -212,17 +209,6 @@ def test_captures_hold_what_left_and_what_the_kernel_rewrote_is_counted(
     counters = tx(patched.ports, 2)
     assert (counters.tx_packets, counters.tx_frames, counters.tx_rewritten) == (16, 1, rewritten)
     assert sum(a != b for a, b in zip(arrived, packets, strict=True)) == rewritten
-
-
-def test_captures_show_an_impaired_link_as_its_far_end_does(patched: Patched, tmp_path: Path) -> None:
-    impairment = Impairment(loss=0.5, duplicate=0.3, seed=4)
-    patched.ports.set_impairment(2, "out", impairment)
-    patched.ports.capture(2, tmp_path)
-    packets = numbered(30)
-    expected = survivors(impairment.of(2, "out"), packets)
-    patched.through(packets, expected)
-    patched.ports.stop()
-    assert captured(tmp_path / "s2_out.pcap") == expected
 
 
 def test_what_is_not_there_is_named(patched: Patched, tmp_path: Path) -> None:

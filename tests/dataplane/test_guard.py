@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from dataplane.harness import Program, Switch
+from dataplane.harness import Switch
 from dataplane.packets import VIRTUAL, Group, Station, children, frame
-from dataplane.programs import SENTINEL_SOURCE, TNA, aggregation, netreduce
+from dataplane.programs import PLACES, SENTINEL_SOURCE, netreduce, place_name
 from hostile import forging
 from hostile.forging import BROADCAST, Guess, Target, arp, ethernet, ipv4, syn, tagged, udp
 
 from railweave.controller import desired
+from railweave.switch.targets import TARGETS
 from railweave.topologies.model import Nic, Plane, Trunk
+
+OF_RINGS = [(target, netreduce(64)) for target in ("inprocess", *TARGETS)]
+EVERY_PROGRAM = pytest.mark.parametrize("switch", [*PLACES, *OF_RINGS], indirect=True, ids=place_name)
 
 HOST, PEER = children(2)
 TRUNK, UNLISTED = 3, 4
@@ -99,29 +101,30 @@ def guard(switch: Switch) -> Switch:
     return switch
 
 
-@pytest.fixture(params=[aggregation(64), *TNA], ids=lambda program: program.name)
-def guarded(request: pytest.FixtureRequest, target: Switch) -> Switch:
-    """Return a target that runs the aggregation program, for v1model or for Tofino, behind the guard."""
-    program: Program = request.param
-    return guard(target.load(program))
+@pytest.fixture
+def guarded(switch: Switch) -> Switch:
+    return guard(switch)
 
 
 def forged(switch: Switch, port: int) -> int:
     return switch.counter("forged_sources", port)
 
 
+@EVERY_PROGRAM
 def test_forged_frames_are_dropped_and_counted_at_their_port(guarded: Switch) -> None:
     assert guarded.exchange_many([(HOST.port, frame) for frame in FORGED.values()]) == []
     assert forged(guarded, HOST.port) == len(FORGED)
     assert forged(guarded, PEER.port) == 0
 
 
+@EVERY_PROGRAM
 def test_own_frames_pass_unchanged(guarded: Switch) -> None:
     sent = [(HOST.port, frame) for frame in OWN.values()]
     assert guarded.exchange_many(sent) == [(PEER.port, frame) for frame in OWN.values()]
     assert forged(guarded, HOST.port) == 0
 
 
+@EVERY_PROGRAM
 def test_nobody_speaks_at_a_port_that_the_topology_does_not_list(guarded: Switch) -> None:
     """Frames with a valid pair of addresses are dropped too."""
     frames = [*OWN.values(), *FORGED.values()]
@@ -129,6 +132,7 @@ def test_nobody_speaks_at_a_port_that_the_topology_does_not_list(guarded: Switch
     assert forged(guarded, UNLISTED) == len(frames)
 
 
+@EVERY_PROGRAM
 def test_another_switch_speaks_for_all_behind_it(guarded: Switch) -> None:
     frames = [*OWN.values(), datagram(VIRTUAL), tagged(datagram(AS_PEER), vlan=5)]
     assert guarded.exchange_many([(TRUNK, frame) for frame in frames]) == [(PEER.port, f) for f in frames]
@@ -157,16 +161,3 @@ def test_a_forged_contribution_reaches_no_slot_and_no_group(guarded: Switch) -> 
     assert not any(guarded.action_packets("decide").values())
     assert group.contribute(HOST, chunk.lanes) == {}
     assert guarded.register("slot_seen", group.slot_base) == 1 << HOST.child
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [
-        test_forged_frames_are_dropped_and_counted_at_their_port,
-        test_own_frames_pass_unchanged,
-        test_nobody_speaks_at_a_port_that_the_topology_does_not_list,
-        test_another_switch_speaks_for_all_behind_it,
-    ],
-)
-def test_sums_of_rdma_connections_are_guarded_alike(target: Switch, claim: Callable[[Switch], None]) -> None:
-    claim(guard(target.load(netreduce(256))))

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
 from vectors.case import Case, cases
 from vectors.embedded import Embedded
-from vectors.steps import Packet
+from vectors.record import SEED
+from vectors.steps import Packet, encode
 
 from railweave.switch.pipeline import Pipeline
+from railweave.switch.trace import render
+
+CASES = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@CASES
 @pytest.mark.parametrize("way", ["interpreted", "compiled"])
 def test_does_as_bmv2_did(case: Case, way: str) -> None:
     switch = Embedded(case.schema, Pipeline.load(case.json.read_bytes()), compiled=way == "compiled")
@@ -19,3 +26,23 @@ def test_does_as_bmv2_did(case: Case, way: str) -> None:
     assert sum(isinstance(step, Packet) for step, _ in recorded) > 1
     for number, (step, result) in enumerate(recorded):
         assert switch.do(step) == result, f"step {number}: {step}"
+
+
+@CASES
+def test_traced_packets_fare_as_on_bmv2(case: Case) -> None:
+    switch = Embedded(case.schema, Pipeline.load(case.json.read_bytes()))
+    switch.pipeline.traces.start(None, 1024)
+    for number, (step, result) in enumerate(case.load()):
+        assert switch.do(step) == result, f"step {number}: {step}"
+        if isinstance(step, Packet):
+            [trace] = switch.pipeline.traces.take()
+            emitted = [event.values for event in trace.events if event.kind == "emitted"]
+            left = [(values["port"], values["bytes"]) for values in emitted]
+            assert sorted(left) == sorted((port, len(data) // 2) for port, data in result)
+            assert render(json.loads(json.dumps(trace.json()))) == str(trace)
+
+
+@CASES
+def test_the_recorded_steps_are_those_of_the_script(case: Case) -> None:
+    scripted = json.loads(json.dumps([encode(step) for step in case.script(random.Random(SEED))]))
+    assert [encode(step) for step, _ in case.load()] == scripted

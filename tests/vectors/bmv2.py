@@ -24,8 +24,7 @@ import pytest
 from dataplane.control import GrpcControl
 from finsy.proto import p4r
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from vectors.controlled import Controlled
-from vectors.steps import Frames, Packet
+from vectors.steps import Controlled, Frames, Packet
 
 PROGRAM = "simple_switch_grpc"
 ALONE = pytest.mark.xdist_group("bmv2")  # one at a time: BMv2 built with Thrift listens on port 9090

@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import functools
 import json
+import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import finsy as fy
 from compressed import unpacked
-from vectors.steps import Packet, Step, decode, encode
+from vectors import control_plane, language
+from vectors.steps import Step, decode, encode
 
 FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Case:
-    """A recorded case. Its files lie side by side: NAME.p4, .json.gz, .p4info.txtpb.gz, .py, .vectors.json"""
+    """A recorded case. Its files lie side by side: NAME.p4, .json.gz, .p4info.txtpb.gz, .vectors.json"""
 
     source: Path
 
@@ -43,9 +46,10 @@ class Case:
         return fy.P4Schema(self.p4info, self.json)
 
     @property
-    def script(self) -> Path:
-        """The Python file with the steps: see `vectors.record`."""
-        return self.source.with_suffix(".py")
+    def script(self) -> Callable[[random.Random], Iterable[Step]]:
+        """The function that yields the steps: see `vectors.record`."""
+        scripts: dict[str, Any] = vars(language) | vars(control_plane)
+        return scripts[self.source.stem]  # type: ignore[no-any-return]
 
     @property
     def vectors(self) -> Path:
@@ -65,7 +69,7 @@ class Case:
 
 def _result(item: dict[str, Any]) -> Any:
     result = item.get("result")
-    return [tuple(frame) for frame in result] if item["step"] == Packet.__name__.lower() else result
+    return [tuple(frame) for frame in result] if item["step"] == "packet" else result
 
 
 def cases() -> list[Case]:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import finsy as fy
 from dataplane.inprocess import DeviceControl
 from finsy.proto import p4r
-from vectors.controlled import Controlled
-from vectors.steps import Frames, Packet
+from vectors.steps import Controlled, Frames, Packet
 
 from railweave.switch import compiler
 from railweave.switch.p4runtime.device import Device

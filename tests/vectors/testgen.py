@@ -24,7 +24,8 @@ from dataplane.programs import FOLDER, TNA, aggregation
 from finsy.p4entity import decode_entity
 from finsy.proto import p4testgen
 from google.protobuf import text_format
-from vectors.steps import Frames, Insert, Multicast, Packet, Step, decode, encode
+from vectors import steps as do
+from vectors.steps import Call, Frames, Packet, Step, decode, encode
 
 from railweave.controller.tables import FLOOD_GROUP, NOWHERE
 from railweave.p4src.config import SOURCE_ROOT
@@ -107,9 +108,10 @@ def convert(program: Program, folder: Path) -> Iterator[Generated]:
         text = re.sub("(?m)^traces: .*", "", path.read_text(encoding="utf-8"))
         case = text_format.Parse(text, p4testgen.TestCase())
         inserts = [_insert(decode_entity(entity, program.schema)) for entity in case.entities]
-        named = {insert.params[name] for insert in inserts for name in GROUPS if name in insert.params}
+        given = [insert.arguments["params"] for insert in inserts]
+        named = {params[name] for params in given for name in GROUPS if name in params}
         copies = {group: group & NOWHERE for group in sorted({*named, FLOOD_GROUP} - {0})}
-        groups = [Multicast(g, [(port, 0)]) for g, port in copies.items() if port != NOWHERE]
+        groups = [do.multicast(g, [(port, 0)]) for g, port in copies.items() if port != NOWHERE]
         (left,) = case.expected_output_packet or [None]
         expected = [(left.port, left.packet.hex())] if left else []
         if left and left.packet_mask.strip(b"\xff"):
@@ -118,12 +120,12 @@ def convert(program: Program, folder: Path) -> Iterator[Generated]:
         yield Generated((*inserts, *groups), packet, expected)
 
 
-def _insert(entry: fy.P4TableEntry) -> Insert:
+def _insert(entry: fy.P4TableEntry) -> Call:
     match = {name: int(value) for name, value in (entry.match or {}).items()}
     action = entry.action
     params = {name: int(value) for name, value in action.args.items()}
     groups = {name: _group(params[name]) for name in GROUPS if name in params}
-    return Insert(entry.table_id, match, action.name, params | groups)
+    return do.insert(entry.table_id, match, action.name, params | groups)
 
 
 def _group(group: int) -> int:
