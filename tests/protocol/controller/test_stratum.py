@@ -26,11 +26,9 @@ from railweave.controller import desired
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.state import is_note
-from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src import tofino_program
 from railweave.p4src.artifacts import artifact
 from railweave.p4src.tofino import PROFILES, Profile
-from railweave.protocol import PROTOCOL
 from railweave.topologies.cluster import load
 from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 from railweave.v1 import controller_pb2 as pb
@@ -90,10 +88,7 @@ async def controlled(tofino: StratumSwitch, topology: Topology) -> AsyncIterator
 
 async def join(world: World, size: int, planes: Sequence[str] = ("ina",)) -> list[pb.JoinGroupResponse]:
     def request(rank: int) -> pb.JoinGroupRequest:
-        rails = [world.offer(rank + 1, plane) for plane in planes]
-        return pb.JoinGroupRequest(
-            job="job", rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S, protocol=PROTOCOL
-        )
+        return world.request(rank, size, rails=[world.offer(rank + 1, plane) for plane in planes])
 
     return list(await asyncio.gather(*(world.stub.JoinGroup(request(rank)) for rank in range(size))))
 
@@ -112,29 +107,29 @@ async def test_it_gets_its_program_as_stratum_takes_it(program: Path) -> None:
             assert tofino.pushes == 1
 
 
-async def test_what_is_written_is_read_back_and_taken_away(program: Path) -> None:
+async def test_what_is_written_is_read_back_counted_and_taken_away(program: Path) -> None:
     async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
+        switch = world.managed
         empty = await switch.link.read()
         assert empty == switch.wanted()
+        sources = desired.source_guard(world.topology.planes[0], "tor").entries
+        assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
+        assert sources <= empty.entries
         answers = await join(world, 3)
         assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
         assert await switch.link.read() == switch.wanted()
         assert await switch.reconcile() == []
         group = answers[0].ina[0].group
         assert tofino.multicasts()[group + 1] == {(0, 1), (4, 2), (8, 3)}
-        for answer in answers:
-            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
+        assert not counters.problem
+        assert "members" in counters.packets
+        assert "injected_drops_ingress" not in counters.packets
+        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
+            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+        await world.leave(answers)
         await world.running.fabric.settled()
         assert (await switch.link.read()).multicasts == empty.multicasts
-
-
-async def test_the_source_guard_of_its_ports_is_written(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        sources = desired.source_guard(world.topology.planes[0], "tor").entries
-        assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
-        (switch,) = world.running.fabric.switches()
-        assert sources <= (await switch.link.read()).entries
 
 
 async def test_a_program_without_source_guard_gets_no_entries_of_it(
@@ -149,8 +144,7 @@ async def test_a_program_without_source_guard_gets_no_entries_of_it(
         parts.extend(kept)
     path.write_text(text_format.MessageToString(info))
     async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
-        assert not GUARD & {entry.table for entry in (await switch.link.read()).entries}
+        assert not GUARD & {entry.table for entry in (await world.managed.link.read()).entries}
         assert "its program has no source guard" in caplog.text
 
 
@@ -164,24 +158,13 @@ async def test_restarted_it_has_its_program_and_empty_tables(program: Path) -> N
             await watcher.paused(0)
         for watcher in watchers:
             assert (await watcher.moved()).place.group == 2
-        (switch,) = world.running.fabric.switches()
-        assert await switch.link.read() == switch.wanted()
+        assert await world.managed.link.read() == world.managed.wanted()
         assert tofino.pushes == 1
-
-
-async def test_counters_and_no_loss_injector(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
-        assert not counters.problem
-        assert "members" in counters.packets
-        assert "injected_drops_ingress" not in counters.packets
-        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
 
 
 async def test_a_full_table_is_named_and_leaves_nothing(program: Path) -> None:
     async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
+        switch = world.managed
         before = await switch.link.read()
         tofino.room = 2
         with pytest.raises(
@@ -304,8 +287,7 @@ async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> Non
             for switch in world.running.fabric.switches():
                 assert await switch.link.read() == switch.wanted()
             place = next(place for place in answers[0].ina if place.rail == "ina")
-            owner = virtual_mac(ip_number(place.virtual_address)).to_bytes(6, "big")
-            first, second = (contribution(owner, host, place, [host] * profile.lanes) for host in (1, 2))
+            first, second = (contribution(host, place, [host] * profile.lanes) for host in (1, 2))
             assert leaves[0].pipeline.inject(1, first) == []
             ((port, sum_of_both),) = leaves[0].pipeline.inject(2, second)
             assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * profile.lanes)
