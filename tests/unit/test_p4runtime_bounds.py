@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc
 import pytest
@@ -35,12 +36,20 @@ from railweave.switch.p4runtime.service import MAX_READS, Service
 from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.pipeline import Pipeline
 
+WILDCARD = p4r.Entity(table_entry=p4r.TableEntry())
 ATOMICITIES = (p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC)
 
 
-async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(server: Server) -> None:
+@asynccontextmanager
+async def filled(server: Server) -> AsyncIterator[tuple[Client, Client]]:
+    """Yield a client that has written eight entries, and a second client."""
     async with client(server, load=True) as one, client(server, None) as other:
         await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
+        yield one, other
+
+
+async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(server: Server) -> None:
+    async with filled(server) as (one, other):
         nothing = p4r.Entity(table_entry=p4r.TableEntry(priority=99))
         request = p4r.ReadRequest(device_id=DEVICE, entities=[nothing] * 20_000)
         long = asyncio.ensure_future(one.stub.Read(request).read())
@@ -52,41 +61,37 @@ async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(
 
 
 async def test_an_answer_shows_no_write_that_came_while_it_was_read(server: Server) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        reading = one.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 5000))
+    async with filled(server) as (one, other):
+        reading = one.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 300))
         replies = aiter(reading)
         found = list((await anext(replies)).entities)
         await one.write(update("DELETE", to_port(1)), update("INSERT", to_port(2, A + 8)))
         found += [entity async for reply in replies for entity in reply.entities]
         keys = [entity.table_entry.match[0].exact.value for entity in found]
-        each = len(keys) // 5000
-        assert keys == keys[:each] * 5000
+        each = len(keys) // 300
+        assert keys == keys[:each] * 300
         assert (A + 8).to_bytes(6, "big") not in keys
-        assert len(await other.read(wildcard)) == each
+        assert len(await other.read(WILDCARD)) == each
 
 
 async def test_reads_that_nobody_takes_are_limited(server: Server) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 10_000)
+    async with filled(server) as (one, other):
+        request = p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 10_000)
         reads = [one.stub.Read(request) for _ in range(MAX_READS)]
         await asyncio.gather(*(read.read() for read in reads))
         with pytest.raises(grpc.aio.AioRpcError, match=f"{MAX_READS} reads are in progress") as refused:
-            await other.read(wildcard)
+            await other.read(WILDCARD)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         for read in reads:
             read.cancel()
-        await _until_read(other, wildcard)
+        await _until_read(other)
 
 
-async def _until_read(one: Client, wildcard: p4r.Entity) -> None:
+async def _until_read(one: Client) -> None:
     """Return when the server serves a Read again. The test has a deadline."""
     while True:
         try:
-            await one.read(wildcard)
+            await one.read(WILDCARD)
         except grpc.aio.AioRpcError:
             continue
         return
@@ -163,18 +168,16 @@ def _varint(number: int) -> bytes:
 async def test_requests_in_progress_are_limited_together(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 10_000)
+    async with filled(server) as (one, other):
+        request = p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 10_000)
         monkeypatch.setattr(requests, "MAX_BYTES_IN_PROGRESS", request.ByteSize() + 10)
         reading = one.stub.Read(request)
         await reading.read()
         with pytest.raises(grpc.aio.AioRpcError, match="requests in progress") as refused:
-            await other.read(*[wildcard] * 100)
+            await other.read(*[WILDCARD] * 100)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         reading.cancel()
-        await _until_read(other, wildcard)
+        await _until_read(other)
 
 
 def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> None:
@@ -209,18 +212,6 @@ def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> 
             assert any(any(part) for part in cells) == written
             for name, size in counters.items():
                 assert new.arrays.counters(name, range(size)) == old.arrays.counters(name, range(size))
-
-
-async def test_a_wildcard_is_undone(server: Server) -> None:
-    async with client(server, load=True) as one:
-        for index in range(16):
-            value = P4CounterEntry("arrivals", index=index, data=P4CounterData(packet_count=index))
-            await one.write(update("MODIFY", value))
-        before = await one.read(P4CounterEntry("arrivals"))
-        wildcard = update("MODIFY", P4CounterEntry("arrivals", data=P4CounterData(packet_count=99)))
-        errors = await one.write(wildcard, update("DELETE", to_port(1)), atomicity=ATOMICITIES[0])
-        assert len(errors) == 2
-        assert await one.read(P4CounterEntry("arrivals")) == before
 
 
 @pytest.mark.parametrize(("length", "fits"), [(1, 256), (1 << 19, 7)])
@@ -280,7 +271,7 @@ def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
         sender = threading.Thread(target=send)
         sender.start()
         try:
-            for name in (b'"one.p4"', b'"two.p4"', b'"three.p4"', b'"four.p4"', b'"five.p4"'):
+            for name in (b'"one.p4"', b'"two.p4"', b'"three.p4"'):
                 config.p4_device_config = files(ROUTER)[1].read_bytes().replace(b'"router.p4"', name)
                 await service.config.set(Config(action=Config.RECONCILE_AND_COMMIT, config=config))
         finally:
@@ -289,5 +280,5 @@ def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
             service.close()
 
     asyncio.run(main())
-    assert len(running) == 6
+    assert len(running) == 4
     assert running[-1].arrays.counter("RouterIngress.arrivals", 2).packets == sent

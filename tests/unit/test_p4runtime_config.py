@@ -43,7 +43,7 @@ async def test_what_is_written_after_saving_is_there_when_the_program_runs(serve
         assert server.pipelines[1].inject(2, packet) == [(5, packet)]
 
 
-async def test_reconciliation_keeps_all_state(server: Server) -> None:
+async def test_reconciliation_keeps_all_state_and_a_commit_forgets_it(server: Server) -> None:
     async with client(server, load=True, program=ENTITIES) as one:
         await write(one, *(("INSERT", entity) for entity in WRITTEN))
         await write(one, *(("MODIFY", entity) for entity in MODIFIED))
@@ -51,6 +51,8 @@ async def test_reconciliation_keeps_all_state(server: Server) -> None:
         assert await write(one, ("MODIFY", default)) == []
         server.pipelines[0].inject(1, frame())
         before = await everything(one)
+        await one.set_pipeline(Config.RECONCILE_AND_COMMIT, cookie=3)
+        assert len(server.pipelines) == 1  # the same program runs on
         changed = ENTITIES_JSON.read_bytes().replace(b'"entities.p4"', b'"other.p4"')
         await one.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
         assert len(server.pipelines) == 2
@@ -59,6 +61,8 @@ async def test_reconciliation_keeps_all_state(server: Server) -> None:
             "EntitiesIngress.drop",
             (),
         )
+        await one.set_pipeline(Config.VERIFY_AND_COMMIT)
+        assert await one.read(*EVERYTHING) == []
 
 
 async def test_state_without_a_place_in_the_new_program_is_refused(server: Server) -> None:

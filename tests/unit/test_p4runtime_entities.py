@@ -201,6 +201,7 @@ async def test_a_batch_is_done_as_a_whole_or_not_at_all(server: Server, atomicit
             ("DELETE", MEMBERS[0]),
             ("INSERT", fy.P4MulticastGroupEntry(9, replicas=[1])),
             ("MODIFY", fy.P4RegisterEntry("sizes", data=6)),
+            ("MODIFY", fy.P4CounterEntry("arrivals", data=fy.P4CounterData(packet_count=99))),
             ("MODIFY", fy.P4TableEntry("policy", action=port(3), is_default_action=True)),
             ("DELETE", WRITTEN[-1]),
         ]

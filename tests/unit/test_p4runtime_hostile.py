@@ -33,30 +33,22 @@ OF_THE_ROUTER: list[fy.P4Entity] = [
     fy.P4MulticastGroupEntry(4, replicas=[(1, 1), (2, 2)]),
     fy.P4CloneSessionEntry(5, replicas=[3]),
 ]
-UPDATES = [
-    update(kind, entity).SerializeToString()
-    for entity in OF_THE_ROUTER
-    for kind in ("INSERT", "MODIFY", "DELETE")
-]
-
-MORE_UPDATES = [
-    update(kind, entity, ENTITIES).SerializeToString()
-    for entity in [*WRITTEN, *MODIFIED]
-    for kind in ("INSERT", "MODIFY", "DELETE")
-    if not isinstance(entity, (fy.P4RegisterEntry, fy.P4CounterEntry)) or kind == "MODIFY"
-]
+UPDATES = {
+    program: [
+        update(kind, entity, program).SerializeToString()
+        for entity in entities
+        for kind in ("INSERT", "MODIFY", "DELETE")
+        if not isinstance(entity, (fy.P4RegisterEntry, fy.P4CounterEntry)) or kind == "MODIFY"
+    ]
+    for program, entities in {ROUTER: OF_THE_ROUTER, ENTITIES: [*WRITTEN, *MODIFIED]}.items()
+}
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(UPDATES), changes), min_size=1, max_size=12))
-def test_damaged_updates_and_reads(batch: Batch) -> None:
-    suffer(ROUTER, batch)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(MORE_UPDATES), changes), min_size=1, max_size=12))
-def test_damaged_updates_and_reads_of_everything_else(batch: Batch) -> None:
-    suffer(ENTITIES, batch)
+@pytest.mark.parametrize("program", [ROUTER, ENTITIES])
+@given(data=st.data())
+def test_damaged_updates_and_reads(program: str, data: st.DataObject) -> None:
+    messages = st.tuples(st.sampled_from(UPDATES[program]), changes)
+    suffer(program, data.draw(st.lists(messages, min_size=1, max_size=12)))
 
 
 def suffer(program: str, batch: Batch) -> None:
