@@ -78,34 +78,32 @@ def test_a_set_is_replaced_as_a_whole() -> None:
     assert not way(pipeline, 3)
 
 
-def test_value_sets_refuse_what_does_not_fit() -> None:
+@pytest.mark.parametrize(
+    ("name", "members", "error", "message"),
+    [
+        ("P.kinds", [[exact(number)] for number in range(5)], TableFull, "holds 4 members, not 5"),
+        ("P.services", [[exact(1)]], ValueError, "have 2 fields, not 1"),
+        ("P.kinds", [[exact(256)]], ValueError, "has 8 bits"),
+        ("P.addresses", [[range_(1, 2)]], ValueError, "no range"),
+        ("x", [], ValueError, r"no value set 'x'; the program has P\.addresses, P\.kinds, P\.services"),
+    ],
+)
+def test_value_sets_refuse_what_does_not_fit(
+    name: str, members: list[list[Match]], error: type[Exception], message: str
+) -> None:
     pipeline = load("value_sets")
     pipeline.value_sets.set_members("P.kinds", [[exact(1)]])
-    with pytest.raises(TableFull, match="holds 4 members, not 5"):
-        pipeline.value_sets.set_members("P.kinds", [[exact(number)] for number in range(5)])
-    with pytest.raises(ValueError, match="have 2 fields, not 1"):
-        pipeline.value_sets.set_members("P.services", [[exact(1)]])
-    with pytest.raises(ValueError, match="has 8 bits"):
-        pipeline.value_sets.set_members("P.kinds", [[exact(256)]])
-    with pytest.raises(ValueError, match="no range"):
-        pipeline.value_sets.set_members("P.addresses", [[range_(1, 2)]])
-    with pytest.raises(
-        ValueError, match=r"no value set 'x'; the program has P\.addresses, P\.kinds, P\.services"
-    ):
-        pipeline.value_sets.members("x")
+    with pytest.raises(error, match=message):
+        pipeline.value_sets.set_members(name, members)
     assert way(pipeline, 1) & KNOWN
 
 
 # messages.p4
 
 
-def test_each_message_is_listed_once() -> None:
-    messages = load("messages").program.messages
-    assert len(set(messages)) == len(messages)
-
-
 def test_messages_are_kept_while_somebody_listens() -> None:
     pipeline = load("messages")
+    assert len(set(pipeline.program.messages)) == len(pipeline.program.messages)
     packet = bytes([41, 0xFE]) + (1 << 79).to_bytes(10, "big")
     quiet = pipeline.inject(1, packet)
     assert pipeline.take_log() == ([], 0)
@@ -171,75 +169,69 @@ def test_messages_with_open_braces_or_other_values_are_refused() -> None:
 # Programs that never end, or use too many resources.
 
 
-def test_a_loop_in_an_action_that_does_not_end_drops_the_packet() -> None:
-    def endless(root: dict[str, Any]) -> None:
-        for action in root["actions"]:
-            action["primitives"] = [
-                {"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]},
-            ]
+def jump_to_itself(root: dict[str, Any]) -> None:
+    for action in root["actions"]:
+        action["primitives"] = [{"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]}]
 
+
+def parse_the_same_state(root: dict[str, Any]) -> None:
+    state = root["parsers"][0]["parse_states"][0]
+    state["parser_ops"], state["transition_key"] = [], []
+    state["transitions"] = [{"type": "default", "value": None, "mask": None, "next_state": state["name"]}]
+
+
+@pytest.mark.parametrize("endless", [jump_to_itself, parse_the_same_state])
+def test_a_program_that_does_not_end_drops_the_packet(endless: Callable[[dict[str, Any]], None]) -> None:
     pipeline = Pipeline.load(changed("flow", endless))
     assert pipeline.inject(1, bytes([1]) + bytes(8)) == []
     assert pipeline.native.statistics()["aborted"] == 1
 
 
-def test_a_parser_that_does_not_end_drops_the_packet() -> None:
-    def endless(root: dict[str, Any]) -> None:
-        state = root["parsers"][0]["parse_states"][0]
-        state["parser_ops"], state["transition_key"] = [], []
-        state["transitions"] = [{"type": "default", "value": None, "mask": None, "next_state": state["name"]}]
+def varbit_length(length: Any) -> Callable[[dict[str, Any]], None]:
+    def change(root: dict[str, Any]) -> None:
+        next(item for item in root["header_types"] if "max_length" in item)["max_length"] = length
 
-    pipeline = Pipeline.load(changed("flow", endless))
-    assert pipeline.inject(1, bytes(20)) == []
-    assert pipeline.native.statistics()["aborted"] == 1
+    return change
 
 
-def _grow(root: dict[str, Any], length: Any) -> None:
-    next(item for item in root["header_types"] if "max_length" in item)["max_length"] = length
-
-
-@pytest.mark.parametrize("length", [-1, 0, 1 << 30, "12", None, True])
-def test_variable_fields_of_impossible_length(length: Any) -> None:
-    with pytest.raises(InvalidProgram):
-        Pipeline.load(changed("varbits", lambda root: _grow(root, length)))
-
-
-@pytest.mark.parametrize("width", [0, -8, 1 << 17, 1 << 40, "8", None])
-def test_fields_of_impossible_width(width: Any) -> None:
-    def widen(root: dict[str, Any]) -> None:
+def field_width(width: Any) -> Callable[[dict[str, Any]], None]:
+    def change(root: dict[str, Any]) -> None:
         next(item for item in root["header_types"] if item["name"] == "op_t")["fields"][0][1] = width
 
-    with pytest.raises(InvalidProgram):
-        Pipeline.load(changed("stacks", widen))
+    return change
 
 
-def test_too_many_headers() -> None:
-    def repeat(root: dict[str, Any]) -> None:
-        pattern = next(item for item in root["headers"] if item["name"] == "a512" or not item["metadata"])
-        for number in range(20000):
-            root["headers"].append(dict(pattern, name=f"more{number}", id=1000 + number))
+def many_headers(root: dict[str, Any]) -> None:
+    pattern = next(item for item in root["headers"] if item["name"] == "a512" or not item["metadata"])
+    root["headers"] += [dict(pattern, name=f"more{n}", id=1000 + n) for n in range(20000)]
 
-    with pytest.raises(InvalidProgram):
-        Pipeline.load(changed("wide", repeat))
+
+def updated(key: str, index: int, **values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda root: root[key][index].update(values)
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "index", "values"),
+    ("name", "change"),
     [
-        ("stacks", "header_stacks", 0, {"header_ids": [0, 1]}),
-        ("stacks", "header_stacks", 0, {"header_ids": []}),
-        ("stacks", "header_stacks", 0, {"header_ids": [3, 3]}),
-        ("unions", "header_unions", 0, {"header_ids": [4, 4, 4]}),
-        ("unions", "header_unions", 1, {"header_ids": [4, 5, 6]}),  # those of the first
-        ("unions", "header_union_stacks", 0, {"header_union_ids": [2, 77]}),
-        ("unions", "header_union_types", 0, {"headers": [["b", "byte_t"]]}),
-        ("value_sets", "parse_vsets", 0, {"compressed_bitwidth": 9}),
-        ("value_sets", "parse_vsets", 0, {"name": "other"}),
+        *(("varbits", varbit_length(length)) for length in (-1, 0, 1 << 30, "12", None, True)),
+        *(("stacks", field_width(width)) for width in (0, -8, 1 << 17, 1 << 40, "8", None)),
+        ("wide", many_headers),
+        ("stacks", updated("header_stacks", 0, header_ids=[0, 1])),
+        ("stacks", updated("header_stacks", 0, header_ids=[])),
+        ("stacks", updated("header_stacks", 0, header_ids=[3, 3])),
+        ("unions", updated("header_unions", 0, header_ids=[4, 4, 4])),
+        ("unions", updated("header_unions", 1, header_ids=[4, 5, 6])),  # those of the first
+        ("unions", updated("header_union_stacks", 0, header_union_ids=[2, 77])),
+        ("unions", updated("header_union_types", 0, headers=[["b", "byte_t"]])),
+        ("value_sets", updated("parse_vsets", 0, compressed_bitwidth=9)),
+        ("value_sets", updated("parse_vsets", 0, name="other")),
     ],
 )
-def test_contradictions_are_refused(name: str, key: str, index: int, values: dict[str, Any]) -> None:
+def test_impossible_sizes_and_contradictions_are_refused(
+    name: str, change: Callable[[dict[str, Any]], None]
+) -> None:
     with pytest.raises(InvalidProgram):
-        Pipeline.load(changed(name, lambda root: root[key][index].update(values)))
+        Pipeline.load(changed(name, change))
 
 
 # Elements of stacks at indexes that the packet gives.
