@@ -99,49 +99,46 @@ async def _until_read(one: Client) -> None:
 
 @pytest.mark.parametrize("atomicity", ATOMICITIES)
 async def test_batches_that_are_done_in_one_go_are_limited(
-    server: Server, monkeypatch: pytest.MonkeyPatch, atomicity: int
+    router: Client, monkeypatch: pytest.MonkeyPatch, atomicity: int
 ) -> None:
-    async with client(server, load=True) as one:
-        value = P4CounterData(packet_count=1)
-        many = [update("MODIFY", P4CounterEntry("arrivals", index=3, data=value))] * (MAX_ATOMIC_UPDATES + 1)
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 64 updates, not 65") as refused:
-            await one.write(*many, atomicity=atomicity)
-        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
-        assert await one.write(*many[:-1], atomicity=atomicity) == []
-        monkeypatch.setattr(batches, "MAX_ATOMIC_CELLS", 31)  # arrivals has 16
-        wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
-        with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32"):
-            await one.write(wildcard, wildcard, atomicity=atomicity)
+    value = P4CounterData(packet_count=1)
+    many = [update("MODIFY", P4CounterEntry("arrivals", index=3, data=value))] * (MAX_ATOMIC_UPDATES + 1)
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 64 updates, not 65") as refused:
+        await router.write(*many, atomicity=atomicity)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert router.server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
+    assert await router.write(*many[:-1], atomicity=atomicity) == []
+    monkeypatch.setattr(batches, "MAX_ATOMIC_CELLS", 31)  # arrivals has 16
+    wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
+    with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32"):
+        await router.write(wildcard, wildcard, atomicity=atomicity)
 
 
 @pytest.mark.parametrize("atomicity", ATOMICITIES)
-async def test_updates_are_limited_in_length(server: Server, atomicity: int) -> None:
-    async with client(server, load=True) as one:
-        group = P4MulticastGroupEntry(4, replicas=[(1, n) for n in range(3000)])
-        [error] = await one.write(update("INSERT", group))
-        assert error.canonical_code == Code.RESOURCE_EXHAUSTED
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 16384 bytes of updates") as refused:
-            await one.write(update("INSERT", group), atomicity=atomicity)
+async def test_updates_are_limited_in_length(router: Client, atomicity: int) -> None:
+    group = P4MulticastGroupEntry(4, replicas=[(1, n) for n in range(3000)])
+    [error] = await router.write(update("INSERT", group))
+    assert error.canonical_code == Code.RESOURCE_EXHAUSTED
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 16384 bytes of updates") as refused:
+        await router.write(update("INSERT", group), atomicity=atomicity)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_requests_are_limited_before_they_are_parsed(router: Client) -> None:
+    config = P4Schema(*files(ROUTER)).get_pipeline_config()
+    push = Config(device_id=DEVICE, election_id=router.election_id, action=Config.VERIFY, config=config)
+    push.config.p4_device_config += b" " * (2 << 20)
+    await router.stub.SetForwardingPipelineConfig(push)
+    push.config.p4_device_config += b" " * (4 << 20)
+    push.config.p4info.pkg_info.doc.brief = "x" * (1 << 20)
+    many = [p4r.Entity()] * (1 << 20)
+    for call in (router.stub.SetForwardingPipelineConfig(push), router.read(*many)):
+        with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes") as refused:
+            await call
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_requests_are_limited_before_they_are_parsed(server: Server) -> None:
-    async with client(server, load=True) as one:
-        config = P4Schema(*files(ROUTER)).get_pipeline_config()
-        push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.VERIFY, config=config)
-        push.config.p4_device_config += b" " * (2 << 20)
-        await one.stub.SetForwardingPipelineConfig(push)
-        push.config.p4_device_config += b" " * (4 << 20)
-        push.config.p4info.pkg_info.doc.brief = "x" * (1 << 20)
-        many = [p4r.Entity()] * (1 << 20)
-        for call in (one.stub.SetForwardingPipelineConfig(push), one.read(*many)):
-            with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes") as refused:
-                await call
-            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        await one.stream.write(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(1 << 20))))
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes"):
-            await one.stream.read()
+    await router.stream.write(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(1 << 20))))
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes"):
+        await router.stream.read()
 
 
 def test_a_push_is_no_larger_for_being_hidden() -> None:

@@ -3,16 +3,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable
 
 import grpc
 import pytest
-from finsy import P4CounterEntry, P4MulticastGroupEntry, P4RegisterEntry
+from finsy import (
+    P4CounterEntry,
+    P4DirectCounterEntry,
+    P4MulticastGroupEntry,
+    P4RegisterEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
 from finsy.proto import U128, p4r
 from p4runtime_clients import (
     DEVICE,
+    ENTITIES,
+    JSON,
     SCHEMA,
+    A,
     B,
+    Client,
     Config,
     Server,
     client,
@@ -21,28 +34,27 @@ from p4runtime_clients import (
     to_port,
     update,
 )
+from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN, frame, write
 
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
 
 
-async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        errors = await primary.write(
-            update("INSERT", to_port(1)),
-            update("INSERT", to_port(2)),
-            update("DELETE", to_port(1, destination=B)),
-            update("INSERT", to_port(3, destination=B)),
-        )
-        assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
-        assert len(server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
-        assert await primary.write(update("DELETE", to_port(1))) == []
+async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(router: Client) -> None:
+    errors = await router.write(
+        update("INSERT", to_port(1)),
+        update("INSERT", to_port(2)),
+        update("DELETE", to_port(1, destination=B)),
+        update("INSERT", to_port(3, destination=B)),
+    )
+    assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
+    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
+    assert await router.write(update("DELETE", to_port(1))) == []
 
 
-async def test_a_full_table_is_said_to_be_full(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        errors = await primary.write(*(update("INSERT", to_port(1, destination=n)) for n in range(9)))
-        assert codes(errors) == ["OK"] * 8 + ["RESOURCE_EXHAUSTED"]
+async def test_a_full_table_is_said_to_be_full(router: Client) -> None:
+    errors = await router.write(*(update("INSERT", to_port(1, destination=n)) for n in range(9)))
+    assert codes(errors) == ["OK"] * 8 + ["RESOURCE_EXHAUSTED"]
 
 
 def raw_entry(table: str, **fields: object) -> p4r.Entity:
@@ -147,14 +159,13 @@ async def test_what_the_specification_forbids_is_refused(server: Server) -> None
             assert (name, codes(await primary.write(update(kind, entity)))) == (name, [code])
 
 
-async def test_a_value_with_leading_zeros_names_the_same_entry(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        padded = raw_entry("bridge", match=exact(b"\0\0\0\1"), action=action("to_port", b"\0\2"))
-        canonical = raw_entry("bridge", match=exact(ONE), action=action("to_port", b"\2"))
-        assert await primary.write(update("INSERT", padded)) == []
-        assert codes(await primary.write(update("INSERT", canonical))) == ["ALREADY_EXISTS"]
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[canonical])
-        assert [e async for reply in primary.stub.Read(request) for e in reply.entities] == [canonical]
+async def test_a_value_with_leading_zeros_names_the_same_entry(router: Client) -> None:
+    padded = raw_entry("bridge", match=exact(b"\0\0\0\1"), action=action("to_port", b"\0\2"))
+    canonical = raw_entry("bridge", match=exact(ONE), action=action("to_port", b"\2"))
+    assert await router.write(update("INSERT", padded)) == []
+    assert codes(await router.write(update("INSERT", canonical))) == ["ALREADY_EXISTS"]
+    request = p4r.ReadRequest(device_id=DEVICE, entities=[canonical])
+    assert [e async for reply in router.stub.Read(request) for e in reply.entities] == [canonical]
 
 
 async def refusal(call: Awaitable[object]) -> grpc.StatusCode:
@@ -199,12 +210,11 @@ async def test_programs_are_verified_saved_and_committed(server: Server) -> None
 
 
 @pytest.mark.parametrize("json", [b"", b"{", b"[]", b"{}", b"\xff\x00", files("patch")[1].read_bytes()])
-async def test_a_config_that_is_none_is_refused_and_changes_nothing(server: Server, json: bytes) -> None:
-    async with client(server, load=True) as one:
-        await one.write(update("INSERT", to_port(1)))
-        for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT, Config.RECONCILE_AND_COMMIT):
-            assert await refusal(one.set_pipeline(kind, json)) == grpc.StatusCode.INVALID_ARGUMENT
-        assert len(server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
+async def test_a_config_that_is_none_is_refused_and_changes_nothing(router: Client, json: bytes) -> None:
+    await router.write(update("INSERT", to_port(1)))
+    for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT, Config.RECONCILE_AND_COMMIT):
+        assert await refusal(router.set_pipeline(kind, json)) == grpc.StatusCode.INVALID_ARGUMENT
+    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
 
 
 async def test_arbitration_follows_the_specification(server: Server) -> None:
@@ -255,3 +265,69 @@ async def test_a_second_server_on_the_same_address_fails() -> None:
     with pytest.raises(OSError, match="in use"):
         await listen(Service(1, lambda _: None), "256.0.0.1:9")
     await first.stop(None)
+
+
+# A program that replaces another one: saved and written before it runs, or reconciled with the old state.
+
+_, ENTITIES_JSON = files(ENTITIES)
+COUNTERS = [P4DirectCounterEntry()]
+
+
+async def everything(one: Client) -> list[str]:
+    return sorted(str(entity) for entity in await one.read(*EVERYTHING, *MODIFIED, *COUNTERS))
+
+
+async def test_what_is_written_after_saving_is_there_when_the_program_runs(router: Client) -> None:
+    assert await router.write(update("INSERT", to_port(1))) == []
+    await router.set_pipeline(Config.VERIFY_AND_SAVE, cookie=2)
+    assert await router.read(P4TableEntry("bridge")) == []
+    assert await router.write(update("INSERT", to_port(5))) == []
+    assert len(router.server.pipelines) == 1
+    packet = A.to_bytes(6, "big") + bytes(60)
+    assert router.server.pipelines[0].inject(2, packet) == [(1, packet)]
+    await router.set_pipeline(Config.COMMIT)
+    assert router.server.pipelines[1].inject(2, packet) == [(5, packet)]
+
+
+async def test_reconciliation_keeps_all_state_and_a_commit_forgets_it(entities: Client) -> None:
+    await write(entities, *(("INSERT", entity) for entity in WRITTEN))
+    await write(entities, *(("MODIFY", entity) for entity in MODIFIED))
+    default = P4TableEntry("policy", action=P4TableAction("drop"), is_default_action=True)
+    assert await write(entities, ("MODIFY", default)) == []
+    entities.server.pipelines[0].inject(1, frame())
+    before = await everything(entities)
+    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, cookie=3)
+    assert len(entities.server.pipelines) == 1  # the same program runs on
+    changed = ENTITIES_JSON.read_bytes().replace(b'"entities.p4"', b'"other.p4"')
+    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
+    assert len(entities.server.pipelines) == 2
+    assert await everything(entities) == before
+    assert entities.server.pipelines[1].tables.default("EntitiesIngress.policy") == (
+        "EntitiesIngress.drop",
+        (),
+    )
+    await entities.set_pipeline(Config.VERIFY_AND_COMMIT)
+    assert await entities.read(*EVERYTHING) == []
+
+
+async def test_state_without_a_place_in_the_new_program_is_refused(entities: Client) -> None:
+    hosts = P4TableEntry(
+        "hosts", match=P4TableMatch(destination=A), action=P4TableAction("host_port", port=3)
+    )
+    await write(entities, ("INSERT", hosts))
+    entities.program = "router"
+    with pytest.raises(grpc.aio.AioRpcError, match=r"forwarding state.*hosts") as refused:
+        await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, JSON.read_bytes())
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert len(entities.server.pipelines) == 1
+    assert len(await entities.read(P4TableEntry())) == 1
+
+
+async def test_a_program_that_cannot_run_is_named(server: Server) -> None:
+    async with client(server) as one:
+        await one.arbitrate()
+        odd = re.sub(rb'"op" : "mark_to_drop"', b'"op" : "teleport"', JSON.read_bytes())
+        assert odd != JSON.read_bytes()
+        with pytest.raises(grpc.aio.AioRpcError, match="teleport") as refused:
+            await one.set_pipeline(Config.VERIFY, odd)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT

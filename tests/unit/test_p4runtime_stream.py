@@ -59,21 +59,20 @@ async def test_packets_go_to_the_controller_and_come_from_it(server: Server) -> 
         assert sent == [(6, FRAME)]
 
 
-async def test_packets_out_that_do_not_fit_the_p4info_are_answered(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
-        wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
-        for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
-            packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
-            await one.stream.write(p4r.StreamMessageRequest(packet=packet))
-            error = (await hear(one, "error")).error
-            assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
-        ack = p4r.DigestListAck(digest_id=7)
-        await one.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
-        error = (await hear(one, "error")).error
-        assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
-        await one.stream.write(p4r.StreamMessageRequest())
-        assert (await hear(one, "error")).error.HasField("other")
+async def test_packets_out_that_do_not_fit_the_p4info_are_answered(entities: Client) -> None:
+    port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
+    wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
+    for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
+        packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
+        await entities.stream.write(p4r.StreamMessageRequest(packet=packet))
+        error = (await hear(entities, "error")).error
+        assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
+    ack = p4r.DigestListAck(digest_id=7)
+    await entities.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
+    error = (await hear(entities, "error")).error
+    assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
+    await entities.stream.write(p4r.StreamMessageRequest())
+    assert (await hear(entities, "error")).error.HasField("other")
 
 
 async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> None:

@@ -289,20 +289,6 @@ async def test_a_controller_starts_while_a_spine_is_dead(caplog: pytest.LogCaptu
             assert sum(map(len, flooded)) == 2 * 3 + RANKS  # two ends of the tree's three trunks, and hosts
 
 
-async def test_a_controller_starts_while_a_leaf_is_dead() -> None:
-    """A job that needs the leaf is refused at once, and runs over its other rails."""
-    async with running_switches(LEAF_SPINE) as switches:
-        await switches["leaf1"].stop()
-        async with controller_of(LEAF_SPINE, switches, switch_deadline_s=1.5) as world:
-            (answer, *_) = await world.join(RANKS)
-            assert not answer.ina
-            assert "leaf1" in answer.refusals[0].reason
-            await switches["leaf1"].start()
-            leaf = next(s for s in world.running.fabric.switches() if s.name == "leaf1")
-            await asyncio.wait_for(leaf.ready.wait(), DEADLINE_S)
-            assert (await world.join(RANKS, "later"))[0].ina
-
-
 async def test_controllers_leave_the_trees_of_three_levels_as_they_are() -> None:
     topology = fat_tree(pods=2, edges=2, aggs=2, cores=2, hosts=1, rails=("ina", "tcp"))
     async with running_switches(topology) as switches:

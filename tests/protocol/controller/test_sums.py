@@ -186,14 +186,6 @@ async def test_a_ring_that_leaves_a_rack_twice_is_not_summed() -> None:
         assert not adders(world)
 
 
-async def test_a_tree_avoids_a_spine_that_does_not_answer_when_the_job_forms() -> None:
-    async with new_world(topology=RACKS, slots=SLOTS) as world:
-        await world.switches["spine1"].stop()
-        await world.settled(lambda: not world.running.fabric.ring_switches["spine1"].link.up)
-        await join(world, 4)
-        assert adders(world) == {"leaf1", "leaf2", "spine2"}
-
-
 async def test_a_ring_whose_spine_dies_goes_over_another_one() -> None:
     """Frames take the other spine, too. Without another spine the ring stays.
 
