@@ -52,24 +52,23 @@ async def leave_all(memberships: list[Membership]) -> None:
         await asyncio.to_thread(membership.leave)
 
 
-async def test_join_tells_members_groups_and_refusals_and_leaving_is_not_dying() -> None:
-    async with new_world(hosts=3) as world:
-        events: Events = queue.Queue()
-        first, second, third = await join_all(world, 3, events)
-        assert [m.rank for m in (first, second, third)] == [0, 1, 2]
-        assert first.members == second.members == third.members
-        assert first.members[1] == tuple(offers(1))
-        (place,) = second.groups["ina"]
-        assert (place.child, place.lanes, place.tree) == (1, 64, 0)
-        assert first.secret == second.secret == third.secret
-        assert not first.refusals
-        await world.watched("job", 0, 1, 2)
-        for left in (third, second, first):
-            await leave_all([left, left])  # the second time is harmless
-            found = [await asyncio.to_thread(events.get, timeout=10) for _ in range(left.rank)]
-            assert sorted(found, key=str) == [(rank, MemberLeft(left.rank)) for rank in range(left.rank)]
-        await world.settled(lambda: set(world.switch.multicasts()) == {1})
-        assert events.empty()
+async def test_join_tells_members_groups_and_refusals_and_leaving_is_not_dying(world: World) -> None:
+    events: Events = queue.Queue()
+    first, second, third = await join_all(world, 3, events)
+    assert [m.rank for m in (first, second, third)] == [0, 1, 2]
+    assert first.members == second.members == third.members
+    assert first.members[1] == tuple(offers(1))
+    (place,) = second.groups["ina"]
+    assert (place.child, place.lanes, place.tree) == (1, 64, 0)
+    assert first.secret == second.secret == third.secret
+    assert not first.refusals
+    await world.watched("job", 0, 1, 2)
+    for left in (third, second, first):
+        await leave_all([left, left])  # the second time is harmless
+        found = [await asyncio.to_thread(events.get, timeout=10) for _ in range(left.rank)]
+        assert sorted(found, key=str) == [(rank, MemberLeft(left.rank)) for rank in range(left.rank)]
+    await world.settled(lambda: set(world.switch.multicasts()) == {1})
+    assert events.empty()
 
 
 async def test_a_controller_that_gives_no_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,10 +263,8 @@ async def test_tofinos_with_other_lanes_are_no_plane(tmp_path: Path) -> None:
         Fabric(Topology("t", (), (plane,)), artifact(64), suspect_s=30)
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=str)
-async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> None:
+async def test_one_tree_of_both_targets(program: Path) -> None:
     """A tree has two embedded leaves below a Tofino. A plane without a Tofino keeps its lanes."""
-    program = compiled(tmp_path, profile)
     leaves = [Embedded(), Embedded()]
     async with running() as tofino, started(leaves[0]), started(leaves[1]), started(other := Embedded()):
         names = ("leaf1", "leaf2")
@@ -283,14 +281,14 @@ async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> Non
         async with controlled(tofino, Topology("t", ("h1", "h2", "h3"), planes)) as world:
             answers = await join(world, 3, ("ina", "two"))
             lanes = [{place.rail: place.lanes for place in answer.ina} for answer in answers]
-            assert lanes == [{"ina": profile.lanes, "two": 64}] * 3
+            assert lanes == [{"ina": PROFILES[0].lanes, "two": 64}] * 3
             for switch in world.running.fabric.switches():
                 assert await switch.link.read() == switch.wanted()
             place = next(place for place in answers[0].ina if place.rail == "ina")
-            first, second = (contribution(host, place, [host] * profile.lanes) for host in (1, 2))
+            first, second = (contribution(host, place, [host] * PROFILES[0].lanes) for host in (1, 2))
             assert leaves[0].pipeline.inject(1, first) == []
             ((port, sum_of_both),) = leaves[0].pipeline.inject(2, second)
-            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * profile.lanes)
+            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * PROFILES[0].lanes)
             assert tofino.multicasts()[place.group + 1] == {(0, 1), (4, 2)}
 
 
