@@ -234,7 +234,7 @@ async def test_loss_is_injected_and_taken_back(world: World) -> None:
     await world.stub.SetLoss(half)
     assert [len(world.switch.table(table)) for table in tables] == [4, 4]
     await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
-    assert [len(world.switch.table(table)) for table in tables] == [4, 1]
+    assert [len(world.switch.table(table)) for table in tables] == [4, 3]
     for bad, text in (
         ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
         ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),

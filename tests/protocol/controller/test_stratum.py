@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import finsy as fy
@@ -86,6 +86,18 @@ async def controlled(tofino: StratumSwitch, topology: Topology) -> AsyncIterator
         yield World(tofino, topology, running, stub)
 
 
+@asynccontextmanager
+async def on_one_tofino(program: Path) -> AsyncIterator[World]:
+    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
+        yield world
+
+
+@pytest.fixture
+def world(program: Path) -> AbstractAsyncContextManager[World]:
+    """Return a controller of three hosts on one Tofino."""
+    return on_one_tofino(program)
+
+
 async def join(world: World, size: int, planes: Sequence[str] = ("ina",)) -> list[pb.JoinGroupResponse]:
     def request(rank: int) -> pb.JoinGroupRequest:
         return world.request(rank, size, rails=[world.offer(rank + 1, plane) for plane in planes])
@@ -107,29 +119,28 @@ async def test_it_gets_its_program_as_stratum_takes_it(program: Path) -> None:
             assert tofino.pushes == 1
 
 
-async def test_what_is_written_is_read_back_counted_and_taken_away(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        switch = world.managed
-        empty = await switch.link.read()
-        assert empty == switch.wanted()
-        sources = desired.source_guard(world.topology.planes[0], "tor").entries
-        assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
-        assert sources <= empty.entries
-        answers = await join(world, 3)
-        assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
-        assert await switch.link.read() == switch.wanted()
-        assert await switch.reconcile() == []
-        group = answers[0].ina[0].group
-        assert tofino.multicasts()[group + 1] == {(0, 1), (4, 2), (8, 3)}
-        (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
-        assert not counters.problem
-        assert "members" in counters.packets
-        assert "injected_drops_ingress" not in counters.packets
-        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
-        await world.leave(answers)
-        await world.running.fabric.settled()
-        assert (await switch.link.read()).multicasts == empty.multicasts
+async def test_what_is_written_is_read_back_counted_and_taken_away(world: World) -> None:
+    switch = world.managed
+    empty = await switch.link.read()
+    assert empty == switch.wanted()
+    sources = desired.source_guard(world.topology.planes[0], "tor").entries
+    assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
+    assert sources <= empty.entries
+    answers = await join(world, 3)
+    assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
+    assert await switch.link.read() == switch.wanted()
+    assert await switch.reconcile() == []
+    group = answers[0].ina[0].group
+    assert world.switch.multicasts()[group + 1] == {(0, 1), (4, 2), (8, 3)}
+    (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
+    assert not counters.problem
+    assert "members" in counters.packets
+    assert "injected_drops_ingress" not in counters.packets
+    with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+    await world.leave(answers)
+    await world.running.fabric.settled()
+    assert (await switch.link.read()).multicasts == empty.multicasts
 
 
 async def test_a_program_without_source_guard_gets_no_entries_of_it(
@@ -143,40 +154,36 @@ async def test_a_program_without_source_guard_gets_no_entries_of_it(
         del parts[:]
         parts.extend(kept)
     path.write_text(text_format.MessageToString(info))
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
+    async with on_one_tofino(program) as world:
         assert not GUARD & {entry.table for entry in (await world.managed.link.read()).entries}
         assert "its program has no source guard" in caplog.text
 
 
-async def test_restarted_it_has_its_program_and_empty_tables(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        answers = await join(world, 3)
-        watchers = [Watcher(world, answer) for answer in answers]
-        await world.watched("job", 0, 1, 2)
-        await tofino.restart(lose_state=True)
-        for watcher in watchers:
-            await watcher.paused(0)
-        for watcher in watchers:
-            assert (await watcher.moved()).place.group == 2
-        assert await world.managed.link.read() == world.managed.wanted()
-        assert tofino.pushes == 1
+async def test_restarted_it_has_its_program_and_empty_tables(world: World) -> None:
+    answers = await join(world, 3)
+    watchers = [Watcher(world, answer) for answer in answers]
+    await world.watched("job", 0, 1, 2)
+    await world.switch.restart(lose_state=True)
+    for watcher in watchers:
+        await watcher.paused(0)
+    for watcher in watchers:
+        assert (await watcher.moved()).place.group == 2
+    assert await world.managed.link.read() == world.managed.wanted()
+    assert world.switch.pushes == 1
 
 
-async def test_a_full_table_is_named_and_leaves_nothing(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        switch = world.managed
-        before = await switch.link.read()
-        tofino.room = 2
-        with pytest.raises(
-            grpc.aio.AioRpcError, match=r"One or more write operations failed\. No space left"
-        ):
-            await join(world, 3)
-        await world.running.fabric.settled()
-        tofino.room = None
-        await switch.reconcile()
-        left = await switch.link.read()
-        assert left.multicasts == before.multicasts
-        assert all(is_note(entry) for entry in left.entries - before.entries)
+async def test_a_full_table_is_named_and_leaves_nothing(world: World) -> None:
+    switch = world.managed
+    before = await switch.link.read()
+    world.switch.room = 2
+    with pytest.raises(grpc.aio.AioRpcError, match=r"One or more write operations failed\. No space left"):
+        await join(world, 3)
+    await world.running.fabric.settled()
+    world.switch.room = None
+    await switch.reconcile()
+    left = await switch.link.read()
+    assert left.multicasts == before.multicasts
+    assert all(is_note(entry) for entry in left.entries - before.entries)
 
 
 @pytest.mark.parametrize(
