@@ -82,41 +82,29 @@ def scrape(server: MetricsServer, access: Access, **fields: str) -> bytes:
         return all_of(connection)
 
 
-def silent(server: MetricsServer, _: Access) -> socket.socket:
-    return opened(server)
+# The bytes of a stranger that sends too little or reads nothing, after its handshake. None: not even that.
+STRANGERS = {
+    "silent": None,
+    "in handshake": None,
+    "no request": b"",
+    "part of a request": REQUEST[:-1],
+    "unread answer": REQUEST,
+}
+strangers = pytest.mark.parametrize("stranger", STRANGERS)
 
 
-def in_handshake(server: MetricsServer, access: Access) -> socket.socket:
-    if (context := context_of(access)) is None:
-        return silent(server, access)
-    hello = ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
+def connected(server: MetricsServer, access: Access, stranger: str) -> socket.socket:
+    if (sent := STRANGERS[stranger]) is not None:
+        connection = ready(server, access)
+        connection.sendall(sent)
+        return connection
     connection = opened(server)
-    connection.sendall(hello.read(100))
+    if stranger == "in handshake" and (context := context_of(access)):
+        hello = ssl.MemoryBIO()
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
+        connection.sendall(hello.read(100))
     return connection
-
-
-def no_request(server: MetricsServer, access: Access) -> socket.socket:
-    return ready(server, access)
-
-
-def part_of_a_request(server: MetricsServer, access: Access) -> socket.socket:
-    connection = ready(server, access)
-    connection.sendall(REQUEST[:-1])
-    return connection
-
-
-def unread_answer(server: MetricsServer, access: Access) -> socket.socket:
-    connection = ready(server, access)
-    connection.sendall(REQUEST)
-    return connection
-
-
-Stranger = Callable[[MetricsServer, Access], socket.socket]
-strangers = pytest.mark.parametrize(
-    "stranger", [silent, in_handshake, no_request, part_of_a_request, unread_answer]
-)
 
 
 def ended(connection: socket.socket) -> bool:
@@ -130,31 +118,31 @@ def ended(connection: socket.socket) -> bool:
     return False
 
 
-def wait_until(reached: Callable[[], bool], waking: Iterable[socket.socket] = ()) -> None:
+def wait_until(reached: Callable[[], bool]) -> None:
     latest = time.monotonic() + DEADLINE_S
     while not reached():
         assert time.monotonic() < latest, "the time is up"
-        select.select([*waking], [], [], 0.01)
+        select.select([], [], [], 0.01)
 
 
 @strangers
-def test_a_scrape_is_answered_whoever_else_is_connected(access: Access, stranger: Stranger) -> None:
+def test_a_scrape_is_answered_whoever_else_is_connected(access: Access, stranger: str) -> None:
     with serving(access, LARGE) as server, ExitStack() as stack:
         for _ in range(ENOUGH):
-            stack.enter_context(stranger(server, access))
+            stack.enter_context(connected(server, access, stranger))
         assert scrape(server, access).endswith(b"large 1.0\n")
 
 
 @strangers
-def test_close_or_a_deadline_ends_every_connection(access: Access, stranger: Stranger) -> None:
-    with serving(access, LARGE) as server, stranger(server, access) as connection:
+def test_close_or_a_deadline_ends_every_connection(access: Access, stranger: str) -> None:
+    with serving(access, LARGE) as server, connected(server, access, stranger) as connection:
         start = time.monotonic()
         server.close()
         assert time.monotonic() - start < SOON_S
         wait_until(lambda: ended(connection))
         with pytest.raises(ConnectionRefusedError):
             opened(server)
-    with serving(access, LARGE, SHORT_S) as server, stranger(server, access) as connection:
+    with serving(access, LARGE, SHORT_S) as server, connected(server, access, stranger) as connection:
         wait_until(lambda: server.connections == 0)
         wait_until(lambda: ended(connection))
 
@@ -200,7 +188,7 @@ def test_many_connections_of_one_address_do_not_displace_those_of_others(access:
 
 def test_whoever_has_sent_a_request_is_not_displaced_by_silent_connections(access: Access) -> None:
     with serving(access, LARGE) as server, ExitStack() as stack:
-        scraper = stack.enter_context(unread_answer(server, access))
+        scraper = stack.enter_context(connected(server, access, "unread answer"))
         wait_until(lambda: bool(select.select([scraper], [], [], 0)[0]))
         for _ in range(ENOUGH):
             stack.enter_context(opened(server))

@@ -163,17 +163,16 @@ def test_every_entity_is_read_back_with_the_strings_that_were_written() -> None:
 
 def test_entries_are_named_by_strings_however_the_match_is_written() -> None:
     one = device()
-    write(one, INSERT, host("e0"), policy("e1", ingress="in", type=(5, 0xFFFF)))
-    assert read(one, policy("", ingress="in", type=(5, 0xFFFF))) == texts(
-        policy("e1", ingress="in", type=(5, 0xFFFF))
-    )
+    within = {"ingress": "in", "type": (5, 0xFFFF)}
+    write(one, INSERT, host("e0"), policy("e1", **within))
+    assert read(one, policy("", **within)) == texts(policy("e1", **within))
     assert read(one, policy("", ingress="out")) == []
     assert refusal(one, DELETE, policy("e1", ingress="out")) is Code.NOT_FOUND
     assert refusal(one, MODIFY, policy("e1", ingress="out")) is Code.NOT_FOUND
-    assert refusal(one, INSERT, policy("e1", ingress="in", type=(5, 0xFFFF))) is Code.ALREADY_EXISTS
+    assert refusal(one, INSERT, policy("e1", **within)) is Code.ALREADY_EXISTS
     assert used(one) == {b"e0", b"e1", b"in"}
     assert len(read(one, fy.P4DirectCounterEntry(table_entry=host("e0")))) == 1
-    entity = policy("e2", ingress="in", type=(5, 0xFFFF)).encode(SCHEMA)
+    entity = policy("e2", **within).encode(SCHEMA)
     match = list(entity.table_entry.match)[::-1]
     match[0].ternary.value = b"\0" + match[0].ternary.value
     entity.table_entry.ClearField("match")
@@ -221,9 +220,8 @@ def test_numbers_are_used_again_and_run_out() -> None:
     one = device()
     free = [n for n in range(1 << PORT_BITS) if n not in (0, 31, 510)]
     write(one, INSERT, *(host(f"e{n}", n) for n in range(64)))
-    assert (
-        sorted(host_port(one, n) for n in range(64)) == free[-64:]
-    )  # small numbers come last, because ports use them
+    # Small numbers come last, because ports use them.
+    assert sorted(host_port(one, n) for n in range(64)) == free[-64:]
     ports = {n: host_port(one, n) for n in range(64)}
     write(one, DELETE, host("", 5), host("", 9))
     write(one, INSERT, host("new", 9), host("newer", 5))
