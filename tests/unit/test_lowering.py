@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from railweave._native.engine import Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
+from railweave.switch.lowering.messages import fill, places
 from railweave.switch.pipeline import Pipeline, exact
 
 NAMES = (
@@ -40,6 +42,15 @@ def source(name: str) -> dict[str, Any]:
 
 def lowered(root: dict[str, Any]) -> Pipeline:
     return Pipeline.load(json.dumps(root).encode())
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def changed(name: str, change: Change) -> Pipeline:
+    root = source(name)
+    change(root)
+    return lowered(root)
 
 
 def action(root: dict[str, Any], name: str) -> dict[str, Any]:
@@ -76,10 +87,8 @@ def test_unknown_primitive_is_named_with_its_line() -> None:
     ],
 )
 def test_unknown_constructs_are_refused(change: Any, construct: str) -> None:
-    root = source("control")
-    change(root)
     with pytest.raises(UnsupportedConstruct, match=construct):
-        lowered(root)
+        changed("control", change)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +108,75 @@ def test_what_is_no_program(text: bytes) -> None:
         lambda root: root["pipelines"][0]["tables"][0]["action_ids"].append(999),
     ],
 )
-def test_references_to_nothing(change: Any) -> None:
-    root = source("control")
-    change(root)
+def test_references_to_nothing(change: Change) -> None:
     with pytest.raises(InvalidProgram):
-        lowered(root)
+        changed("control", change)
+
+
+# Programs that never end, or use too many resources.
+
+
+def jump_to_itself(root: dict[str, Any]) -> None:
+    for action in root["actions"]:
+        action["primitives"] = [{"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]}]
+
+
+def parse_the_same_state(root: dict[str, Any]) -> None:
+    state = root["parsers"][0]["parse_states"][0]
+    state["parser_ops"], state["transition_key"] = [], []
+    state["transitions"] = [{"type": "default", "value": None, "mask": None, "next_state": state["name"]}]
+
+
+@pytest.mark.parametrize("endless", [jump_to_itself, parse_the_same_state])
+def test_a_program_that_does_not_end_drops_the_packet(endless: Change) -> None:
+    pipeline = changed("flow", endless)
+    assert pipeline.inject(1, bytes([1]) + bytes(8)) == []
+    assert pipeline.native.statistics()["aborted"] == 1
+
+
+def varbit_length(length: Any) -> Change:
+    def change(root: dict[str, Any]) -> None:
+        next(item for item in root["header_types"] if "max_length" in item)["max_length"] = length
+
+    return change
+
+
+def field_width(width: Any) -> Change:
+    def change(root: dict[str, Any]) -> None:
+        next(item for item in root["header_types"] if item["name"] == "op_t")["fields"][0][1] = width
+
+    return change
+
+
+def many_headers(root: dict[str, Any]) -> None:
+    pattern = next(item for item in root["headers"] if item["name"] == "a512" or not item["metadata"])
+    root["headers"] += [dict(pattern, name=f"more{n}", id=1000 + n) for n in range(20000)]
+
+
+def updated(key: str, index: int, **values: Any) -> Change:
+    return lambda root: root[key][index].update(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *(("varbits", varbit_length(length)) for length in (-1, 0, 1 << 30, "12", None, True)),
+        *(("stacks", field_width(width)) for width in (0, -8, 1 << 17, 1 << 40, "8", None)),
+        ("wide", many_headers),
+        ("stacks", updated("header_stacks", 0, header_ids=[0, 1])),
+        ("stacks", updated("header_stacks", 0, header_ids=[])),
+        ("stacks", updated("header_stacks", 0, header_ids=[3, 3])),
+        ("unions", updated("header_unions", 0, header_ids=[4, 4, 4])),
+        ("unions", updated("header_unions", 1, header_ids=[4, 5, 6])),  # those of the first
+        ("unions", updated("header_union_stacks", 0, header_union_ids=[2, 77])),
+        ("unions", updated("header_union_types", 0, headers=[["b", "byte_t"]])),
+        ("value_sets", updated("parse_vsets", 0, compressed_bitwidth=9)),
+        ("value_sets", updated("parse_vsets", 0, name="other")),
+    ],
+)
+def test_impossible_sizes_and_contradictions_are_refused(name: str, change: Change) -> None:
+    with pytest.raises(InvalidProgram):
+        changed(name, change)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -143,6 +216,37 @@ def test_damaged_plans_are_refused_or_harmless() -> None:
         for size in (0, 14, 64, 300):
             engine.inject(1, rng.randbytes(size))
     assert refused > 50
+
+
+# Messages of `log_msg`.
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "filled"),
+    [
+        ("plain", [], "plain"),
+        ("{}", [5], "5"),
+        ("{x} and {y}", [1, -2], "1 and -2"),
+        (r"\{not a place\} {}", [3], "{not a place} 3"),
+    ],
+)
+def test_format_of_messages(text: str, values: list[int], filled: str) -> None:
+    assert places(text) == len(values)
+    assert fill(text, values) == filled
+
+
+def test_messages_with_open_braces_or_other_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="without its closing one"):
+        places("{} and {")
+
+    def more_values(root: dict[str, Any]) -> None:
+        primitive = next(
+            p for action in root["actions"] for p in action["primitives"] if p["op"] == "log_msg"
+        )
+        primitive["parameters"][0]["value"] += "{}"
+
+    with pytest.raises(InvalidProgram, match=r"messages\.p4:\d+: the message .* takes"):
+        changed("messages", more_values)
 
 
 # Fusion.
