@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's tables, value sets, messages, state and limits. test_vectors.py compares the engine with BMv2."""
+"""Tables, value sets, messages, state and limits of the engine. test_vectors.py compares it with BMv2."""
 
 from __future__ import annotations
 
