@@ -41,7 +41,7 @@ def script(path: Path, *lines: str) -> str:
 def test_a_program_is_compiled_once_per_processor(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads that come later wait for the first. The library is for no other program."""
+    """Threads that come later wait for the first. The library fits only its program."""
     broken = tmp_path / "broken"
     monkeypatch.setenv("CXX", script(tmp_path / "c++", f"[ -e {broken} ] && exit 1", 'exec g++ "$@"'))
     started: list[object] = []

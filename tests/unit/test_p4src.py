@@ -121,7 +121,7 @@ def test_an_unknown_profile_is_refused_with_those_that_exist() -> None:
 
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
 def test_the_same_compiler_makes_the_same_program(tmp_path: Path) -> None:
-    """The smallest program stands for all: the record has the hashes of the others."""
+    """Only the smallest program is compiled. The record has the hashes of all programs."""
     if not RECORD.startswith(f"# {compiler_version()}\n"):
         pytest.skip(f"{COMPILER} is of another version than the compiled programs")
     committed = artifact(min(PROFILES[AGGREGATION]))

@@ -119,24 +119,13 @@ async def test_hostile_requests_hurt_nobody(world: World) -> None:
     assert (await waiting).ina
 
 
-async def test_what_does_not_fit_is_refused_by_the_limits_name_and_runs_on_other_rails() -> None:
-    async with new_world(hosts=2, slots=4096) as world:
-        first, second = await world.join(2, "a"), await world.join(2, "b")
-        third = await world.join(2, "c")
-        assert not first[0].refusals
-        assert not second[0].refusals
-        assert not third[0].ina
-        (refusal,) = third[1].refusals
-        assert refusal.rail == "ina"
-        assert (
-            "no 4096 slots in a row are free on switch s-ina, where 2 groups hold 8192 of 8192"
-            in refusal.reason
-        )
-        calls = [world.stub.JoinGroup(world.request(r, 2, "d", rails=[world.offer(r + 1)])) for r in (0, 1)]
-        for call in calls:
-            await refused(call, Status.RESOURCE_EXHAUSTED, "correct the causes: ina: no 4096 slots")
-        await world.leave(first)
-        assert (await world.join(2, "d"))[0].ina
+async def test_a_job_of_which_no_rail_fits_is_refused_by_the_limits_name() -> None:
+    async with new_world(hosts=2, slots=8192) as world:
+        assert not (await world.join(2, "first"))[0].refusals
+        requests = [world.request(r, 2, "second", rails=[world.offer(r + 1)]) for r in (0, 1)]
+        full = "no 8192 slots in a row are free on switch s-ina, where 1 groups hold 8192 of 8192"
+        for call in [world.stub.JoinGroup(request) for request in requests]:
+            await refused(call, Status.RESOURCE_EXHAUSTED, f"correct the causes: ina: {full}")
 
 
 async def test_many_jobs_share_a_switch_without_a_common_number_or_address() -> None:
