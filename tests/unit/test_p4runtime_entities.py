@@ -131,9 +131,9 @@ PROFILE_CASES = {
 async def test_what_the_specification_forbids_is_refused_and_changes_nothing(entities: Client) -> None:
     await write(entities, *(("INSERT", entity) for entity in WRITTEN))
     before = await entities.read(*EVERYTHING)
-    cases = [(*case, code, name) for code, each in PROFILE_CASES.items() for name, case in each.items()]
-    for kind, entity, code, name in cases:
-        assert (name, codes(await entities.write(update(kind, entity, ENTITIES)))) == (name, [code])
+    for code, cases in PROFILE_CASES.items():
+        for name, case in cases.items():
+            assert (name, codes(await entities.write(update(*case, ENTITIES)))) == (name, [code])
     assert await entities.read(*EVERYTHING) == before
 
 
@@ -170,17 +170,6 @@ async def test_meters_come_with_entries_and_turn_green_again(entities: Client) -
     [entry] = await entities.read(wish)
     assert entry.table_entry.meter_config == RATES.encode()
     assert entry.table_entry.counter_data.packet_count == 1
-
-
-async def test_value_sets_steer_the_parser(entities: Client) -> None:
-    [pipeline] = entities.server.pipelines
-    marked = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked=1), action=port(6), priority=1)
-    await write(entities, ("INSERT", marked))
-    assert pipeline.inject(1, frame(kind=0x88B5)) == []
-    assert await write(entities, ("MODIFY", MODIFIED[-1])) == []
-    assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
-    assert await write(entities, ("MODIFY", fy.P4ValueSetEntry("marked_types", members=[]))) == []
-    assert pipeline.inject(1, frame(kind=0x88B5)) == []
 
 
 @pytest.mark.parametrize("atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC])
