@@ -139,34 +139,23 @@ async def test_what_the_specification_forbids_is_refused_and_changes_nothing(ent
 
 async def test_meters_come_with_entries_and_turn_green_again(entities: Client) -> None:
     [pipeline] = entities.server.pipelines
-    wish = fy.P4TableEntry(
-        "hosts",
-        meter_config=fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
-        counter_data=fy.P4CounterData(),
-    )
-    await write(
-        entities, ("INSERT", host(3, meter_config=RATES, counter_data=fy.P4CounterData(packet_count=8)))
-    )
+    any_meter = fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0)
+    wish = fy.P4TableEntry("hosts", meter_config=any_meter, counter_data=fy.P4CounterData())
+    counted = [fy.P4CounterData(packet_count=count) for count in (1, 8)]
+    await write(entities, ("INSERT", host(3, meter_config=RATES, counter_data=counted[1])))
     for _ in range(2):
         assert pipeline.inject(1, frame()) == [(3, frame())]
     [entry] = await entities.read(wish)
     assert entry.table_entry.meter_config == RATES.encode()
     assert entry.table_entry.counter_data.packet_count == 10
-    meter = fy.P4DirectMeterEntry(table_entry=host(3))
-    [direct] = await entities.read(meter)
+    [direct] = await entities.read(fy.P4DirectMeterEntry(table_entry=host(3)))
     assert direct.direct_meter_entry.config == RATES.encode()
     await write(entities, ("MODIFY", host(4)))  # as the specification says: the counter stays, the meter not
     [entry] = await entities.read(wish)
     assert not entry.table_entry.HasField("meter_config")
     assert entry.table_entry.counter_data.packet_count == 10
     await write(entities, ("MODIFY", fy.P4DirectMeterEntry(table_entry=host(4), config=RATES)))
-    await write(
-        entities,
-        (
-            "MODIFY",
-            fy.P4DirectCounterEntry(table_entry=host(4), data=fy.P4CounterData(packet_count=1)),
-        ),
-    )
+    await write(entities, ("MODIFY", fy.P4DirectCounterEntry(table_entry=host(4), data=counted[0])))
     [entry] = await entities.read(wish)
     assert entry.table_entry.meter_config == RATES.encode()
     assert entry.table_entry.counter_data.packet_count == 1
