@@ -252,12 +252,6 @@ def test_messages_with_open_braces_or_other_values_are_refused() -> None:
 # Fusion.
 
 
-def lane_packet(op: int, slot: int, lanes: list[int]) -> bytes:
-    return (
-        bytes([op]) + slot.to_bytes(2, "big") + b"".join((x & 0xFFFFFFFF).to_bytes(4, "big") for x in lanes)
-    )
-
-
 def test_lanes_are_fused() -> None:
     pipeline = Pipeline.load(case("lanes").json.read_bytes())
     fused = {fusion.action: fusion.vectors for fusion in pipeline.program.fusions}
@@ -265,15 +259,6 @@ def test_lanes_are_fused() -> None:
         assert {lanes for _, lanes in fused[f"I.{name}"]} == {16}, name
     assert {op for op, _ in fused["I.greatest"]} == {"V_MAXS"}
     assert {op for op, _ in fused["I.saturate"]} == {"V_ADDSS"}
-
-
-def test_an_index_out_of_range_touches_nothing() -> None:
-    """BMv2 checks every index. A bad write changes nothing, and a bad read leaves its target unchanged."""
-    pipeline = Pipeline.load(case("lanes").json.read_bytes())
-    pipeline.inject(1, lane_packet(0, 63, list(range(16))))
-    assert pipeline.inject(1, lane_packet(0, 64, [5] * 16)) == [(1, lane_packet(0, 64, [5] * 16))]
-    assert pipeline.inject(1, lane_packet(7, 64, [6] * 16)) == [(1, lane_packet(7, 64, [6] * 16))]
-    assert pipeline.inject(1, lane_packet(7, 63, [6] * 16)) == [(1, lane_packet(7, 63, list(range(16))))]
 
 
 # Ranges of expressions.

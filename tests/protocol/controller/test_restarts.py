@@ -126,12 +126,8 @@ async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_t
         world.switch.count("members", packets=1024 * 1000)
         for first_number in (0, 1024):
             complete(world.switch, first_number, chunks=1024 * 1000)
-
-        async def leave(answers: list[pb.JoinGroupResponse]) -> None:
-            await world.leave(answers)
-
-        world.switch.before_counting = lambda: leave(two)
-        await leave(one)
+        world.switch.before_counting = lambda: world.leave(two)
+        await world.leave(one)
         await world.settled(lambda: world.switch.serial_starts() == [])
         for job in ("three", "four"):
             await world.join(2, job)
@@ -188,22 +184,14 @@ async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hid
 async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(world: World) -> None:
     watchers = await watched(world, 2)
     before, written = world.switch.snapshot(), len(world.switch.updates)
+    world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)  # finsy asks for the ports by gNMI
     await world.switch.restart(lose_state=False)
     await world.settled(lambda: world.managed.link.sessions == 2)
+    assert len(world.switch.gnmi) == 1  # it was asked again
     await world.managed.reconcile()
     assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
     watchers[0].call.cancel()
     assert (await watchers[1].lost())[0] == 0  # without an earlier event
-
-
-async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(
-    world: World,
-) -> None:
-    """finsy asks for the ports by gNMI, which raises different errors."""
-    world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
-    await world.switch.restart(lose_state=False)
-    await world.settled(lambda: world.managed.link.sessions == 2)
-    assert len(world.switch.gnmi) == 1
 
 
 async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(world: World) -> None:
