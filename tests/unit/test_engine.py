@@ -110,6 +110,16 @@ def test_registers_from_outside(control: Pipeline) -> None:
     assert control.inject(1, packet(2, 9, 60000))  # a counter's index out of range has no effect
 
 
+def test_multicast_replicates_with_instances(control: Pipeline) -> None:
+    control.replication.set_group(7, [Replica(1, 11), Replica(2, 22), Replica(2, 23)])
+    out = control.inject(5, packet(3, group=7))
+    assert [(port, data[7]) for port, data in out] == [(2, 23), (2, 22), (1, 11)]  # egress writes egress_rid
+    control.replication.set_group(7, [Replica(4)])
+    assert [port for port, _ in control.inject(5, packet(3, group=7))] == [4]
+    control.replication.set_group(7, [])
+    assert control.inject(5, packet(3, group=7)) == []
+
+
 def test_random_is_seeded_and_within_bounds(control: Pipeline) -> None:
     def draw() -> list[int]:
         control.seed(42)

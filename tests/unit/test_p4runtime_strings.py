@@ -21,6 +21,8 @@ from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Serv
 from p4runtime_damage import Batch, changes, damage
 from p4runtime_entities import frame
 
+from railweave.switch.inspect.client import SwitchClient
+from railweave.switch.inspect.tables import tables
 from railweave.switch.p4runtime.batches import Writer
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused
@@ -256,6 +258,19 @@ def test_malformed_strings_are_refused(string: bytes) -> None:
     assert used(one) == {b"x" * MAX_STRING_BYTES}
 
 
+def test_refused_writes_leave_nothing_behind_however_often() -> None:
+    one = device()
+    write(one, INSERT, *(host(f"e{n}", n) for n in range(64)))
+    before = used(one)
+    for number in range(600):
+        assert refusal(one, INSERT, host(f"more{number}", 64)) is Code.RESOURCE_EXHAUSTED
+        write(one, MODIFY, host(f"again{number}", 0))
+    assert used(one) == before - {b"e0"} | {b"again599"}
+    strings = one.translation.types["port_t"]
+    held = (strings._numbers, strings._strings, strings._users, strings._released, one.translation._users)
+    assert max(map(len, held)) <= 64 + 3  # 64 entries, and the mapped strings
+
+
 NAMES = ("a", "b", "7", "CPU", "")
 WRITES = [
     p4r.Update(type=kind, entity=entity.encode(SCHEMA)).SerializeToString()
@@ -485,3 +500,13 @@ async def test_idle_notifications_carry_strings_and_direct_counters_follow_them(
         }
         assert counted == {b"a": 3, b"b": 0}
         assert second.matches[0].value != first.matches[0].value
+
+
+async def test_tables_are_shown_with_strings(server: Server) -> None:
+    async with pushed(server) as one:
+        assert await write_to(one, (INSERT, policy("e1", ingress="e0"))) == []
+        with SwitchClient(server.address, DEVICE) as reader:
+            [table] = await asyncio.to_thread(tables, reader, "policy")
+        [entry] = table["entries"]
+        assert entry["match"]["meta.ingress"] == {"kind": "optional", "value": "e0"}
+        assert (entry["text"]["meta.ingress"], entry["call"]) == ("'e0'", "to_port(port='e1')")
