@@ -13,7 +13,7 @@ from railweave.p4src.config import CONFIG, SOURCE_ROOT
 
 BUILD_ROOT: Final = SOURCE_ROOT / "build"
 SOURCES_RECORD: Final = "sources.sha256"
-"""File beside the compiled programs: which compiler made them, of which sources; `sha256sum -c` reads it."""
+"""File beside the compiled programs: their compiler, and the hashes of sources and programs (sha256sum)."""
 
 AGGREGATION: Final = "railweave"
 NETREDUCE: Final = "netreduce"
@@ -81,7 +81,15 @@ def source_hashes(*without: str) -> str:
         for path in SOURCE_ROOT.rglob("*.p4")
         if path.relative_to(SOURCE_ROOT).parts[0] not in ("build", *without)
     )
-    return "".join(
-        f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.relative_to(SOURCE_ROOT).as_posix()}\n"
-        for p in sources
-    )
+    return "".join(_hash_line(path, path.relative_to(SOURCE_ROOT).as_posix()) for path in sources)
+
+
+def program_hashes(root: Path = BUILD_ROOT) -> str:
+    """Return such a line per file of the compiled programs in a folder."""
+    built = [artifact(lanes, root, name) for name, profiles in PROFILES.items() for lanes in profiles]
+    files = sorted(path for each in built for path in (each.json_path, each.p4info_path))
+    return "".join(_hash_line(path, f"build/{path.relative_to(root).as_posix()}") for path in files)
+
+
+def _hash_line(path: Path, name: str) -> str:
+    return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n"

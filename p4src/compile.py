@@ -20,6 +20,7 @@ from railweave.p4src.artifacts import (
     TNA,
     Artifact,
     artifact,
+    program_hashes,
     source_hashes,
 )
 from railweave.p4src.config import SOURCE_ROOT
@@ -44,7 +45,7 @@ def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
         for program, profiles in PROFILES.items()
         for lanes in profiles
     ]
-    record = f"# {compiler_version()}\n{source_hashes(TNA)}"
+    record = f"# {compiler_version()}\n{source_hashes(TNA)}{program_hashes(root)}"
     (root / SOURCES_RECORD).write_text(record, encoding="utf-8")
     return built
 

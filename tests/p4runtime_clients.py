@@ -73,7 +73,10 @@ def to_port(port: int, destination: int = A) -> P4TableEntry:
 class Client:
     """A bare gRPC client with a stream. Its requests carry its election id."""
 
-    def __init__(self, channel: grpc.aio.Channel, election_id: int | None, program: str) -> None:
+    def __init__(
+        self, server: Server, channel: grpc.aio.Channel, election_id: int | None, program: str
+    ) -> None:
+        self.server = server
         self.program = program
         self.stub = p4r_grpc.P4RuntimeStub(channel)
         self.election_id = None if election_id is None else U128.encode(election_id)
@@ -134,7 +137,7 @@ async def client(
     server: Server, election_id: int | None = 1, *, load: bool = False, program: str = ROUTER
 ) -> AsyncIterator[Client]:
     async with grpc.aio.insecure_channel(server.address) as channel:
-        made = Client(channel, election_id, program)
+        made = Client(server, channel, election_id, program)
         if load:
             assert (await made.arbitrate()).status.code == 0
             await made.set_pipeline(Config.VERIFY_AND_COMMIT)

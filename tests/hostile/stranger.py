@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dataplane.packets import Station
@@ -67,10 +67,3 @@ def stranger_on(nic: Nic) -> Iterator[Stranger]:
         raw.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
         raw.bind((nic.interface, ETH_P_ALL))
         yield Stranger(raw, station_of(nic))
-
-
-@contextmanager
-def silent_connections(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
-    """Open TCP connections that never send data."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(address, SCAN_S)) for _ in range(count)]

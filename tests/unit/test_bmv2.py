@@ -42,19 +42,16 @@ def test_what_it_cannot_do_is_refused(options: dict[str, Any], words: str) -> No
         bmv2.check(SwitchOptions(**({"interfaces": ONE} | options)))
 
 
-def test_an_address_in_use_is_named() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(SwitchError, match=f"--grpc {address}: Address already in use"):
-            bmv2.check(SwitchOptions(ONE, grpc=address))
-
-
-def test_a_socket_file_in_use_is_named(tmp_path: Path) -> None:
+def test_an_address_or_a_socket_file_in_use_is_named(tmp_path: Path) -> None:
     (tmp_path / "grpc").write_text("")
-    with pytest.raises(SwitchError, match="the file exists: expected a socket of no other switch"):
-        bmv2.check(SwitchOptions(ONE, grpc=f"unix:{tmp_path}/grpc"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        for grpc, words in (
+            (address, f"--grpc {address}: Address already in use"),
+            (f"unix:{tmp_path}/grpc", "the file exists: expected a socket of no other switch"),
+        ):
+            with pytest.raises(SwitchError, match=words):
+                bmv2.check(SwitchOptions(ONE, grpc=grpc))
 
 
 def test_it_captures_all_ports(tmp_path: Path) -> None:
@@ -89,43 +86,32 @@ signal.sigwait({{signal.SIGTERM}})
 """
 
 
-@pytest.fixture
-def stand_in(tmp_path: Path) -> Path:
+@pytest.mark.parametrize("asked", [True, False], ids=["all options", "none"])
+def test_no_option_is_passed_over_and_none_is_made_up(tmp_path: Path, *, asked: bool) -> None:
     program = tmp_path / "simple_switch_grpc"
     program.write_text(STAND_IN)
     program.chmod(0o755)
-    return program
-
-
-def arguments_of_bmv2(stand_in: Path, *options: str) -> list[str]:
-    """Return the arguments behind `--` that `railweave switch` gives to the program, without its address."""
-    command = [sys.executable, "-m", "railweave.switch", "--target", "bmv2", "-i", "1@lo"]
-    address = f"unix:{stand_in.parent}/grpc"
-    environment = os.environ | {"PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    cert, key, ca = (str(tmp_path / name) for name in ("cert", "key", "ca"))
+    for name in (cert, key, ca):
+        Path(name).write_text("")
+    Path(key).chmod(0o600)
+    given = ["--cpu-port", "64", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
+    expected = [
+        *("--cpu-port", "64", "--grpc-server-ssl", "--grpc-server-cert", cert, "--grpc-server-key", key),
+        *("--grpc-server-cacert", ca, "--grpc-server-with-client-auth"),
+    ]
+    address = f"unix:{tmp_path}/grpc"
+    command = [sys.executable, "-m", "railweave.switch", "--target", "bmv2", "-i", "1@lo", "--grpc", address]
     with subprocess.Popen(
-        [*command, "--grpc", address, *options], stdout=subprocess.PIPE, text=True, env=environment
+        [*command, *(given if asked else [])],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     ) as switch:
         assert switch.stdout is not None
         assert switch.stdout.readline().startswith("ready ")
         switch.terminate()
     assert switch.returncode == 0
-    arguments: list[str] = json.loads(stand_in.with_suffix(".arguments").read_text())
-    target_specific = arguments[arguments.index("--") + 1 :]
-    assert target_specific[:2] == ["--grpc-server-addr", address]
-    return target_specific[2:]
-
-
-def test_no_option_is_passed_over(stand_in: Path) -> None:
-    for name in ("cert", "key", "ca"):
-        stand_in.with_name(name).write_text("")
-    stand_in.with_name("key").chmod(0o600)
-    cert, key, ca = (str(stand_in.with_name(name)) for name in ("cert", "key", "ca"))
-    given = ["--cpu-port", "64", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
-    assert arguments_of_bmv2(stand_in, *given) == [
-        *("--cpu-port", "64", "--grpc-server-ssl", "--grpc-server-cert", cert, "--grpc-server-key", key),
-        *("--grpc-server-cacert", ca, "--grpc-server-with-client-auth"),
-    ]
-
-
-def test_plain_text_and_no_cpu_port_unless_asked_for(stand_in: Path) -> None:
-    assert arguments_of_bmv2(stand_in) == []
+    arguments: list[str] = json.loads(program.with_suffix(".arguments").read_text())
+    of_the_target = arguments[arguments.index("--") + 1 :]
+    assert of_the_target == ["--grpc-server-addr", address, *(expected if asked else [])]

@@ -30,25 +30,23 @@ def refusal(nodes: list[Node]) -> str:
     return str(refused.value)
 
 
-def test_groups() -> None:
-    nodes = [root(1)] * 511  # one more for the switch's own address
+@pytest.mark.parametrize(
+    ("nodes", "limit"),
+    [
+        ([root(1)] * 511, "serve 512 groups: expected at most 511; "),  # one more for its own address
+        (
+            [root(31)] * 115 + [root(4096 - NOTES - 115 * 31)],
+            "need 3585 entries in members: expected at most 3584; ",
+        ),
+        (  # below the root every child is in two multicast groups
+            [leaf(31)] * 64 + [root(4096 - PORTS - 64 * 63)],
+            "need 4097 copies in multicast groups: expected at most 4096; ",
+        ),
+    ],
+)
+def test_a_limit_may_be_reached_and_is_named_if_exceeded(nodes: list[Node], limit: str) -> None:
     require_room("s", nodes, PORTS, SLOTS)
-    assert refusal([root(1), *nodes]).startswith("switch s would serve 512 groups: expected at most 511; ")
-
-
-def test_members() -> None:
-    nodes = [root(31)] * 115 + [root(4096 - NOTES - 115 * 31)]
-    require_room("s", nodes, PORTS, SLOTS)
-    reason = refusal([root(1), *nodes])
-    assert reason.startswith("switch s would need 3585 entries in members: expected at most 3584; ")
-
-
-def test_copies_in_multicast_groups() -> None:
-    """Below the root every child is in two groups."""
-    nodes = [leaf(31)] * 64 + [root(4096 - PORTS - 64 * 63)]
-    require_room("s", nodes, PORTS, SLOTS)
-    reason = refusal([root(1), *nodes])
-    assert reason.startswith("switch s would need 4097 copies in multicast groups: expected at most 4096; ")
+    assert refusal([root(1), *nodes]).startswith(f"switch s would {limit}")
 
 
 @pytest.mark.parametrize("node", [root(5), leaf(5)], ids=["root", "leaf"])

@@ -101,11 +101,13 @@ def test_serial_numbers_compare_across_the_wrap(a: int, step: int) -> None:
     assert not newer(a, a)
 
 
-def test_starts_go_on_across_the_wrap() -> None:
+def test_starts_go_on_across_the_wrap_and_from_the_first_after_registers_are_lost() -> None:
     space = SlotSpace("s", 8)
     space.adopt(1, SlotRange(0, 8, 2**32 - 10))
     space.release(1, 100)
     assert space.allocate(2, 8).start == 90
+    space.reset()
+    assert space.allocate(3, 8).start == FIRST_START
 
 
 @pytest.mark.parametrize("size", [0, 3, 12, SLOTS * 2])
@@ -117,12 +119,3 @@ def test_sizes_are_powers_of_two_that_fit(size: int) -> None:
 def test_numbers_count_both_copies() -> None:
     taken = SlotRange(base=512, size=256, start=1)
     assert (taken.first_number, taken.mask) == (1024, 511)
-
-
-def test_a_switch_that_lost_its_registers_has_room_again_and_starts_anew() -> None:
-    space = SlotSpace("s", 8)
-    space.allocate(1, 8)
-    space.release(1, 100)
-    space.allocate(2, 8)
-    space.reset()
-    assert space.allocate(3, 8).start == FIRST_START

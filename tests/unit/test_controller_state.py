@@ -137,7 +137,7 @@ def test_the_difference_leads_there_and_is_empty_then(actual: SwitchState, wante
     assert not set(touched) & (actual.entries & wanted.entries)
 
 
-def test_members_are_deleted_first_and_written_last() -> None:
+def test_members_are_deleted_first_and_written_last_and_notes_wait_for_nothing() -> None:
     _, group, plan = two_levels()
     state = desired.aggregation(group, "leaf1", SlotRange(0, 16, 1), plan.switches)
     writes = difference(SwitchState(), state)
@@ -146,6 +146,10 @@ def test_members_are_deleted_first_and_written_last() -> None:
     assert order[0] == "multicast"
     assert order[-3:] == ["members"] * 3
     assert [u.value for u in deletes] == [u.value for u in reversed(writes)]
+    notes = desired.memory([Serials(0, 16, 99)], last_group=3)
+    assert difference(state, notes)[0].kind == "INSERT"
+    assert difference(desired.merge([state, notes]), state)[-1].kind == "DELETE"
+    assert difference(notes, state)[-1] == Update("DELETE", next(iter(notes.entries)))
 
 
 def knowledge(state: SwitchState, rounds: int) -> SlotSpace:
@@ -190,12 +194,3 @@ def test_a_controller_may_die_between_any_two_updates() -> None:
             starts = [space.allocate(slot, 1).start for slot in range(64)]
             assert all(not newer(least, start) for start, least in zip(starts, floor, strict=True))
         floor = starts
-
-
-def test_members_wait_for_what_they_point_to_and_notes_for_nothing() -> None:
-    _, group, plan = two_levels()
-    state = desired.aggregation(group, "leaf1", SlotRange(0, 16, 1), plan.switches)
-    notes = desired.memory([Serials(0, 16, 99)], last_group=3)
-    assert difference(state, notes)[0].kind == "INSERT"
-    assert difference(desired.merge([state, notes]), state)[-1].kind == "DELETE"
-    assert difference(notes, state)[-1] == Update("DELETE", next(iter(notes.entries)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's tables, state and limits. test_vectors.py compares the engine with BMv2."""
+"""Tables, value sets, messages, state and limits of the engine. test_vectors.py compares it with BMv2."""
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -11,7 +12,6 @@ from vectors.steps import Packet
 
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline import (
-    CounterValue,
     Match,
     Pipeline,
     Replica,
@@ -98,29 +98,6 @@ def test_entries_refuse_what_is_wrong(control: Pipeline) -> None:
         load("tables").tables.insert("I.exacts", [exact(9), exact(9)], "I.e", [1])
 
 
-def test_full_table(control: Pipeline) -> None:
-    for key in range(control.program.tables["routes"].size):
-        control.tables.insert("routes", [lpm(key << 8, 24)], "forward", [1])
-    with pytest.raises(TableFull):
-        control.tables.insert("routes", [lpm(0, 0)], "forward", [1])
-
-
-def test_counters_count_packets_and_bytes(control: Pipeline) -> None:
-    handle = control.tables.insert("hosts", [exact(9)], "forward", [1])
-    given = packet(2, 9, 3)
-    for _ in range(4):
-        control.inject(1, given)
-    control.inject(1, packet(2, 10, 3))
-    assert control.tables.direct_counter("hosts", handle) == CounterValue(4, 4 * len(given))
-    assert control.arrays.counter("seen", 3) == CounterValue(5, 5 * len(given))
-    control.arrays.set_counters("seen", range(3, 4), CounterValue(1, 2))
-    control.tables.set_direct_counter("hosts", handle, CounterValue(0, 0))
-    control.inject(1, given)
-    assert control.arrays.counter("seen", 3) == CounterValue(2, 2 + len(given))
-    assert control.tables.direct_counter("hosts", handle) == CounterValue(1, len(given))
-    assert control.inject(1, packet(2, 9, 60000))  # an index out of range has no effect
-
-
 def test_registers_from_outside(control: Pipeline) -> None:
     control.arrays.set_registers("wide", range(3, 4), 1 << 99 | 5)
     assert control.arrays.register("wide", 3) == 1 << 99 | 5
@@ -129,6 +106,8 @@ def test_registers_from_outside(control: Pipeline) -> None:
         control.arrays.set_registers("wide", range(0, 1), 1 << 100)
     with pytest.raises(ValueError, match="indexes"):
         control.arrays.register("wide", 16)
+    control.tables.set_default("hosts", "forward", [1])
+    assert control.inject(1, packet(2, 9, 60000))  # a counter's index out of range has no effect
 
 
 def test_multicast_replicates_with_instances(control: Pipeline) -> None:
@@ -173,3 +152,135 @@ def test_oversized_packet_is_dropped(control: Pipeline) -> None:
     control.tables.set_default("hosts", "forward", [1])
     assert len(control.inject(1, packet(2) + bytes(65000))) == 1
     assert control.inject(1, packet(2) + bytes(65536)) == []
+
+
+# value_sets.p4: the bits of `way` show the parser states that a packet went through.
+
+KNOWN, SERVICE, FOUND = 2, 4, 16
+
+
+def way(pipeline: Pipeline, what: int, vlan: int = 0, port: int = 0, address: int = 0) -> int:
+    header = bytes([what]) + (vlan << 4).to_bytes(2, "big") + port.to_bytes(2, "big")
+    [(_, packet)] = pipeline.inject(1, header + address.to_bytes(9, "big"))
+    return packet[0]
+
+
+@pytest.mark.parametrize(
+    ("member", "inside", "outside"),
+    [
+        (exact(7), (7,), (6, 0, 0x17)),
+        (ternary(0x30, 0xF0), (0x30, 0x3F), (0x20, 0x40)),
+        (lpm(0x80, 1), (0x80, 0xFE), (0x7F,)),
+        (range_(3, 5), (3, 4, 5), (2, 6)),
+    ],
+)
+def test_members_of_every_kind(member: Match, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
+    pipeline = load("value_sets")
+    pipeline.value_sets.set_members("P.kinds", [[member]])
+    assert all(way(pipeline, what) & KNOWN for what in inside)
+    assert not any(way(pipeline, what) & KNOWN for what in outside)
+
+
+def test_members_of_several_fields_and_wide_ones() -> None:
+    pipeline = load("value_sets")
+    pipeline.value_sets.set_members("P.kinds", [[exact(1)]])
+    pipeline.value_sets.set_members(
+        "P.services", [[exact(5), exact(80)], [ternary(0x100, 0xF00), range_(1000, 2000)]]
+    )
+    pipeline.value_sets.set_members("P.addresses", [[exact(1 << 71 | 3)]])
+    assert way(pipeline, 1, 5, 80) == KNOWN | SERVICE
+    assert way(pipeline, 1, 0x1AB, 1234) == KNOWN | SERVICE
+    assert way(pipeline, 1, 5, 81, 1 << 71 | 3) == KNOWN | FOUND
+    assert way(pipeline, 2, 0, 0, 3) == 0
+
+
+def test_a_set_is_replaced_as_a_whole() -> None:
+    pipeline = load("value_sets")
+    pipeline.value_sets.set_members("P.kinds", [[exact(number)] for number in range(1, 5)])
+    pipeline.value_sets.set_members(
+        "P.kinds", [[exact(number)] for number in range(3, 7)]
+    )  # as many as it holds, twice
+    assert [bool(way(pipeline, what) & KNOWN) for what in range(8)] == [False] * 3 + [True] * 4 + [False]
+    assert pipeline.value_sets.members("P.kinds") == [(exact(number),) for number in range(3, 7)]
+    pipeline.value_sets.set_members("P.kinds", [])
+    assert not way(pipeline, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "error", "message"),
+    [
+        ("P.kinds", [[exact(number)] for number in range(5)], TableFull, "holds 4 members, not 5"),
+        ("P.services", [[exact(1)]], ValueError, "have 2 fields, not 1"),
+        ("P.kinds", [[exact(256)]], ValueError, "has 8 bits"),
+        ("P.addresses", [[range_(1, 2)]], ValueError, "no range"),
+        ("x", [], ValueError, r"no value set 'x'; the program has P\.addresses, P\.kinds, P\.services"),
+    ],
+)
+def test_value_sets_refuse_what_does_not_fit(
+    name: str, members: list[list[Match]], error: type[Exception], message: str
+) -> None:
+    pipeline = load("value_sets")
+    pipeline.value_sets.set_members("P.kinds", [[exact(1)]])
+    with pytest.raises(error, match=message):
+        pipeline.value_sets.set_members(name, members)
+    assert way(pipeline, 1) & KNOWN
+
+
+# messages.p4
+
+
+def test_messages_are_kept_while_somebody_listens() -> None:
+    pipeline = load("messages")
+    assert len(set(pipeline.program.messages)) == len(pipeline.program.messages)
+    packet = bytes([41, 0xFE]) + (1 << 79).to_bytes(10, "big")
+    quiet = pipeline.inject(1, packet)
+    assert pipeline.take_log() == ([], 0)
+    pipeline.set_logging(on=True)
+    assert [port for port, _ in pipeline.inject(1, packet)] == [port for port, _ in quiet]
+    assert pipeline.take_log().messages == [
+        "parsed 41",
+        "a packet",
+        f"small -2 of wide {1 << 79}, sum 42",
+        "at the 9 of 1",
+    ]
+    assert pipeline.take_log() == ([], 0)
+
+
+def test_messages_that_nobody_takes_are_bounded() -> None:
+    pipeline = load("messages")
+    pipeline.set_logging(on=True)
+    for _ in range(2000):
+        pipeline.inject(1, bytes(12))
+    messages, lost = pipeline.take_log()
+    assert (len(messages), lost) == (4096, 2000 * 3 - 4096)
+
+
+def test_a_failed_assertion_drops_the_packet_and_says_where() -> None:
+    pipeline = load("messages")
+    assert pipeline.inject(1, bytes([100]) + bytes(11)) == []
+    assert pipeline.inject(3, bytes([77]) + bytes(11)) == []
+    assert len(pipeline.inject(1, bytes([77]) + bytes(11))) == 1
+    first, second = pipeline.take_log().messages
+    assert first.startswith("assertion failed: messages.p4:")
+    assert second != first
+    assert pipeline.native.statistics()["aborted"] == 2
+
+
+# Elements of stacks at indexes that the packet gives.
+
+
+def test_an_index_outside_a_stack_reads_nothing_and_writes_nothing() -> None:
+    """BMv2 exits on such packets, so the vectors do not contain them."""
+
+    guard = json.dumps({"type": "hexstr", "value": "0x04"})
+    unguarded = json.dumps(json.loads(case("stacks").json.read_text())).replace(
+        guard, guard.replace("04", "ff")
+    )
+    pipeline = Pipeline.load(unguarded.encode())
+    labels = b"".join((number << 1 | (number == 3)).to_bytes(2, "big") for number in range(4))
+    rng = random.Random(1)
+    for index in (4, 5, 100, 254):
+        for what in (1, 3):
+            packet = bytes([what, index, index, 9]) + labels + rng.randbytes(6)
+            [(_, out)] = pipeline.inject(1, packet)
+            assert out.endswith(packet[4:])  # all labels as they were, and valid

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc
 import pytest
@@ -35,12 +36,20 @@ from railweave.switch.p4runtime.service import MAX_READS, Service
 from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.pipeline import Pipeline
 
+WILDCARD = p4r.Entity(table_entry=p4r.TableEntry())
 ATOMICITIES = (p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC)
 
 
-async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(server: Server) -> None:
+@asynccontextmanager
+async def filled(server: Server) -> AsyncIterator[tuple[Client, Client]]:
+    """Yield a client that has written eight entries, and a second client."""
     async with client(server, load=True) as one, client(server, None) as other:
         await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
+        yield one, other
+
+
+async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(server: Server) -> None:
+    async with filled(server) as (one, other):
         nothing = p4r.Entity(table_entry=p4r.TableEntry(priority=99))
         request = p4r.ReadRequest(device_id=DEVICE, entities=[nothing] * 20_000)
         long = asyncio.ensure_future(one.stub.Read(request).read())
@@ -52,41 +61,37 @@ async def test_others_are_answered_while_a_read_finds_nothing_in_many_wildcards(
 
 
 async def test_an_answer_shows_no_write_that_came_while_it_was_read(server: Server) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        reading = one.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 5000))
+    async with filled(server) as (one, other):
+        reading = one.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 300))
         replies = aiter(reading)
         found = list((await anext(replies)).entities)
         await one.write(update("DELETE", to_port(1)), update("INSERT", to_port(2, A + 8)))
         found += [entity async for reply in replies for entity in reply.entities]
         keys = [entity.table_entry.match[0].exact.value for entity in found]
-        each = len(keys) // 5000
-        assert keys == keys[:each] * 5000
+        each = len(keys) // 300
+        assert keys == keys[:each] * 300
         assert (A + 8).to_bytes(6, "big") not in keys
-        assert len(await other.read(wildcard)) == each
+        assert len(await other.read(WILDCARD)) == each
 
 
 async def test_reads_that_nobody_takes_are_limited(server: Server) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 10_000)
+    async with filled(server) as (one, other):
+        request = p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 10_000)
         reads = [one.stub.Read(request) for _ in range(MAX_READS)]
         await asyncio.gather(*(read.read() for read in reads))
         with pytest.raises(grpc.aio.AioRpcError, match=f"{MAX_READS} reads are in progress") as refused:
-            await other.read(wildcard)
+            await other.read(WILDCARD)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         for read in reads:
             read.cancel()
-        await _until_read(other, wildcard)
+        await _until_read(other)
 
 
-async def _until_read(one: Client, wildcard: p4r.Entity) -> None:
+async def _until_read(one: Client) -> None:
     """Return when the server serves a Read again. The test has a deadline."""
     while True:
         try:
-            await one.read(wildcard)
+            await one.read(WILDCARD)
         except grpc.aio.AioRpcError:
             continue
         return
@@ -94,49 +99,46 @@ async def _until_read(one: Client, wildcard: p4r.Entity) -> None:
 
 @pytest.mark.parametrize("atomicity", ATOMICITIES)
 async def test_batches_that_are_done_in_one_go_are_limited(
-    server: Server, monkeypatch: pytest.MonkeyPatch, atomicity: int
+    router: Client, monkeypatch: pytest.MonkeyPatch, atomicity: int
 ) -> None:
-    async with client(server, load=True) as one:
-        value = P4CounterData(packet_count=1)
-        many = [update("MODIFY", P4CounterEntry("arrivals", index=3, data=value))] * (MAX_ATOMIC_UPDATES + 1)
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 64 updates, not 65") as refused:
-            await one.write(*many, atomicity=atomicity)
-        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
-        assert await one.write(*many[:-1], atomicity=atomicity) == []
-        monkeypatch.setattr(batches, "MAX_ATOMIC_CELLS", 31)  # arrivals has 16
-        wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
-        with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32"):
-            await one.write(wildcard, wildcard, atomicity=atomicity)
+    value = P4CounterData(packet_count=1)
+    many = [update("MODIFY", P4CounterEntry("arrivals", index=3, data=value))] * (MAX_ATOMIC_UPDATES + 1)
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 64 updates, not 65") as refused:
+        await router.write(*many, atomicity=atomicity)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert router.server.pipelines[0].arrays.counter("RouterIngress.arrivals", 3).packets == 0
+    assert await router.write(*many[:-1], atomicity=atomicity) == []
+    monkeypatch.setattr(batches, "MAX_ATOMIC_CELLS", 31)  # arrivals has 16
+    wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
+    with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32"):
+        await router.write(wildcard, wildcard, atomicity=atomicity)
 
 
 @pytest.mark.parametrize("atomicity", ATOMICITIES)
-async def test_updates_are_limited_in_length(server: Server, atomicity: int) -> None:
-    async with client(server, load=True) as one:
-        group = P4MulticastGroupEntry(4, replicas=[(1, n) for n in range(3000)])
-        [error] = await one.write(update("INSERT", group))
-        assert error.canonical_code == Code.RESOURCE_EXHAUSTED
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 16384 bytes of updates") as refused:
-            await one.write(update("INSERT", group), atomicity=atomicity)
+async def test_updates_are_limited_in_length(router: Client, atomicity: int) -> None:
+    group = P4MulticastGroupEntry(4, replicas=[(1, n) for n in range(3000)])
+    [error] = await router.write(update("INSERT", group))
+    assert error.canonical_code == Code.RESOURCE_EXHAUSTED
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 16384 bytes of updates") as refused:
+        await router.write(update("INSERT", group), atomicity=atomicity)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_requests_are_limited_before_they_are_parsed(router: Client) -> None:
+    config = P4Schema(*files(ROUTER)).get_pipeline_config()
+    push = Config(device_id=DEVICE, election_id=router.election_id, action=Config.VERIFY, config=config)
+    push.config.p4_device_config += b" " * (2 << 20)
+    await router.stub.SetForwardingPipelineConfig(push)
+    push.config.p4_device_config += b" " * (4 << 20)
+    push.config.p4info.pkg_info.doc.brief = "x" * (1 << 20)
+    many = [p4r.Entity()] * (1 << 20)
+    for call in (router.stub.SetForwardingPipelineConfig(push), router.read(*many)):
+        with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes") as refused:
+            await call
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-async def test_requests_are_limited_before_they_are_parsed(server: Server) -> None:
-    async with client(server, load=True) as one:
-        config = P4Schema(*files(ROUTER)).get_pipeline_config()
-        push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.VERIFY, config=config)
-        push.config.p4_device_config += b" " * (2 << 20)
-        await one.stub.SetForwardingPipelineConfig(push)
-        push.config.p4_device_config += b" " * (4 << 20)
-        push.config.p4info.pkg_info.doc.brief = "x" * (1 << 20)
-        many = [p4r.Entity()] * (1 << 20)
-        for call in (one.stub.SetForwardingPipelineConfig(push), one.read(*many)):
-            with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes") as refused:
-                await call
-            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        await one.stream.write(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(1 << 20))))
-        with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes"):
-            await one.stream.read()
+    await router.stream.write(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=bytes(1 << 20))))
+    with pytest.raises(grpc.aio.AioRpcError, match="up to 1048576 bytes"):
+        await router.stream.read()
 
 
 def test_a_push_is_no_larger_for_being_hidden() -> None:
@@ -163,18 +165,16 @@ def _varint(number: int) -> bytes:
 async def test_requests_in_progress_are_limited_together(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with client(server, load=True) as one, client(server, None) as other:
-        await one.write(*(update("INSERT", to_port(1, A + n)) for n in range(8)))
-        wildcard = p4r.Entity(table_entry=p4r.TableEntry())
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[wildcard] * 10_000)
+    async with filled(server) as (one, other):
+        request = p4r.ReadRequest(device_id=DEVICE, entities=[WILDCARD] * 10_000)
         monkeypatch.setattr(requests, "MAX_BYTES_IN_PROGRESS", request.ByteSize() + 10)
         reading = one.stub.Read(request)
         await reading.read()
         with pytest.raises(grpc.aio.AioRpcError, match="requests in progress") as refused:
-            await other.read(*[wildcard] * 100)
+            await other.read(*[WILDCARD] * 100)
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         reading.cancel()
-        await _until_read(other, wildcard)
+        await _until_read(other)
 
 
 def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> None:
@@ -209,18 +209,6 @@ def test_cells_that_packets_write_while_they_are_carried_are_carried_again() -> 
             assert any(any(part) for part in cells) == written
             for name, size in counters.items():
                 assert new.arrays.counters(name, range(size)) == old.arrays.counters(name, range(size))
-
-
-async def test_a_wildcard_is_undone(server: Server) -> None:
-    async with client(server, load=True) as one:
-        for index in range(16):
-            value = P4CounterEntry("arrivals", index=index, data=P4CounterData(packet_count=index))
-            await one.write(update("MODIFY", value))
-        before = await one.read(P4CounterEntry("arrivals"))
-        wildcard = update("MODIFY", P4CounterEntry("arrivals", data=P4CounterData(packet_count=99)))
-        errors = await one.write(wildcard, update("DELETE", to_port(1)), atomicity=ATOMICITIES[0])
-        assert len(errors) == 2
-        assert await one.read(P4CounterEntry("arrivals")) == before
 
 
 @pytest.mark.parametrize(("length", "fits"), [(1, 256), (1 << 19, 7)])
@@ -280,7 +268,7 @@ def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
         sender = threading.Thread(target=send)
         sender.start()
         try:
-            for name in (b'"one.p4"', b'"two.p4"', b'"three.p4"', b'"four.p4"', b'"five.p4"'):
+            for name in (b'"one.p4"', b'"two.p4"', b'"three.p4"'):
                 config.p4_device_config = files(ROUTER)[1].read_bytes().replace(b'"router.p4"', name)
                 await service.config.set(Config(action=Config.RECONCILE_AND_COMMIT, config=config))
         finally:
@@ -289,5 +277,5 @@ def test_reconciliation_loses_nothing_that_packets_write_meanwhile() -> None:
             service.close()
 
     asyncio.run(main())
-    assert len(running) == 6
+    assert len(running) == 4
     assert running[-1].arrays.counter("RouterIngress.arrivals", 2).packets == sent

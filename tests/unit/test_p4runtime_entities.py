@@ -7,7 +7,7 @@ import finsy as fy
 import pytest
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4r
-from p4runtime_clients import ENTITIES, SCHEMAS, B, Server, client, codes, update
+from p4runtime_clients import ENTITIES, SCHEMAS, B, Client, Server, codes, update
 from p4runtime_entities import (
     EVERYTHING,
     GROUP,
@@ -37,25 +37,24 @@ async def test_what_is_written_is_read_back(server: Server) -> None:
         assert [e async for e in switch.read(EVERYTHING)] == []
 
 
-async def test_groups_and_one_shot_sets_spread_packets(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        [pipeline] = server.pipelines
+async def test_groups_and_one_shot_sets_spread_packets(entities: Client) -> None:
+    [pipeline] = entities.server.pipelines
 
-        def leaves() -> set[int]:
-            return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
+    def leaves() -> set[int]:
+        return {out for source in range(64) for out, _ in pipeline.inject(5, frame(source))}
 
-        group = spread(fy.P4IndirectAction(group_id=1))
-        await write(one, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
-        assert leaves() == {1, 2}
-        shot = fy.P4IndirectAction([(1, port(3)), (2, port(4))])
-        assert await write(one, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
-        clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
-        assert await write(one, *clear) == []
-        assert await write(one, ("INSERT", spread(shot))) == []
-        assert leaves() == {3, 4}
-        assert await write(one, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
-        assert await one.read(fy.P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
-        assert await write(one, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
+    group = spread(fy.P4IndirectAction(group_id=1))
+    await write(entities, *(("INSERT", entity) for entity in (*MEMBERS, GROUP, group)))
+    assert leaves() == {1, 2}
+    shot = fy.P4IndirectAction([(1, port(3)), (2, port(4))])
+    assert await write(entities, ("MODIFY", spread(shot))) == ["INVALID_ARGUMENT"]
+    clear = [("DELETE", entity) for entity in (group, GROUP, *MEMBERS)]
+    assert await write(entities, *clear) == []
+    assert await write(entities, ("INSERT", spread(shot))) == []
+    assert leaves() == {3, 4}
+    assert await write(entities, ("INSERT", MEMBERS[0])) == ["INVALID_ARGUMENT"]
+    assert await entities.read(fy.P4TableEntry("spread")) == [spread(shot).encode(SCHEMAS[ENTITIES])]
+    assert await write(entities, ("DELETE", spread(shot)), ("INSERT", MEMBERS[0])) == []
 
 
 def raw_group(weight: int = 1, **fields: object) -> p4r.Entity:
@@ -129,84 +128,59 @@ PROFILE_CASES = {
 }
 
 
-async def test_what_the_specification_forbids_is_refused_and_changes_nothing(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        await write(one, *(("INSERT", entity) for entity in WRITTEN))
-        before = await one.read(*EVERYTHING)
-        cases = [(*case, code, name) for code, each in PROFILE_CASES.items() for name, case in each.items()]
-        for kind, entity, code, name in cases:
-            assert (name, codes(await one.write(update(kind, entity, ENTITIES)))) == (name, [code])
-        assert await one.read(*EVERYTHING) == before
+async def test_what_the_specification_forbids_is_refused_and_changes_nothing(entities: Client) -> None:
+    await write(entities, *(("INSERT", entity) for entity in WRITTEN))
+    before = await entities.read(*EVERYTHING)
+    for code, cases in PROFILE_CASES.items():
+        for name, case in cases.items():
+            assert (name, codes(await entities.write(update(*case, ENTITIES)))) == (name, [code])
+    assert await entities.read(*EVERYTHING) == before
 
 
-async def test_meters_come_with_entries_and_turn_green_again(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        [pipeline] = server.pipelines
-        wish = fy.P4TableEntry(
-            "hosts",
-            meter_config=fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0),
-            counter_data=fy.P4CounterData(),
-        )
-        await write(
-            one, ("INSERT", host(3, meter_config=RATES, counter_data=fy.P4CounterData(packet_count=8)))
-        )
-        for _ in range(2):
-            assert pipeline.inject(1, frame()) == [(3, frame())]
-        [entry] = await one.read(wish)
-        assert entry.table_entry.meter_config == RATES.encode()
-        assert entry.table_entry.counter_data.packet_count == 10
-        meter = fy.P4DirectMeterEntry(table_entry=host(3))
-        [direct] = await one.read(meter)
-        assert direct.direct_meter_entry.config == RATES.encode()
-        await write(one, ("MODIFY", host(4)))  # as the specification says: the counter stays, the meter not
-        [entry] = await one.read(wish)
-        assert not entry.table_entry.HasField("meter_config")
-        assert entry.table_entry.counter_data.packet_count == 10
-        await write(one, ("MODIFY", fy.P4DirectMeterEntry(table_entry=host(4), config=RATES)))
-        await write(
-            one,
-            (
-                "MODIFY",
-                fy.P4DirectCounterEntry(table_entry=host(4), data=fy.P4CounterData(packet_count=1)),
-            ),
-        )
-        [entry] = await one.read(wish)
-        assert entry.table_entry.meter_config == RATES.encode()
-        assert entry.table_entry.counter_data.packet_count == 1
-
-
-async def test_value_sets_steer_the_parser(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        [pipeline] = server.pipelines
-        marked = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked=1), action=port(6), priority=1)
-        await write(one, ("INSERT", marked))
-        assert pipeline.inject(1, frame(kind=0x88B5)) == []
-        assert await write(one, ("MODIFY", MODIFIED[-1])) == []
-        assert pipeline.inject(1, frame(kind=0x88B5)) == [(6, frame(kind=0x88B5))]
-        assert await write(one, ("MODIFY", fy.P4ValueSetEntry("marked_types", members=[]))) == []
-        assert pipeline.inject(1, frame(kind=0x88B5)) == []
+async def test_meters_come_with_entries_and_turn_green_again(entities: Client) -> None:
+    [pipeline] = entities.server.pipelines
+    any_meter = fy.P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0)
+    wish = fy.P4TableEntry("hosts", meter_config=any_meter, counter_data=fy.P4CounterData())
+    counted = [fy.P4CounterData(packet_count=count) for count in (1, 8)]
+    await write(entities, ("INSERT", host(3, meter_config=RATES, counter_data=counted[1])))
+    for _ in range(2):
+        assert pipeline.inject(1, frame()) == [(3, frame())]
+    [entry] = await entities.read(wish)
+    assert entry.table_entry.meter_config == RATES.encode()
+    assert entry.table_entry.counter_data.packet_count == 10
+    [direct] = await entities.read(fy.P4DirectMeterEntry(table_entry=host(3)))
+    assert direct.direct_meter_entry.config == RATES.encode()
+    await write(entities, ("MODIFY", host(4)))  # as the specification says: the counter stays, the meter not
+    [entry] = await entities.read(wish)
+    assert not entry.table_entry.HasField("meter_config")
+    assert entry.table_entry.counter_data.packet_count == 10
+    await write(entities, ("MODIFY", fy.P4DirectMeterEntry(table_entry=host(4), config=RATES)))
+    await write(entities, ("MODIFY", fy.P4DirectCounterEntry(table_entry=host(4), data=counted[0])))
+    [entry] = await entities.read(wish)
+    assert entry.table_entry.meter_config == RATES.encode()
+    assert entry.table_entry.counter_data.packet_count == 1
 
 
 @pytest.mark.parametrize("atomicity", [p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC])
-async def test_a_batch_is_done_as_a_whole_or_not_at_all(server: Server, atomicity: int) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        await write(one, *(("INSERT", entity) for entity in WRITTEN))
-        await write(one, *(("MODIFY", entity) for entity in MODIFIED))
-        counters = (fy.P4CounterEntry(), fy.P4RegisterEntry(), fy.P4MeterEntry(), fy.P4DirectCounterEntry())
-        before = await one.read(*EVERYTHING, *counters)
-        changes = [
-            ("MODIFY", host(9, counter_data=fy.P4CounterData(packet_count=77))),
-            ("DELETE", WRITTEN[6]),
-            ("DELETE", GROUP),
-            ("DELETE", MEMBERS[0]),
-            ("INSERT", fy.P4MulticastGroupEntry(9, replicas=[1])),
-            ("MODIFY", fy.P4RegisterEntry("sizes", data=6)),
-            ("MODIFY", fy.P4TableEntry("policy", action=port(3), is_default_action=True)),
-            ("DELETE", WRITTEN[-1]),
-        ]
-        failed = await write(one, *changes, ("DELETE", fy.P4MulticastGroupEntry(99)), atomicity=atomicity)
-        assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
-        after = await one.read(*EVERYTHING, *counters)
-        assert sorted(map(str, after)) == sorted(map(str, before))
-        assert await write(one, *changes, atomicity=atomicity) == []
-        assert len(await one.read(fy.P4MulticastGroupEntry())) == 2
+async def test_a_batch_is_done_as_a_whole_or_not_at_all(entities: Client, atomicity: int) -> None:
+    await write(entities, *(("INSERT", entity) for entity in WRITTEN))
+    await write(entities, *(("MODIFY", entity) for entity in MODIFIED))
+    counters = (fy.P4CounterEntry(), fy.P4RegisterEntry(), fy.P4MeterEntry(), fy.P4DirectCounterEntry())
+    before = await entities.read(*EVERYTHING, *counters)
+    changes = [
+        ("MODIFY", host(9, counter_data=fy.P4CounterData(packet_count=77))),
+        ("DELETE", WRITTEN[6]),
+        ("DELETE", GROUP),
+        ("DELETE", MEMBERS[0]),
+        ("INSERT", fy.P4MulticastGroupEntry(9, replicas=[1])),
+        ("MODIFY", fy.P4RegisterEntry("sizes", data=6)),
+        ("MODIFY", fy.P4CounterEntry("arrivals", data=fy.P4CounterData(packet_count=99))),
+        ("MODIFY", fy.P4TableEntry("policy", action=port(3), is_default_action=True)),
+        ("DELETE", WRITTEN[-1]),
+    ]
+    failed = await write(entities, *changes, ("DELETE", fy.P4MulticastGroupEntry(99)), atomicity=atomicity)
+    assert failed == ["ABORTED"] * len(changes) + ["NOT_FOUND"]
+    after = await entities.read(*EVERYTHING, *counters)
+    assert sorted(map(str, after)) == sorted(map(str, before))
+    assert await write(entities, *changes, atomicity=atomicity) == []
+    assert len(await entities.read(fy.P4MulticastGroupEntry())) == 2

@@ -19,6 +19,7 @@ from p4runtime_clients import (
     ENTITIES,
     JSON,
     P4INFO,
+    Client,
     Server,
     client,
     codes,
@@ -116,20 +117,18 @@ async def test_a_role_has_a_limit_of_streams(server: Server, monkeypatch: pytest
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_an_answer_to_a_read_comes_in_messages_of_bounded_size(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        patterns = [encode(P4RegisterEntry("sizes"), ENTITIES)] * 100
-        request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
-        sizes = [len(reply.entities) async for reply in one.stub.Read(request)]
-        assert sizes == [256, 256, 256, 32]
+async def test_an_answer_to_a_read_comes_in_messages_of_bounded_size(entities: Client) -> None:
+    patterns = [encode(P4RegisterEntry("sizes"), ENTITIES)] * 100
+    request = p4r.ReadRequest(device_id=DEVICE, entities=patterns)
+    sizes = [len(reply.entities) async for reply in entities.stub.Read(request)]
+    assert sizes == [256, 256, 256, 32]
 
 
-async def test_errors_of_a_large_batch_fit_into_what_clients_take(server: Server) -> None:
-    async with client(server, load=True) as one:
-        batch = [update("DELETE", to_port(1, destination=number)) for number in range(100)]
-        assert codes(await one.write(*batch)) == ["NOT_FOUND"] * 100
-        few = await one.write(*batch[:3])
-        assert all("bridge" in error.message for error in few)
+async def test_errors_of_a_large_batch_fit_into_what_clients_take(router: Client) -> None:
+    batch = [update("DELETE", to_port(1, destination=number)) for number in range(100)]
+    assert codes(await router.write(*batch)) == ["NOT_FOUND"] * 100
+    few = await router.write(*batch[:3])
+    assert all("bridge" in error.message for error in few)
 
 
 async def test_capabilities_are_those_of_the_device(server: Server) -> None:

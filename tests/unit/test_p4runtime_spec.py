@@ -5,16 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-import finsy
 import grpc
 import pytest
-from finsy import P4CounterEntry, P4MulticastGroupEntry, P4RegisterEntry
+from finsy import (
+    P4CounterEntry,
+    P4DirectCounterEntry,
+    P4MulticastGroupEntry,
+    P4RegisterEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
 from finsy.proto import U128, p4r
 from p4runtime_clients import (
     DEVICE,
+    ENTITIES,
     JSON,
     SCHEMA,
+    A,
     B,
+    Client,
     Config,
     Server,
     client,
@@ -23,28 +33,27 @@ from p4runtime_clients import (
     to_port,
     update,
 )
+from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN, frame, write
 
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
 
 
-async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        errors = await primary.write(
-            update("INSERT", to_port(1)),
-            update("INSERT", to_port(2)),
-            update("DELETE", to_port(1, destination=B)),
-            update("INSERT", to_port(3, destination=B)),
-        )
-        assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
-        assert len(server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
-        assert await primary.write(update("DELETE", to_port(1))) == []
+async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(router: Client) -> None:
+    errors = await router.write(
+        update("INSERT", to_port(1)),
+        update("INSERT", to_port(2)),
+        update("DELETE", to_port(1, destination=B)),
+        update("INSERT", to_port(3, destination=B)),
+    )
+    assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
+    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
+    assert await router.write(update("DELETE", to_port(1))) == []
 
 
-async def test_a_full_table_is_said_to_be_full(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        errors = await primary.write(*(update("INSERT", to_port(1, destination=n)) for n in range(9)))
-        assert codes(errors) == ["OK"] * 8 + ["RESOURCE_EXHAUSTED"]
+async def test_a_full_table_is_said_to_be_full(router: Client) -> None:
+    errors = await router.write(*(update("INSERT", to_port(1, destination=n)) for n in range(9)))
+    assert codes(errors) == ["OK"] * 8 + ["RESOURCE_EXHAUSTED"]
 
 
 def raw_entry(table: str, **fields: object) -> p4r.Entity:
@@ -92,6 +101,8 @@ def routes(*match: p4r.FieldMatch) -> p4r.Entity:
 
 
 MEMBER = p4r.ActionProfileMember(action_profile_id=1)
+WIDE = P4RegisterEntry("last_source", index=1, data=1).encode(SCHEMA)
+WIDE.register_entry.data.bitstring = b"\1" + bytes(6)  # finsy checks the width itself
 REFUSED = {
     "NOT_FOUND": {
         "unknown table": ("INSERT", p4r.Entity(table_entry=p4r.TableEntry(table_id=7))),
@@ -130,7 +141,7 @@ REFUSED = {
         "value too wide": ("INSERT", bridge(match=exact(b"\1" * 7))),
         "parameter too wide": ("INSERT", bridge(action=action("to_port", b"\2\0"))),
         "counter index": ("MODIFY", P4CounterEntry("arrivals", index=16)),
-        "register value": ("MODIFY", P4RegisterEntry("last_source", index=1, data=1 << 48)),
+        "register value": ("MODIFY", WIDE),
     },
     "PERMISSION_DENIED": {
         "default-only action": ("INSERT", raw_entry("routes", action=action("drop"))),
@@ -138,29 +149,21 @@ REFUSED = {
         "constant default": ("MODIFY", raw_entry("painted", is_default_action=True, action=TO_1)),
     },
 }
-CASES = {name: (*case, code) for code, cases in REFUSED.items() for name, case in cases.items()}
 
 
-@pytest.mark.parametrize(("kind", "entity", "code"), CASES.values(), ids=CASES.keys())
-async def test_what_the_specification_forbids_is_refused(
-    server: Server, kind: str, entity: finsy.P4Entity | p4r.Entity, code: str
-) -> None:
-    if isinstance(entity, P4RegisterEntry):  # finsy checks the width itself
-        raw = P4RegisterEntry("last_source", index=1, data=1).encode(SCHEMA)
-        raw.register_entry.data.bitstring = b"\1" + bytes(6)
-        entity = raw
-    async with client(server, load=True) as primary:
-        assert codes(await primary.write(update(kind, entity))) == [code]
+async def test_what_the_specification_forbids_is_refused(router: Client) -> None:
+    for code, cases in REFUSED.items():
+        for name, case in cases.items():
+            assert (name, codes(await router.write(update(*case)))) == (name, [code])
 
 
-async def test_a_value_with_leading_zeros_names_the_same_entry(server: Server) -> None:
-    async with client(server, load=True) as primary:
-        padded = raw_entry("bridge", match=exact(b"\0\0\0\1"), action=action("to_port", b"\0\2"))
-        canonical = raw_entry("bridge", match=exact(ONE), action=action("to_port", b"\2"))
-        assert await primary.write(update("INSERT", padded)) == []
-        assert codes(await primary.write(update("INSERT", canonical))) == ["ALREADY_EXISTS"]
-        request = p4r.ReadRequest(device_id=DEVICE, entities=[canonical])
-        assert [e async for reply in primary.stub.Read(request) for e in reply.entities] == [canonical]
+async def test_a_value_with_leading_zeros_names_the_same_entry(router: Client) -> None:
+    padded = raw_entry("bridge", match=exact(b"\0\0\0\1"), action=action("to_port", b"\0\2"))
+    canonical = raw_entry("bridge", match=exact(ONE), action=action("to_port", b"\2"))
+    assert await router.write(update("INSERT", padded)) == []
+    assert codes(await router.write(update("INSERT", canonical))) == ["ALREADY_EXISTS"]
+    request = p4r.ReadRequest(device_id=DEVICE, entities=[canonical])
+    assert [e async for reply in router.stub.Read(request) for e in reply.entities] == [canonical]
 
 
 async def refusal(call: Awaitable[object]) -> grpc.StatusCode:
@@ -182,50 +185,50 @@ async def test_nothing_works_before_there_is_a_primary_and_a_program(server: Ser
         assert await refusal(one.stub.GetForwardingPipelineConfig(other)) == grpc.StatusCode.NOT_FOUND
 
 
-async def test_programs_are_verified_saved_and_committed(server: Server) -> None:
-    async with client(server) as one:
-        await one.arbitrate()
-        await one.set_pipeline(Config.VERIFY)
-        await one.set_pipeline(Config.VERIFY_AND_SAVE, cookie=5)
-        assert server.pipelines == []
-        await one.set_pipeline(Config.COMMIT)
-        assert len(server.pipelines) == 1
-        kinds = p4r.GetForwardingPipelineConfigRequest
-        for kind, p4info, blob in (
-            (kinds.ALL, True, True),
-            (kinds.COOKIE_ONLY, False, False),
-            (kinds.P4INFO_AND_COOKIE, True, False),
-            (kinds.DEVICE_CONFIG_AND_COOKIE, False, True),
-        ):
-            request = kinds(device_id=DEVICE, response_type=kind)
-            config = (await one.stub.GetForwardingPipelineConfig(request)).config
-            assert config.cookie.cookie == 5
-            assert (config.HasField("p4info"), bool(config.p4_device_config)) == (p4info, blob)
-        assert await refusal(one.set_pipeline(Config.COMMIT)) == grpc.StatusCode.NOT_FOUND
+async def test_programs_are_verified_saved_written_and_committed(router: Client) -> None:
+    pipelines, packet = router.server.pipelines, A.to_bytes(6, "big") + bytes(60)
+    assert await router.write(update("INSERT", to_port(1))) == []
+    await router.set_pipeline(Config.VERIFY)
+    await router.set_pipeline(Config.VERIFY_AND_SAVE, cookie=5)
+    assert await router.read(P4TableEntry("bridge")) == []
+    assert await router.write(update("INSERT", to_port(5))) == []
+    assert len(pipelines) == 1
+    assert pipelines[0].inject(2, packet) == [(1, packet)]
+    await router.set_pipeline(Config.COMMIT)
+    assert pipelines[1].inject(2, packet) == [(5, packet)]
+    kinds = p4r.GetForwardingPipelineConfigRequest
+    for kind, p4info, blob in (
+        (kinds.ALL, True, True),
+        (kinds.COOKIE_ONLY, False, False),
+        (kinds.P4INFO_AND_COOKIE, True, False),
+        (kinds.DEVICE_CONFIG_AND_COOKIE, False, True),
+    ):
+        request = kinds(device_id=DEVICE, response_type=kind)
+        config = (await router.stub.GetForwardingPipelineConfig(request)).config
+        assert config.cookie.cookie == 5
+        assert (config.HasField("p4info"), bool(config.p4_device_config)) == (p4info, blob)
+    assert await refusal(router.set_pipeline(Config.COMMIT)) == grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_commit_forgets_entries_and_a_reconciliation_keeps_them(server: Server) -> None:
-    async with client(server, load=True) as one:
-        group = P4MulticastGroupEntry(4, replicas=[(1, 1)])
-        await one.write(update("INSERT", to_port(1)), update("INSERT", group))
-        await one.set_pipeline(Config.RECONCILE_AND_COMMIT, cookie=8)
-        assert len(server.pipelines) == 1
-        changed = JSON.read_bytes().replace(b'"router.p4"', b'"router2.p4"')
-        await one.set_pipeline(Config.RECONCILE_AND_COMMIT, changed)
-        assert len(server.pipelines) == 2
-        assert len(server.pipelines[1].tables.entries("RouterIngress.bridge")) == 1
-        assert len(await one.read(group)) == 1
-        await one.set_pipeline(Config.VERIFY_AND_COMMIT)
-        assert server.pipelines[2].tables.entries("RouterIngress.bridge") == []
+TELEPORT = JSON.read_bytes().replace(b'"op" : "mark_to_drop"', b'"op" : "teleport"')
 
 
-@pytest.mark.parametrize("json", [b"", b"{", b"[]", b"{}", b"\xff\x00", files("patch")[1].read_bytes()])
-async def test_a_config_that_is_none_is_refused_and_changes_nothing(server: Server, json: bytes) -> None:
-    async with client(server, load=True) as one:
-        await one.write(update("INSERT", to_port(1)))
-        for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT, Config.RECONCILE_AND_COMMIT):
-            assert await refusal(one.set_pipeline(kind, json)) == grpc.StatusCode.INVALID_ARGUMENT
-        assert len(server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
+@pytest.mark.parametrize(
+    ("json", "words"),
+    [
+        *((json, ".") for json in (b"", b"{", b"[]", b"{}", b"\xff\x00", files("patch")[1].read_bytes())),
+        (TELEPORT, "teleport"),
+    ],
+)
+async def test_a_config_that_is_none_is_refused_and_changes_nothing(
+    router: Client, json: bytes, words: str
+) -> None:
+    await router.write(update("INSERT", to_port(1)))
+    for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT, Config.RECONCILE_AND_COMMIT):
+        with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
+            await router.set_pipeline(kind, json)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
 
 
 async def test_arbitration_follows_the_specification(server: Server) -> None:
@@ -247,16 +250,15 @@ async def test_arbitration_follows_the_specification(server: Server) -> None:
         assert (await a.arbitrate(3)).status.code == 5
 
 
-async def test_a_stream_for_another_device_is_closed(server: Server) -> None:
-    async with client(server) as one:
-        assert await refusal(one.arbitrate(device=99)) == grpc.StatusCode.NOT_FOUND
-
-
-async def test_without_an_election_id_one_stays_backup(server: Server) -> None:
+async def test_without_an_election_id_one_is_backup_and_another_device_is_not_found(
+    server: Server,
+) -> None:
     async with client(server, None) as one, client(server, None) as another, client(server, 0) as zero:
         assert (await one.arbitrate()).status.code == 5
         assert (await another.arbitrate()).status.code == 5
         assert (await zero.arbitrate()).status.code == 0  # 0 is a valid id, other than an unset one
+    async with client(server) as lost:
+        assert await refusal(lost.arbitrate(device=99)) == grpc.StatusCode.NOT_FOUND
 
 
 async def test_packets_out_are_answered_with_an_error_not_lost(server: Server) -> None:
@@ -270,9 +272,50 @@ async def test_packets_out_are_answered_with_an_error_not_lost(server: Server) -
         assert response.error.packet_out.packet_out == packet
 
 
-async def test_a_second_server_on_the_same_address_fails() -> None:
-    first = await listen(Service(1, lambda _: None), "127.0.0.1:0")
-    await first.start()
+async def test_an_address_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(OSError, match="in use"):
         await listen(Service(1, lambda _: None), "256.0.0.1:9")
-    await first.stop(None)
+
+
+# A program that replaces another one: saved and written before it runs, or reconciled with the old state.
+
+_, ENTITIES_JSON = files(ENTITIES)
+COUNTERS = [P4DirectCounterEntry()]
+
+
+async def everything(one: Client) -> list[str]:
+    return sorted(str(entity) for entity in await one.read(*EVERYTHING, *MODIFIED, *COUNTERS))
+
+
+async def test_reconciliation_keeps_all_state_and_a_commit_forgets_it(entities: Client) -> None:
+    await write(entities, *(("INSERT", entity) for entity in WRITTEN))
+    await write(entities, *(("MODIFY", entity) for entity in MODIFIED))
+    default = P4TableEntry("policy", action=P4TableAction("drop"), is_default_action=True)
+    assert await write(entities, ("MODIFY", default)) == []
+    entities.server.pipelines[0].inject(1, frame())
+    before = await everything(entities)
+    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, cookie=3)
+    assert len(entities.server.pipelines) == 1  # the same program runs on
+    changed = ENTITIES_JSON.read_bytes().replace(b'"entities.p4"', b'"other.p4"')
+    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
+    assert len(entities.server.pipelines) == 2
+    assert await everything(entities) == before
+    assert entities.server.pipelines[1].tables.default("EntitiesIngress.policy") == (
+        "EntitiesIngress.drop",
+        (),
+    )
+    await entities.set_pipeline(Config.VERIFY_AND_COMMIT)
+    assert await entities.read(*EVERYTHING) == []
+
+
+async def test_state_without_a_place_in_the_new_program_is_refused(entities: Client) -> None:
+    hosts = P4TableEntry(
+        "hosts", match=P4TableMatch(destination=A), action=P4TableAction("host_port", port=3)
+    )
+    await write(entities, ("INSERT", hosts))
+    entities.program = "router"
+    with pytest.raises(grpc.aio.AioRpcError, match=r"forwarding state.*hosts") as refused:
+        await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, JSON.read_bytes())
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert len(entities.server.pipelines) == 1
+    assert len(await entities.read(P4TableEntry())) == 1

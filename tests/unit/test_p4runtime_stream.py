@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
-import grpc
 from finsy import (
     P4DigestEntry,
     P4DigestListAck,
@@ -16,7 +14,7 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
-from finsy.proto import U128, p4r, stratum
+from finsy.proto import p4r, stratum
 from google.protobuf.any_pb2 import Any
 from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
 
@@ -61,21 +59,20 @@ async def test_packets_go_to_the_controller_and_come_from_it(server: Server) -> 
         assert sent == [(6, FRAME)]
 
 
-async def test_packets_out_that_do_not_fit_the_p4info_are_answered(server: Server) -> None:
-    async with client(server, load=True, program=ENTITIES) as one:
-        port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
-        wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
-        for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
-            packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
-            await one.stream.write(p4r.StreamMessageRequest(packet=packet))
-            error = (await hear(one, "error")).error
-            assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
-        ack = p4r.DigestListAck(digest_id=7)
-        await one.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
-        error = (await hear(one, "error")).error
-        assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
-        await one.stream.write(p4r.StreamMessageRequest())
-        assert (await hear(one, "error")).error.HasField("other")
+async def test_packets_out_that_do_not_fit_the_p4info_are_answered(entities: Client) -> None:
+    port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
+    wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
+    for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
+        packet = p4r.PacketOut(payload=FRAME, metadata=metadata)
+        await entities.stream.write(p4r.StreamMessageRequest(packet=packet))
+        error = (await hear(entities, "error")).error
+        assert (error.canonical_code, error.packet_out.packet_out) == (code, packet)
+    ack = p4r.DigestListAck(digest_id=7)
+    await entities.stream.write(p4r.StreamMessageRequest(digest_ack=ack))
+    error = (await hear(entities, "error")).error
+    assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
+    await entities.stream.write(p4r.StreamMessageRequest())
+    assert (await hear(entities, "error")).error.HasField("other")
 
 
 async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> None:
@@ -191,57 +188,6 @@ async def test_roles_divide_the_switch(server: Server) -> None:
             server.pipelines[0].inject(5, FRAME[:5] + b"\0" + FRAME[6:])
             assert (await hear(taps, "packet")).packet.payload[:5] == FRAME[:5]
         assert (await hear(routes, "idle_timeout_notification")).HasField("idle_timeout_notification")
-
-
-async def test_a_second_controller_takes_over_while_packets_flow(server: Server) -> None:
-    lasting = replace(HOST, idle_timeout_ns=0)  # else it could be reported as idle before the take-over
-    async with client(server, 1, load=True, program=ENTITIES) as first:
-        assert await first.write(update("INSERT", lasting, ENTITIES)) == []
-        flow = Flow(server.pipelines[0])
-        async with client(server, 2, program=ENTITIES) as second:
-            assert (await second.arbitrate()).status.code == 0
-            assert (await first.hear()).status.code == 6
-            stale = update("DELETE", HOST, ENTITIES)
-            assert await refused(first, stale)
-            marked = P4TableEntry(
-                "policy", match=P4TableMatch(marked=1), action=P4TableAction("drop"), priority=1
-            )
-            assert await second.write(update("INSERT", marked, ENTITIES)) == []
-            first.stream.cancel()
-            async with client(server, 1, program=ENTITIES) as again:
-                back = await again.arbitrate()
-                assert (back.status.code, U128.decode(back.election_id)) == (6, 2)
-                assert await refused(again, stale)
-            flow.stop()
-    assert flow.lost == 0
-    assert flow.forwarded > 0
-
-
-async def refused(one: Client, change: p4r.Update) -> bool:
-    try:
-        await one.write(change)
-    except grpc.aio.AioRpcError as error:
-        return error.code() == grpc.StatusCode.PERMISSION_DENIED
-    return False
-
-
-class Flow:
-    """A task that injects packets between the server's steps. The switch must forward each packet."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._task = asyncio.ensure_future(self._run())
-        self.forwarded = self.lost = 0
-
-    async def _run(self) -> None:
-        while True:
-            out = self._pipeline.inject(1, FRAME)
-            self.forwarded += out == [(3, FRAME)]
-            self.lost += out != [(3, FRAME)]
-            await asyncio.sleep(0)
-
-    def stop(self) -> None:
-        self._task.cancel()
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -23,22 +23,15 @@ async def start(script: str, folder: Path) -> tuple[Child, asyncio.Queue[Event]]
     return await Child.start("child", python(script), folder / "child.log", events), events
 
 
-async def test_lines_and_the_end_come_in_order(tmp_path: Path) -> None:
-    child, events = await start("print('ready port=1'); print('two')", tmp_path)
+async def test_lines_of_any_length_and_the_end_come_in_order(tmp_path: Path) -> None:
+    script = "print('ready port=1'); print('x' * (3 << 20)); print('ä'); print('end', end='')"
+    child, events = await start(script, tmp_path)
     assert await child.ready(20) == "ready port=1"
-    assert [await events.get() for _ in range(3)] == [
-        Line(child, "ready port=1"),
-        Line(child, "two"),
-        Exit(child, 0),
-    ]
+    lines = ["ready port=1", "x" * (3 << 20), "ä", "end"]
+    found = [await asyncio.wait_for(events.get(), 60) for _ in range(5)]
+    assert found == [*(Line(child, line) for line in lines), Exit(child, 0)]
     assert not child.running
-    assert child.log.read_text() == "ready port=1\ntwo\n"
-
-
-async def test_a_line_may_be_of_any_length(tmp_path: Path) -> None:
-    child, events = await start("print('x' * (3 << 20)); print('ä'); print('end', end='')", tmp_path)
-    lines = [await asyncio.wait_for(events.get(), 60) for _ in range(4)]
-    assert lines == [Line(child, "x" * (3 << 20)), Line(child, "ä"), Line(child, "end"), Exit(child, 0)]
+    assert child.log.read_text() == "\n".join(lines)
 
 
 async def test_a_child_whose_output_cannot_be_kept_is_ended_and_says_so(tmp_path: Path) -> None:
@@ -91,14 +84,8 @@ async def test_a_deadline_passes(tmp_path: Path) -> None:
 
 
 async def test_a_child_that_will_not_go_is_killed(tmp_path: Path) -> None:
-    stubborn = """
-import signal
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("ready")
-while True:
-    signal.pause()
-"""
-    child, events = await start(stubborn, tmp_path)
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\n"
+    child, events = await start(f"{stubborn}while True: signal.pause()", tmp_path)
     await child.ready(20)
     await child.stop(grace_s=0.05)
     assert not child.running
@@ -109,14 +96,8 @@ while True:
 
 
 async def test_a_frozen_child_stands_still_and_ends_in_good_order(tmp_path: Path) -> None:
-    polite = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-print("ready")
-while True:
-    signal.pause()
-"""
-    child, events = await start(polite, tmp_path)
+    polite = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('ready')\n"
+    child, events = await start(f"{polite}while True: signal.pause()", tmp_path)
     await child.ready(20)
     child.freeze()
     assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

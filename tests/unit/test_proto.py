@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railweave.v1 import controller_pb2, controller_pb2_grpc, switch_pb2, switch_pb2_grpc
-
 PROTO = Path(__file__).parents[2] / "proto"
-FILES = ("controller", "switch")
-SERVICES = {
-    "Controller": (controller_pb2, controller_pb2_grpc.ControllerServicer),
-    "Switch": (switch_pb2, switch_pb2_grpc.SwitchServicer),
-}
 
 
 def compile_to(folder: Path, name: str) -> None:
@@ -24,13 +17,13 @@ def compile_to(folder: Path, name: str) -> None:
     assert protoc.main(["protoc", f"-I{PROTO}", *outputs, f"railweave/v1/{name}.proto"]) == 0
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("suffix", ["pb2.py", "pb2.pyi", "pb2_grpc.py"])
-def test_the_code_is_generated_from_the_proto_file(tmp_path: Path, name: str, suffix: str) -> None:
+@pytest.mark.parametrize("name", ["controller", "switch"])
+def test_the_code_is_generated_from_the_proto_file(tmp_path: Path, name: str) -> None:
     """All lines are equal, except lines that depend on the generator's version."""
     compile_to(tmp_path, name)
-    fresh, committed = (_significant(root / f"railweave/v1/{name}_{suffix}") for root in (tmp_path, PROTO))
-    assert committed == fresh
+    for suffix in ("pb2.py", "pb2.pyi", "pb2_grpc.py"):
+        file = f"railweave/v1/{name}_{suffix}"
+        assert _significant(PROTO / file) == _significant(tmp_path / file)
 
 
 def _significant(path: Path) -> list[str]:
@@ -41,10 +34,3 @@ def _significant(path: Path) -> list[str]:
     if path.stem.endswith("_pb2"):
         return [line for line in lines if "AddSerializedFile" in line]
     return [line for line in lines if "/railweave.v1." in line or "__pb2." in line]
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_the_service_has_every_method(name: str) -> None:
-    messages, servicer = SERVICES[name]
-    for method in messages.DESCRIPTOR.services_by_name[name].methods:
-        assert callable(getattr(servicer, method.name))

@@ -91,10 +91,6 @@ def world(request: pytest.FixtureRequest) -> Any:
     made.close()
 
 
-ALONE = pytest.mark.parametrize("world", [{"others": False}], indirect=True)
-WITHOUT_RECOVERY = pytest.mark.parametrize("world", [{"recover": False}], indirect=True)
-
-
 def test_a_rail_is_obstructed_until_the_last_of_its_trees_is_moved(world: World) -> None:
     for group in (5, 6):
         world.trees.handle(GroupPaused("left", group - 5, group, "a switch is gone"))
@@ -113,13 +109,12 @@ def test_a_plane_that_is_down_obstructs_its_rail(world: World) -> None:
     assert world.agent.obstacles == {0: "", 2: ""}
 
 
-def test_what_was_said_before_is_told_when_recovery_begins() -> None:
-    world = World(recover=False, others=True)
+@pytest.mark.parametrize("world", [{"recover": False}], indirect=True)
+def test_what_was_said_before_is_told_when_recovery_begins(world: World) -> None:
     world.trees.handle(PlaneDown("left", "no tree"))
     assert not world.agent.obstacles
     world.trees.recover(without_trees=True)
     assert world.agent.obstacles[0] == "plane 'left' is down: no tree"
-    world.close()
 
 
 def test_a_lost_lease_leaves_the_other_rails(world: World) -> None:
@@ -130,18 +125,13 @@ def test_a_lost_lease_leaves_the_other_rails(world: World) -> None:
     assert world.agent.failure is None
 
 
-@ALONE
-def test_a_lost_lease_ends_everything_where_all_rails_have_trees(world: World) -> None:
+@pytest.mark.parametrize(
+    "world", [{"others": False}, {"recover": False}], indirect=True, ids=["only trees", "no recovery"]
+)
+def test_a_lost_lease_ends_everything_that_cannot_go_on(world: World) -> None:
     world.trees.lose("lease 7 is unknown")
     assert world.agent.failure is not None
     assert world.agent.failure.message == "lease 7 is unknown"
-
-
-@WITHOUT_RECOVERY
-def test_without_recovery_a_lost_lease_ends_everything(world: World) -> None:
-    world.trees.lose("lease 7 is unknown")
-    assert world.agent.failure is not None
-    assert not world.agent.obstacles
 
 
 def test_a_tree_that_cannot_go_on_is_done_without(world: World) -> None:

@@ -16,5 +16,5 @@ from controller_world import World, new_world
 
 @pytest.fixture
 def world() -> AbstractAsyncContextManager[World]:
-    """Return a controller of two hosts on one switch."""
-    return new_world(hosts=2)
+    """Return a controller of four hosts on one switch."""
+    return new_world()

@@ -53,6 +53,20 @@ class FakeSwitch(StubSwitch):
             if e.HasField("packet_replication_engine_entry")
         }
 
+    def serial_starts(self) -> list[int]:
+        """Return the parameter `start` of the entries of `members` that accept packets."""
+        (table,) = (t for t in self.p4info.tables if t.preamble.alias == "members")
+        action = next(a for a in self.p4info.actions if a.preamble.alias == "contributor")
+        start = next(p.id for p in action.params if p.name == "start")
+        group = next(f.id for f in table.match_fields if f.name == "group")
+        return [
+            int.from_bytes(p.value, "big")
+            for e in self.table("members")
+            if all(m.exact.value != b"\0" for m in e.match if m.field_id == group)
+            for p in e.action.action.params
+            if p.param_id == start
+        ]
+
     def snapshot(self) -> set[bytes]:
         return {entity.SerializeToString(deterministic=True) for entity in self.entities.values()}
 

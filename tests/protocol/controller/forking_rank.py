@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rank of test_forks.py runs this program: `python forking_rank.py HOW CONTROLLER RANK RANKS`."""
+"""Each rank of test_forks.py runs this program: `python forking_rank.py CONTROLLER RANK RANKS`."""
 
 from __future__ import annotations
 
@@ -53,17 +53,15 @@ def forked(how: str, comms: list[railweave.Communicator]) -> int:
 
 
 if __name__ == "__main__":
-    how, controller, rank, ranks = sys.argv[1:]
-    comms = [
-        railweave.init(
-            rank=int(rank), world_size=int(ranks), controller=controller, rails="tcp0=tcp@lo,tcp1=tcp@lo"
-        )
-    ]
+    controller, rank, ranks = sys.argv[1:]
+    rails = "tcp0=tcp@lo,tcp1=tcp@lo"
+    comms = [railweave.init(rank=int(rank), world_size=int(ranks), controller=controller, rails=rails)]
     x = np.ones(1000, np.float32)
-    for _ in range(5):
-        comms[0].all_reduce(x)
-    status = forked(how, comms)
-    for _ in range(20):
-        assert comms[0].all_reduce(x)[0] == int(ranks)
+    for how in ("exit", "close", "call", "collect"):
+        for _ in range(5):
+            comms[0].all_reduce(x)
+        if status := forked(how, comms):
+            sys.exit(f"{how}: the child ended with {status}")
+        for _ in range(20):
+            assert comms[0].all_reduce(x)[0] == int(ranks)
     comms[0].close()
-    sys.exit(status)

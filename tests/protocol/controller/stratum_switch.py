@@ -2,10 +2,10 @@
 """The fake switch with the rules by which Stratum's server for Tofino differs.
 
 The rules come from github.com/stratum/stratum (f8f7130), from its folder stratum. The file
-hal/lib/common/p4_service.cc has device and election ids, write access, and the pipeline after a restart.
+hal/lib/common/p4_service.cc has device and election ids, and the pipeline after a restart.
 The files bfrt_node.cc, bfrt_table_manager.cc and bfrt_pre_manager.cc in hal/lib/barefoot have the pipeline's
-format, atomicity, entities, priorities, constant tables and replicas. Arbitration is in
-lib/p4runtime/sdn_controller_manager.cc, and the codes are in public/lib/error.cc. The port of P4Runtime is
+format, atomicity, entities, priorities, constant tables and replicas. Every client is the primary. The
+codes are in public/lib/error.cc. The port of P4Runtime is
 gNMI's `ifindex` (hal/lib/common/yang_parse_tree_paths.cc).
 """
 
@@ -54,7 +54,6 @@ class StratumSwitch(FakeSwitch):
         self.ports = ports or {}
         self.pipeline: Any = None
         self.verified = 0
-        self._primaries: dict[object, int] = {}  # election ids of the streams
 
     def _serve_gnmi(self, server: grpc.aio.Server) -> None:
         gnmi_grpc.add_gNMIServicer_to_server(_Ports(self.ports), server)
@@ -66,36 +65,22 @@ class StratumSwitch(FakeSwitch):
         self.config = config
 
     async def StreamChannel(self, request_iterator, context) -> AsyncIterator[p4r.StreamMessageResponse]:
-        stream = object()
-        try:
+        async def checked() -> AsyncIterator[p4r.StreamMessageRequest]:
             async for request in request_iterator:
-                election = request.arbitration.election_id.low
-                if not request.arbitration.device_id or not election:
+                asked = request.arbitration
+                if not asked.device_id or not asked.election_id.low:
                     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Invalid node (aka device) ID.")
-                if request.arbitration.device_id != self.device_id:
-                    await context.abort(
-                        grpc.StatusCode.NOT_FOUND,
-                        f"Node with ID {request.arbitration.device_id} is unknown "
-                        "or no config has been pushed to it yet.",
+                if asked.device_id != self.device_id:
+                    unknown = (
+                        f"Node with ID {asked.device_id} is unknown or no config has been pushed to it yet."
                     )
-                if election in self._primaries.values():
-                    await context.abort(
-                        grpc.StatusCode.INVALID_ARGUMENT,
-                        f"Election ID {{ low: {election} }} is already used "
-                        "by another connection with the same role.",
-                    )
-                self._primaries[stream] = election
-                highest = max(self._primaries.values())
-                answer = p4r.MasterArbitrationUpdate(device_id=self.device_id)
-                answer.election_id.low = highest
-                code = rpc_code.OK if election == highest else rpc_code.ALREADY_EXISTS
-                answer.status.CopyFrom(rpc_status.Status(code=code))
-                yield p4r.StreamMessageResponse(arbitration=answer)
-        finally:
-            self._primaries.pop(stream, None)
+                    await context.abort(grpc.StatusCode.NOT_FOUND, unknown)
+                yield request
+
+        async for answer in super().StreamChannel(checked(), context):
+            yield answer
 
     async def SetForwardingPipelineConfig(self, request, context) -> p4r.SetForwardingPipelineConfigResponse:
-        await self._require_primary(request, context)
         if request.action == _Set.RECONCILE_AND_COMMIT:
             await context.abort(
                 grpc.StatusCode.UNIMPLEMENTED, "RECONCILE_AND_COMMIT action not supported yet"
@@ -120,7 +105,6 @@ class StratumSwitch(FakeSwitch):
 
     async def Write(self, request, context) -> p4r.WriteResponse:
         await self._require_pipeline(request, context)
-        await self._require_primary(request, context)
         if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
             await context.abort(grpc.StatusCode.INTERNAL, "Request atomicity is not supported.")
         details = [self._carried_out(update) for update in request.updates]
@@ -206,12 +190,6 @@ class StratumSwitch(FakeSwitch):
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "Invalid node id or no valid forwarding pipeline config has been pushed for node "
                 f"{request.device_id} yet.",
-            )
-
-    async def _require_primary(self, request, context) -> None:
-        if request.election_id.low != max(self._primaries.values(), default=0):
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, "Election ID is not active for role <default>"
             )
 
 

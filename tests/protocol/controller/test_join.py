@@ -23,47 +23,36 @@ async def refused(call: asyncio.Future[pb.JoinGroupResponse], status: grpc.Statu
     assert text in caught.value.details()
 
 
-async def leave(world: World, answers: list[pb.JoinGroupResponse]) -> None:
-    for answer in answers:
-        await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+async def test_a_group_gets_its_entries_and_leaves_none_behind(world: World) -> None:
+    answers = await world.join(4)
+    assert [answer.ina[0].child for answer in answers] == [0, 1, 2, 3]
+    assert {len(answer.members) for answer in answers} == {4}
+    assert [m.rails[0].address for m in answers[0].members] == [f"10.1.0.{i}" for i in (1, 2, 3, 4)]
+    (ina,) = answers[1].ina
+    assert (ina.rail, ina.slots, ina.lanes, ina.depth, ina.udp_port) == ("ina", 512, 64, 1, 5257)
+    assert len({answer.lease for answer in answers}) == 4
+    assert len(world.switch.serial_starts()) == 4
+    assert world.switch.multicasts()[2] == {(1, 1), (2, 2), (3, 3), (4, 4)}
+    await world.leave(answers)
+    await world.settled(lambda: set(world.switch.multicasts()) == {1})
+    assert world.switch.serial_starts() == []
+    assert not world.switch.table("replicas")
+    assert len(world.switch.table("virtual_addresses")) == 1
 
 
-def members(world: World) -> int:
-    """Count the entries of `members` that accept packets."""
-    group = next(
-        f.id for t in world.switch.p4info.tables if t.preamble.alias == "members" for f in t.match_fields
-    )
-    entries = world.switch.table("members")
-    return sum(any(m.field_id == group and m.exact.value != b"\0" for m in e.match) for e in entries)
-
-
-async def test_a_group_gets_its_entries_and_leaves_none_behind() -> None:
-    async with new_world(hosts=4) as world:
-        answers = await world.join(4)
-        assert [answer.ina[0].child for answer in answers] == [0, 1, 2, 3]
-        assert {len(answer.members) for answer in answers} == {4}
-        assert [m.rails[0].address for m in answers[0].members] == [f"10.1.0.{i}" for i in (1, 2, 3, 4)]
-        (ina,) = answers[1].ina
-        assert (ina.rail, ina.slots, ina.lanes, ina.depth, ina.udp_port) == ("ina", 512, 64, 1, 5257)
-        assert len({answer.lease for answer in answers}) == 4
-        assert members(world) == 4
-        assert world.switch.multicasts()[2] == {(1, 1), (2, 2), (3, 3), (4, 4)}
-        await leave(world, answers)
-        await world.settled(lambda: set(world.switch.multicasts()) == {1})
-        assert members(world) == 0
-        assert not world.switch.table("replicas")
-        assert len(world.switch.table("virtual_addresses")) == 1
-
-
-async def test_the_ranks_of_a_formation_share_a_secret_that_nobody_else_can_know(world: World) -> None:
-    secrets = []
-    for _ in range(5):  # each time the same job, ranks, addresses and ports
-        answers = await world.join(2)
-        (secret,) = {answer.secret for answer in answers}
-        secrets.append(secret)
-        await leave(world, answers)
-    assert len(set(secrets)) == 5
-    assert all(len(secret) == 32 for secret in secrets)
+async def test_a_job_that_is_formed_again_at_once_has_another_number_and_secret() -> None:
+    """The ranks of a formation share a secret that nobody else can know."""
+    async with new_world(hosts=2, slots=8192) as world:  # one group fills the switch
+        numbers, secrets = set(), set()
+        for _ in range(2):  # each time the same job, ranks, addresses and ports
+            answers = await world.join(2)
+            assert not answers[0].refusals
+            numbers.add(answers[0].ina[0].group)
+            (secret,) = {answer.secret for answer in answers}
+            secrets.add(secret)
+            await world.leave(answers)
+        assert len(numbers) == len(secrets) == 2
+        assert {len(secret) for secret in secrets} == {32}
 
 
 @pytest.mark.parametrize("protocol", [0, PROTOCOL + 1])
@@ -74,51 +63,25 @@ async def test_a_rank_of_another_build_is_refused_and_those_who_wait_for_it_lear
     await world.waits("job", 0)
     expected = f"rank 1 has version {protocol} of the ranks' protocol: expected version {PROTOCOL}"
     for call in (world.stub.JoinGroup(world.request(1, 2, protocol=protocol)), waiting):
-        await refused(call, grpc.StatusCode.INVALID_ARGUMENT, expected)
+        await refused(call, Status.INVALID_ARGUMENT, expected)
 
 
-async def test_the_same_job_can_be_formed_again_at_once_with_another_number() -> None:
-    async with new_world(hosts=2, slots=8192) as world:  # one group fills the switch
-        numbers = []
-        for _ in range(5):
-            answers = await world.join(2)
-            assert not answers[0].refusals
-            numbers.append(answers[0].ina[0].group)
-            await leave(world, answers)
-        assert len(set(numbers)) == 5
+async def test_a_rank_joins_once(world: World) -> None:
+    first = world.stub.JoinGroup(world.request(0, 2))
+    await world.waits("job", 0)
+    again = world.stub.JoinGroup(world.request(0, 2))
+    await refused(again, Status.ALREADY_EXISTS, "rank 0 of job 'job' has joined before")
+    await world.stub.JoinGroup(world.request(1, 2))
+    assert (await first).ina
 
 
-async def test_ranks_that_are_missing_are_named() -> None:
-    async with new_world() as world:
-        calls = [world.stub.JoinGroup(world.request(rank, 4, deadline_s=0.2)) for rank in (0, 2)]
-        for call in calls:
-            await refused(call, Status.DEADLINE_EXCEEDED, "missing ranks [")
-        answers = await world.join(4)
-        assert answers[0].ina
-
-
-async def test_a_rank_joins_once() -> None:
-    async with new_world() as world:
-        first = world.stub.JoinGroup(world.request(0, 2))
-        await world.waits("job", 0)
-        again = world.stub.JoinGroup(world.request(0, 2))
-        await refused(again, Status.ALREADY_EXISTS, "rank 0 of job 'job' has joined before")
-        answers = [await world.stub.JoinGroup(world.request(1, 2)), await first]
-        late = world.stub.JoinGroup(world.request(1, 2))
-        await refused(late, Status.ALREADY_EXISTS, "job 'job' runs already with 2 ranks")
-        await leave(world, answers)
-
-
-async def test_ranks_that_disagree_are_all_told_what_each_said() -> None:
-    async with new_world() as world:
-        waiting = [world.stub.JoinGroup(world.request(rank, 4)) for rank in (0, 1)]
-        await world.waits("job", 0, 1)
-        odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
-        for call in (*waiting, odd):
-            await refused(
-                call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5: expected the same on all ranks"
-            )
-        assert len(await world.join(4)) == 4
+async def test_ranks_that_disagree_are_all_told_what_each_said(world: World) -> None:
+    waiting = [world.stub.JoinGroup(world.request(rank, 4)) for rank in (0, 1)]
+    await world.waits("job", 0, 1)
+    odd = world.stub.JoinGroup(world.request(3, 5, rails=[world.offer(4)]))
+    for call in (*waiting, odd):
+        await refused(call, Status.INVALID_ARGUMENT, " has 4, rank 3 has 5: expected the same on all ranks")
+    assert len(await world.join(4)) == 4
 
 
 async def test_a_rank_that_goes_away_while_waiting_can_come_again(world: World) -> None:
@@ -130,8 +93,7 @@ async def test_a_rank_that_goes_away_while_waiting_can_come_again(world: World) 
 
 
 async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(world: World) -> None:
-    (switch,) = world.running.fabric.switches()
-    async with switch._lock:  # the controller cannot make the group while the lock is held
+    async with world.managed._lock:  # the controller cannot make the group while the lock is held
         first, second = (world.stub.JoinGroup(world.request(rank, 2)) for rank in (0, 1))
         await world.waits("job", 0, 1)
         second.cancel()
@@ -142,51 +104,37 @@ async def test_a_rank_that_is_restarted_while_its_group_is_made_can_come_again(w
     assert {len(answer.ina) for answer in answers} == {1}
 
 
-async def test_hostile_requests_hurt_nobody() -> None:
-    async with new_world() as world:
-        waiting = world.stub.JoinGroup(world.request(0, 2))
-        await world.waits("job", 0)
-        bad = world.stub.JoinGroup(world.request(9, 2))
-        await refused(bad, Status.INVALID_ARGUMENT, "expected")
-        stranger = world.stub.JoinGroup(world.request(1, 2, rails=[world.offer(2, mac="02:00:00:01:00:01")]))
-        await refused(stranger, Status.INVALID_ARGUMENT, "in the topology")
-        huge = world.stub.JoinGroup(world.request(1, 2, job="x" * 10**6))
-        await refused(huge, Status.RESOURCE_EXHAUSTED, "larger than max")
-        for lease in (0, 7, 2**63, 2**64 - 1):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=lease))
-            assert caught.value.code() == Status.NOT_FOUND
-        await world.stub.JoinGroup(world.request(1, 2))
-        assert (await waiting).ina
+async def test_hostile_requests_hurt_nobody(world: World) -> None:
+    waiting = world.stub.JoinGroup(world.request(0, 2))
+    await world.waits("job", 0)
+    for bad, status, text in (
+        (world.request(9, 2), Status.INVALID_ARGUMENT, "expected"),
+        (world.request(1, 2, job="x" * 10**6), Status.RESOURCE_EXHAUSTED, "larger than max"),
+    ):
+        await refused(world.stub.JoinGroup(bad), status, text)
+    for lease in (0, 7, 2**64 - 1):
+        call = world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=lease))
+        await refused(call, Status.NOT_FOUND, f"no lease {lease}")
+    await world.stub.JoinGroup(world.request(1, 2))
+    assert (await waiting).ina
 
 
-async def test_what_does_not_fit_is_refused_by_the_limits_name_and_runs_on_other_rails() -> None:
-    async with new_world(hosts=2, slots=4096) as world:
-        first, second = await world.join(2, "a"), await world.join(2, "b")
-        third = await world.join(2, "c")
-        assert not first[0].refusals
-        assert not second[0].refusals
-        assert not third[0].ina
-        (refusal,) = third[1].refusals
-        assert refusal.rail == "ina"
-        assert (
-            "no 4096 slots in a row are free on switch s-ina, where 2 groups hold 8192 of 8192"
-            in refusal.reason
-        )
-        calls = [world.stub.JoinGroup(world.request(r, 2, "d", rails=[world.offer(r + 1)])) for r in (0, 1)]
-        for call in calls:
-            await refused(call, Status.RESOURCE_EXHAUSTED, "correct the causes: ina: no 4096 slots")
-        await leave(world, first)
-        assert (await world.join(2, "d"))[0].ina
+async def test_a_job_of_which_no_rail_fits_is_refused_by_the_limits_name() -> None:
+    async with new_world(hosts=2, slots=8192) as world:
+        assert not (await world.join(2, "first"))[0].refusals
+        requests = [world.request(r, 2, "second", rails=[world.offer(r + 1)]) for r in (0, 1)]
+        full = "no 8192 slots in a row are free on switch s-ina, where 1 groups hold 8192 of 8192"
+        for call in [world.stub.JoinGroup(request) for request in requests]:
+            await refused(call, Status.RESOURCE_EXHAUSTED, f"correct the causes: ina: {full}")
 
 
-async def test_two_jobs_share_a_switch_without_a_common_slot_or_number() -> None:
-    async with new_world(hosts=4) as world:
-        a, b = await world.join(4, "a"), await world.join(4, "b")
-        assert a[0].ina[0].group != b[0].ina[0].group
-        assert a[0].ina[0].virtual_address != b[0].ina[0].virtual_address
-        taken = list(world.running.fabric.switches()[0].slots.taken.values())
-        assert taken[0].base + taken[0].size <= taken[1].base
+async def test_many_jobs_share_a_switch_without_a_common_number_or_address() -> None:
+    async with new_world(hosts=4, slots=64) as world:
+        answers = await asyncio.gather(*(world.join(4, f"job{i}") for i in range(20)))
+        (places,) = zip(*(job[0].ina for job in answers), strict=True)
+        assert len({place.group for place in places}) == 20
+        assert len({place.virtual_address for place in places}) == 20
+        assert len(world.switch.table("replicas")) == 80
 
 
 async def test_a_switch_that_is_gone_or_full_costs_the_rail_only(world: World) -> None:
@@ -196,7 +144,7 @@ async def test_a_switch_that_is_gone_or_full_costs_the_rail_only(world: World) -
     world.switch.room = None
     assert (await world.join(2, "b"))[0].ina
     await world.switch.stop()
-    await world.settled(lambda: not world.running.fabric.switches()[0].link.up)
+    await world.settled(lambda: not world.managed.link.up)
     answers = await world.join(2, "c")
     assert "s-ina at 127.0.0.1" in answers[0].refusals[0].reason
     assert not answers[0].ina

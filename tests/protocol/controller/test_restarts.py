@@ -4,39 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from controller_world import World, controller_for, new_world
+from controller_world import World, controller_for, new_world, running_switch
 from fake_switch import FakeSwitch
-from watcher import Watcher, watched
+from watcher import Watcher, refused, watched
 
 from railweave.controller import fabric, managed
 from railweave.controller.desired import Loss
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
-from railweave.controller.server import PlaneLoss
 from railweave.controller.slots import FIRST_START
 from railweave.p4src.config import CONFIG
 from railweave.v1 import controller_pb2 as pb
-
-
-@asynccontextmanager
-async def running_switch() -> AsyncIterator[FakeSwitch]:
-    switch = FakeSwitch()
-    await switch.start()
-    try:
-        yield switch
-    finally:
-        await switch.stop()
-
-
-def resume(world: World, rank: int, answer: pb.JoinGroupResponse, job: str = "job") -> pb.Resume:
-    """Return the message of a rank of a two-rank job to a new controller."""
-    request = world.request(rank, 2, job)
-    return pb.Resume(job=job, rank=rank, size=2, rails=request.rails, ina=answer.ina)
 
 
 async def test_what_others_have_changed_is_set_right_in_time(
@@ -48,62 +29,51 @@ async def test_what_others_have_changed_is_set_right_in_time(
     before = world.switch.snapshot()
     gone = next(iter(world.switch.entities))
     del world.switch.entities[gone]
-    (switch,) = world.running.fabric.switches()
-    switch.losses["ingress", 1] = Loss(1, "ingress", 0.5)
-    assert len(await switch.reconcile()) == 1  # an audit follows the writes
+    world.managed.losses["ingress", 1] = Loss(1, "ingress", 0.5)
+    assert len(await world.managed.reconcile()) == 1  # an audit follows the writes
     await world.settled(lambda: gone in world.switch.entities)
-    del switch.losses["ingress", 1]
-    await switch.reconcile()
+    del world.managed.losses["ingress", 1]
+    await world.managed.reconcile()
     assert world.switch.snapshot() == before
 
 
-async def test_what_was_written_is_not_read_again_at_once(world: World) -> None:
+async def test_what_was_written_is_not_read_again_at_once_nor_written_twice(world: World) -> None:
     await world.join(2)
-    (switch,) = world.running.fabric.switches()
-    reads = world.switch.counts["reads"]
-    assert await switch.reconcile() == []
-    await switch.audit()
-    assert world.switch.counts["reads"] == reads
-
-
-async def test_requests_that_wait_for_each_other_are_met_together(world: World) -> None:
-    (switch,) = world.running.fabric.switches()
-    writes = world.switch.counts["writes"]
-    switch.losses["ingress", 1] = Loss(1, "ingress", 0.5)
-    first, *others = await asyncio.gather(*(switch.reconcile() for _ in range(10)))
+    reads, writes = (world.switch.counts[name] for name in ("reads", "writes"))
+    assert await world.managed.reconcile() == []
+    await world.managed.audit()
+    world.managed.losses["ingress", 1] = Loss(1, "ingress", 0.5)
+    first, *others = await asyncio.gather(*(world.managed.reconcile() for _ in range(10)))
     assert len(first) == 1
-    assert others == [[]] * 9
-    assert world.switch.counts["writes"] == writes + 1
+    assert others == [[]] * 9  # requests that wait for each other are met together
+    assert (world.switch.counts["reads"], world.switch.counts["writes"]) == (reads, writes + 1)
 
 
 async def test_ranks_that_do_not_come_back_are_lost_and_their_entries_removed() -> None:
     async with running_switch() as switch:
-        async with controller_for(switch, hosts=2) as world:
+        async with controller_for(switch) as world:
             answers = await world.join(2)
             await world.join(2, "gone")
             assert len(switch.multicasts()) == 3
-        async with controller_for(switch, hosts=2, lease_s=0.5) as world:
-            watcher = Watcher(world, answers[0], resume(world, 0, answers[0]))
+        async with controller_for(switch, lease_s=0.5) as world:
+            watcher = Watcher(world, answers[0], world.resume(0, answers[0]))
             await world.watched("job", 0)
             watcher.beat()
-            lost = (await watcher.event()).member_lost
-            assert (lost.rank, lost.reason) == (1, "it has not come back to the restarted controller")
+            assert await watcher.lost() == (1, "it has not come back to the restarted controller")
             await world.settled(lambda: set(switch.multicasts()) == {1})
-            late = Watcher(world, answers[1], resume(world, 1, answers[1]))
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await late.event()
-            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+            late = Watcher(world, answers[1], world.resume(1, answers[1]))
+            await refused(late, grpc.StatusCode.NOT_FOUND)
 
 
 async def test_a_claim_that_the_switch_does_not_confirm_is_not_believed() -> None:
     async with running_switch() as switch:
-        async with controller_for(switch, hosts=2) as world:
+        async with controller_for(switch) as world:
             answers = await world.join(2)
             before = switch.snapshot()
-        async with controller_for(switch, hosts=2) as world:
+        async with controller_for(switch) as world:
             for answer in answers:
                 answer.ina[0].virtual_address = "10.1.255.77"
-            watchers = [Watcher(world, a, resume(world, r, a)) for r, a in enumerate(answers)]
+            watchers = [Watcher(world, a, world.resume(r, a)) for r, a in enumerate(answers)]
             paused = await watchers[0].paused(5)
             assert "switch s-ina holds something else for group 1" in paused.reason
             assert switch.snapshot() == before
@@ -115,56 +85,35 @@ async def test_a_claim_that_the_switch_does_not_confirm_is_not_believed() -> Non
             assert moved.place.group not in (0, 1)
 
 
-def serial_starts(switch: FakeSwitch) -> list[int]:
-    """Return the parameter `start` of the entries of `members` that accept packets."""
-    (table,) = (t for t in switch.p4info.tables if t.preamble.alias == "members")
-    action = next(a for a in switch.p4info.actions if a.preamble.alias == "contributor")
-    start = next(p.id for p in action.params if p.name == "start")
-    group = next(f.id for f in table.match_fields if f.name == "group")
-    return [
-        int.from_bytes(p.value, "big")
-        for e in switch.table("members")
-        if all(m.exact.value != b"\0" for m in e.match if m.field_id == group)
-        for p in e.action.action.params
-        if p.param_id == start
-    ]
-
-
 def complete(switch: FakeSwitch, first_number: int, chunks: int) -> None:
     """Set the number of results of the group whose slots begin at `first_number`."""
     place = first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"] + CONFIG["OUTCOME_RESULT"]
     switch.cells["group_packets", place] = chunks
 
 
-async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart() -> None:
-    async with running_switch() as switch:
-        async with controller_for(switch, hosts=2, slots=8192) as world:
-            answers = await world.join(2)
-            assert serial_starts(switch) == [1, 1]
-            switch.count("members", packets=16384 * 1000)
-            complete(switch, first_number=0, chunks=16384 * 1000)
-            for answer in answers:
-                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-            await world.settled(lambda: serial_starts(switch) == [])
-        async with controller_for(switch, hosts=2, slots=8192) as world:
-            await world.join(2)
-            assert serial_starts(switch) == [1 + 1000 + ROUNDS_MARGIN] * 2
-
-
-async def test_what_was_spread_is_no_round_of_a_slot() -> None:
+@pytest.mark.parametrize(
+    ("packets", "rounds"),
+    [(16384 * 1000, 1000), (16384 * 2**31, 3)],
+    ids=["sums", "also multicast packets"],
+)
+async def test_serial_numbers_lie_beyond_what_the_counters_allow_also_after_a_restart(
+    packets: int, rounds: int
+) -> None:
     """Multicast packets must not advance serial numbers.
 
     Otherwise the numbers could pass those in unused slots, whose packets would be stale for ever.
     """
-    async with new_world(hosts=2, slots=8192) as world:
-        answers = await world.join(2)
-        world.switch.count("members", packets=16384 * 2**31)
-        complete(world.switch, first_number=0, chunks=16384 * 3)
-        for answer in answers:
-            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-        await world.settled(lambda: serial_starts(world.switch) == [])
-        await world.join(2)
-        assert serial_starts(world.switch) == [1 + 3 + ROUNDS_MARGIN] * 2
+    async with running_switch() as switch:
+        async with controller_for(switch, slots=8192) as world:
+            answers = await world.join(2)
+            assert switch.serial_starts() == [1, 1]
+            switch.count("members", packets)
+            complete(switch, first_number=0, chunks=16384 * rounds)
+            await world.leave(answers)
+            await world.settled(lambda: switch.serial_starts() == [])
+        async with controller_for(switch, slots=8192) as world:
+            await world.join(2)
+            assert switch.serial_starts() == [1 + rounds + ROUNDS_MARGIN] * 2
 
 
 async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_too() -> None:
@@ -177,17 +126,12 @@ async def test_a_group_that_ends_while_anothers_packets_are_counted_is_counted_t
         world.switch.count("members", packets=1024 * 1000)
         for first_number in (0, 1024):
             complete(world.switch, first_number, chunks=1024 * 1000)
-
-        async def leave(answers: list[pb.JoinGroupResponse]) -> None:
-            for answer in answers:
-                await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-
-        world.switch.before_counting = lambda: leave(two)
-        await leave(one)
-        await world.settled(lambda: serial_starts(world.switch) == [])
+        world.switch.before_counting = lambda: world.leave(two)
+        await world.leave(one)
+        await world.settled(lambda: world.switch.serial_starts() == [])
         for job in ("three", "four"):
             await world.join(2, job)
-        assert serial_starts(world.switch) == [1 + 1000 + ROUNDS_MARGIN] * 4
+        assert world.switch.serial_starts() == [1 + 1000 + ROUNDS_MARGIN] * 4
 
 
 async def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_were(world: World) -> None:
@@ -204,7 +148,7 @@ async def test_groups_on_a_switch_that_lost_its_state_are_moved_to_where_they_we
     await world.running.fabric.settled()
     assert set(world.switch.multicasts()) == {1, 3}
     assert len(world.switch.entities) == entries
-    assert serial_starts(world.switch) == [FIRST_START] * 2
+    assert world.switch.serial_starts() == [FIRST_START] * 2
     assert world.switch.pushes == pushes + 1
 
 
@@ -227,11 +171,10 @@ async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hid
 ) -> None:
     """Restored entries do not restore the registers."""
     watchers = await watched(world, 2)
-    (switch,) = world.running.fabric.switches()
-    async with switch._lock:
-        early = asyncio.create_task(switch.reconcile())
+    async with world.managed._lock:
+        early = asyncio.create_task(world.managed.reconcile())
         await world.switch.restart(lose_state=True)
-        await world.settled(lambda: world.switch.pushes == 2 and switch.link.up)
+        await world.settled(lambda: world.switch.pushes == 2 and world.managed.link.up)
     assert await early
     for watcher in watchers:
         assert "was restarted and lost its state" in (await watcher.paused(3)).reason
@@ -241,43 +184,32 @@ async def test_who_writes_to_a_restarted_switch_before_it_is_set_up_does_not_hid
 async def test_a_lost_connection_alone_changes_nothing_and_tells_nobody(world: World) -> None:
     watchers = await watched(world, 2)
     before, written = world.switch.snapshot(), len(world.switch.updates)
-    (switch,) = world.running.fabric.switches()
+    world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)  # finsy asks for the ports by gNMI
     await world.switch.restart(lose_state=False)
-    await world.settled(lambda: switch.link.sessions == 2)
-    await switch.reconcile()
+    await world.settled(lambda: world.managed.link.sessions == 2)
+    assert len(world.switch.gnmi) == 1  # it was asked again
+    await world.managed.reconcile()
     assert (world.switch.snapshot(), len(world.switch.updates)) == (before, written)
     watchers[0].call.cancel()
-    assert (await watchers[1].event()).member_lost.rank == 0  # without an earlier event
-
-
-async def test_a_switch_that_goes_away_while_it_is_being_asked_for_its_ports_is_connected_again(
-    world: World,
-) -> None:
-    """finsy asks for the ports by gNMI, which raises different errors."""
-    (switch,) = world.running.fabric.switches()
-    world.switch.gnmi.insert(0, grpc.StatusCode.UNAVAILABLE)
-    await world.switch.restart(lose_state=False)
-    await world.settled(lambda: switch.link.sessions == 2)
-    assert len(world.switch.gnmi) == 1
+    assert (await watchers[1].lost())[0] == 0  # without an earlier event
 
 
 async def test_a_group_that_ends_while_its_switch_is_away_is_cleaned_up_later(world: World) -> None:
     watchers = await watched(world, 2)
-    (switch,) = world.running.fabric.switches()
     await world.switch.stop()
     watchers[0].call.cancel()
-    assert (await watchers[1].event()).member_lost.rank == 0
+    assert (await watchers[1].lost())[0] == 0
     assert len(world.switch.multicasts()) == 2
     await world.switch.start()
     await world.settled(lambda: set(world.switch.multicasts()) == {1})
-    await world.settled(lambda: not switch.slots.taken)
+    await world.settled(lambda: not world.managed.slots.taken)
 
 
 async def test_a_program_that_the_switch_refuses_is_named() -> None:
     async with running_switch() as switch:
         switch.refusal = "no such extern"
         with pytest.raises(ControllerError, match=r"s-ina at 127.0.0.1:\d+ refuses .*no such extern: "):
-            async with controller_for(switch, switch_deadline_s=3):
+            async with controller_for(switch, switch_deadline_s=1):
                 pass
         switch.refusal = ""
         async with controller_for(switch):
@@ -288,11 +220,9 @@ async def test_loss_is_injected_and_taken_back(world: World) -> None:
     tables = [f"injector_{way}" for way in ("ingress", "egress")]
     half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
     await world.stub.SetLoss(half)
-    assert [len(world.switch.table(table)) for table in tables] == [2, 2]
-    threshold = world.switch.table(tables[0])[0].action.action.params[0].value
-    assert int.from_bytes(threshold, "big") == 2**31
+    assert [len(world.switch.table(table)) for table in tables] == [4, 4]
     await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
-    assert [len(world.switch.table(table)) for table in tables] == [2, 1]
+    assert [len(world.switch.table(table)) for table in tables] == [4, 3]
     for bad, text in (
         ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
         ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
@@ -303,17 +233,3 @@ async def test_loss_is_injected_and_taken_back(world: World) -> None:
     ):
         with pytest.raises(grpc.aio.AioRpcError, match=text):
             await world.stub.SetLoss(pb.SetLossRequest(**bad))
-
-
-async def test_losses_of_the_options_are_there_from_the_start() -> None:
-    async with new_world(hosts=2, losses=(PlaneLoss("ina", 0.01, "ingress"),)) as world:
-        assert len(world.switch.table("injector_ingress")) == 2
-        assert not world.switch.table("injector_egress")
-
-
-async def test_many_jobs_at_once() -> None:
-    async with new_world(hosts=4, slots=64) as world:
-        answers = await asyncio.gather(*(world.join(4, f"job{i}") for i in range(20)))
-        assert all(len(job[0].ina) == 1 for job in answers)
-        assert len({job[0].ina[0].group for job in answers}) == 20
-        assert len(world.switch.table("replicas")) == 80

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from controller_world import DEADLINE_S
+from controller_world import DEADLINE_S, running_switch
 from dataplane.inprocess import InProcessSwitch
 from dataplane.programs import netreduce
 from dataplane.ring import Ring as PacketRing
@@ -99,100 +99,74 @@ async def managed(fake: FakeSwitch) -> AsyncIterator[RingSwitch]:
         await asyncio.wait([task])
 
 
-@asynccontextmanager
-async def fake_switch() -> AsyncIterator[FakeSwitch]:
-    fake = FakeSwitch()
-    await fake.start()
-    try:
-        yield fake
-    finally:
-        await fake.stop()
+async def test_rings_come_and_go_and_no_epoch_is_used_twice_on_a_slot() -> None:
+    async with running_switch() as fake, managed(fake) as switch:
+        empty = fake.snapshot()
+        first = await switch.add(part(new_ring()), WINDOW)
+        second = await switch.add(part(new_ring(4, qp=64)), 4 * WINDOW)
+        assert len(fake.table("connections")) == len(fake.table("deliveries")) == 7
+        assert fake.multicasts()[tables.multicast_id(first.group)] == {(2, 0), (3, 1), (1, 2)}
+        assert first.slots.start == second.slots.start == 1
+        assert second.header_base == first.header_base + first.header_cells
+        assert await switch.reconcile() == []
+
+        await switch.remove(first.group)
+        third = await switch.add(part(new_ring()), WINDOW)
+        assert (third.slots.base, third.slots.start, third.header_base) == (first.slots.base, 2, 0)
+        assert third.group != first.group
+        for ring in (second, third):
+            await switch.remove(ring.group)
+        assert not fake.table("deliveries")
+        assert len(fake.table("connections")) == 2  # both entries are notes
+        assert empty <= fake.snapshot()
 
 
-def test_rings_come_and_go_and_no_epoch_is_used_twice_on_a_slot() -> None:
-    async def check() -> None:
-        async with fake_switch() as fake, managed(fake) as switch:
-            empty = fake.snapshot()
-            first = await switch.add(part(new_ring()), WINDOW)
-            second = await switch.add(part(new_ring(4, qp=64)), 4 * WINDOW)
-            assert len(fake.table("connections")) == len(fake.table("deliveries")) == 7
-            assert fake.multicasts()[tables.multicast_id(first.group)] == {(2, 0), (3, 1), (1, 2)}
-            assert first.slots.start == second.slots.start == 1
-            assert second.header_base == first.header_base + first.header_cells
-            assert await switch.reconcile() == []
-
-            await switch.remove(first.group)
-            third = await switch.add(part(new_ring()), WINDOW)
-            assert (third.slots.base, third.slots.start, third.header_base) == (first.slots.base, 2, 0)
-            assert third.group != first.group
-            for ring in (second, third):
-                await switch.remove(ring.group)
+async def test_a_new_controller_removes_the_old_ones_rings_and_goes_beyond_their_epochs() -> None:
+    async with running_switch() as fake:
+        async with managed(fake) as switch:
+            old = await switch.add(part(new_ring()), WINDOW)
+            await switch.remove(old.group)
+            old = await switch.add(part(new_ring()), WINDOW)
+        assert old.slots.start == 2
+        async with managed(fake) as switch:
+            assert not switch.rings
             assert not fake.table("deliveries")
-            assert len(fake.table("connections")) == 2  # both entries are notes
-            assert empty <= fake.snapshot()
-
-    asyncio.run(check())
-
-
-def test_a_new_controller_removes_the_old_ones_rings_and_goes_beyond_their_epochs() -> None:
-    async def check() -> None:
-        async with fake_switch() as fake:
-            async with managed(fake) as switch:
-                old = await switch.add(part(new_ring()), WINDOW)
-                await switch.remove(old.group)
-                old = await switch.add(part(new_ring()), WINDOW)
-            assert old.slots.start == 2
-            async with managed(fake) as switch:
-                assert not switch.rings
-                assert not fake.table("deliveries")
-                assert fake.pushes == 1
-                new = await switch.add(part(new_ring()), WINDOW)
-                assert (new.slots.base, new.slots.start) == (old.slots.base, 3)
-
-    asyncio.run(check())
+            assert fake.pushes == 1
+            new = await switch.add(part(new_ring()), WINDOW)
+            assert (new.slots.base, new.slots.start) == (old.slots.base, 3)
 
 
-def test_rings_survive_a_lost_session_but_not_a_switch_that_starts_anew() -> None:
-    async def check() -> None:
-        async with fake_switch() as fake, managed(fake) as switch:
-            await switch.add(part(new_ring()), WINDOW)
-            before = fake.snapshot()
+async def test_rings_survive_a_lost_session_but_not_a_switch_that_starts_anew() -> None:
+    async with running_switch() as fake, managed(fake) as switch:
+        await switch.add(part(new_ring()), WINDOW)
+        before = fake.snapshot()
+        for lose_state in (False, True):
             sessions = switch.link.sessions
-            for lose_state in (False, True):
-                await fake.restart(lose_state=lose_state)
-                async with asyncio.timeout(DEADLINE_S):
-                    while switch.link.sessions == sessions:
-                        await asyncio.sleep(0.005)
-                sessions = switch.link.sessions
-                assert (fake.snapshot() == before) is not lose_state
-                assert bool(switch.rings) is not lose_state
-            assert not fake.table("connections")
-
-    asyncio.run(check())
+            await fake.restart(lose_state=lose_state)
+            while switch.link.sessions == sessions:
+                await asyncio.sleep(0.005)
+            assert (fake.snapshot() == before) is not lose_state
+            assert bool(switch.rings) is not lose_state
+        assert not fake.table("connections")
 
 
-def test_what_does_not_fit_is_refused_and_leaves_nothing() -> None:
-    async def check() -> None:
-        async with fake_switch() as fake, managed(fake) as switch:
-            wide = CONFIG["SLOTS"] // 2
-            with pytest.raises(Refused, match="0 connections: expected 1 to 31"):
-                await switch.add(alone(()), WINDOW)
-            with pytest.raises(Refused, match="a window of 8 packets: expected 16 at least"):
-                await switch.add(part(new_ring()), 8)
-            with pytest.raises(Refused, match=f"{2 * wide} slots: expected a power of two up to {wide}"):
-                await switch.add(part(new_ring()), 2 * wide)
-            five = new_ring(5)
-            with pytest.raises(Refused, match=f"{10 * wide} header cells in a row are not free"):
-                await switch.add(part(five), wide)
-            await switch.add(part(new_ring()), wide)
-            with pytest.raises(Refused, match="switch s sums one of these connections already"):
-                await switch.add(part(new_ring()), WINDOW)
-            with pytest.raises(Refused, match="no 16 slots in a row are free on switch s"):
-                await switch.add(part(new_ring(qp=64)), WINDOW)
-            assert len(switch.rings) == 1
-            assert len(fake.table("connections")) == 3
+async def test_what_does_not_fit_is_refused_and_leaves_nothing() -> None:
+    wide = CONFIG["SLOTS"] // 2
+    async with running_switch() as fake, managed(fake) as switch:
 
-    asyncio.run(check())
+        async def refuse(ring: Part, window: int, message: str) -> None:
+            with pytest.raises(Refused, match=message):
+                await switch.add(ring, window)
+
+        await refuse(alone(()), WINDOW, "0 connections: expected 1 to 31")
+        await refuse(part(new_ring()), 8, "a window of 8 packets: expected 16 at least")
+        await refuse(part(new_ring()), 2 * wide, f"{2 * wide} slots: expected a power of two up to {wide}")
+        await refuse(part(new_ring(5)), wide, f"{10 * wide} header cells in a row are not free")
+        await switch.add(part(new_ring()), wide)
+        await refuse(part(new_ring()), WINDOW, "switch s sums one of these connections already")
+        await refuse(part(new_ring(qp=64)), WINDOW, "no 16 slots in a row are free on switch s")
+        assert len(switch.rings) == 1
+        assert len(fake.table("connections")) == 3
 
 
 def test_notes_match_no_packet_and_read_back() -> None:

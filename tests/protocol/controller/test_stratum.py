@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import finsy as fy
@@ -26,11 +26,9 @@ from railweave.controller import desired
 from railweave.controller.errors import ControllerError
 from railweave.controller.fabric import Fabric
 from railweave.controller.state import is_note
-from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src import tofino_program
 from railweave.p4src.artifacts import artifact
 from railweave.p4src.tofino import PROFILES, Profile
-from railweave.protocol import PROTOCOL
 from railweave.topologies.cluster import load
 from railweave.topologies.model import Nic, Plane, Switch, Topology, Trunk
 from railweave.v1 import controller_pb2 as pb
@@ -88,12 +86,21 @@ async def controlled(tofino: StratumSwitch, topology: Topology) -> AsyncIterator
         yield World(tofino, topology, running, stub)
 
 
+@asynccontextmanager
+async def on_one_tofino(program: Path) -> AsyncIterator[World]:
+    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
+        yield world
+
+
+@pytest.fixture
+def world(program: Path) -> AbstractAsyncContextManager[World]:
+    """Return a controller of three hosts on one Tofino."""
+    return on_one_tofino(program)
+
+
 async def join(world: World, size: int, planes: Sequence[str] = ("ina",)) -> list[pb.JoinGroupResponse]:
     def request(rank: int) -> pb.JoinGroupRequest:
-        rails = [world.offer(rank + 1, plane) for plane in planes]
-        return pb.JoinGroupRequest(
-            job="job", rank=rank, size=size, rails=rails, deadline_s=DEADLINE_S, protocol=PROTOCOL
-        )
+        return world.request(rank, size, rails=[world.offer(rank + 1, plane) for plane in planes])
 
     return list(await asyncio.gather(*(world.stub.JoinGroup(request(rank)) for rank in range(size))))
 
@@ -112,29 +119,28 @@ async def test_it_gets_its_program_as_stratum_takes_it(program: Path) -> None:
             assert tofino.pushes == 1
 
 
-async def test_what_is_written_is_read_back_and_taken_away(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
-        empty = await switch.link.read()
-        assert empty == switch.wanted()
-        answers = await join(world, 3)
-        assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
-        assert await switch.link.read() == switch.wanted()
-        assert await switch.reconcile() == []
-        group = answers[0].ina[0].group
-        assert tofino.multicasts()[group + 1] == {(0, 1), (4, 2), (8, 3)}
-        for answer in answers:
-            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
-        await world.running.fabric.settled()
-        assert (await switch.link.read()).multicasts == empty.multicasts
-
-
-async def test_the_source_guard_of_its_ports_is_written(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        sources = desired.source_guard(world.topology.planes[0], "tor").entries
-        assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
-        (switch,) = world.running.fabric.switches()
-        assert sources <= (await switch.link.read()).entries
+async def test_what_is_written_is_read_back_counted_and_taken_away(world: World) -> None:
+    switch = world.managed
+    empty = await switch.link.read()
+    assert empty == switch.wanted()
+    sources = desired.source_guard(world.topology.planes[0], "tor").entries
+    assert {dict(entry.match)["ingress_port"] for entry in sources} == set(PORTS.values())
+    assert sources <= empty.entries
+    answers = await join(world, 3)
+    assert {place.lanes for answer in answers for place in answer.ina} == {PROFILES[0].lanes}
+    assert await switch.link.read() == switch.wanted()
+    assert await switch.reconcile() == []
+    group = answers[0].ina[0].group
+    assert world.switch.multicasts()[group + 1] == {(0, 1), (4, 2), (8, 3)}
+    (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
+    assert not counters.problem
+    assert "members" in counters.packets
+    assert "injected_drops_ingress" not in counters.packets
+    with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+    await world.leave(answers)
+    await world.running.fabric.settled()
+    assert (await switch.link.read()).multicasts == empty.multicasts
 
 
 async def test_a_program_without_source_guard_gets_no_entries_of_it(
@@ -148,52 +154,36 @@ async def test_a_program_without_source_guard_gets_no_entries_of_it(
         del parts[:]
         parts.extend(kept)
     path.write_text(text_format.MessageToString(info))
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
-        assert not GUARD & {entry.table for entry in (await switch.link.read()).entries}
+    async with on_one_tofino(program) as world:
+        assert not GUARD & {entry.table for entry in (await world.managed.link.read()).entries}
         assert "its program has no source guard" in caplog.text
 
 
-async def test_restarted_it_has_its_program_and_empty_tables(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        answers = await join(world, 3)
-        watchers = [Watcher(world, answer) for answer in answers]
-        await world.watched("job", 0, 1, 2)
-        await tofino.restart(lose_state=True)
-        for watcher in watchers:
-            await watcher.paused(0)
-        for watcher in watchers:
-            assert (await watcher.moved()).place.group == 2
-        (switch,) = world.running.fabric.switches()
-        assert await switch.link.read() == switch.wanted()
-        assert tofino.pushes == 1
+async def test_restarted_it_has_its_program_and_empty_tables(world: World) -> None:
+    answers = await join(world, 3)
+    watchers = [Watcher(world, answer) for answer in answers]
+    await world.watched("job", 0, 1, 2)
+    await world.switch.restart(lose_state=True)
+    for watcher in watchers:
+        await watcher.paused(0)
+    for watcher in watchers:
+        assert (await watcher.moved()).place.group == 2
+    assert await world.managed.link.read() == world.managed.wanted()
+    assert world.switch.pushes == 1
 
 
-async def test_counters_and_no_loss_injector(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (counters,) = (await world.stub.GetSwitchCounters(pb.SwitchCountersRequest())).switches
-        assert not counters.problem
-        assert "members" in counters.packets
-        assert "injected_drops_ingress" not in counters.packets
-        with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
-            await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
-
-
-async def test_a_full_table_is_named_and_leaves_nothing(program: Path) -> None:
-    async with running() as tofino, controlled(tofino, alone(switch_of(tofino, program))) as world:
-        (switch,) = world.running.fabric.switches()
-        before = await switch.link.read()
-        tofino.room = 2
-        with pytest.raises(
-            grpc.aio.AioRpcError, match=r"One or more write operations failed\. No space left"
-        ):
-            await join(world, 3)
-        await world.running.fabric.settled()
-        tofino.room = None
-        await switch.reconcile()
-        left = await switch.link.read()
-        assert left.multicasts == before.multicasts
-        assert all(is_note(entry) for entry in left.entries - before.entries)
+async def test_a_full_table_is_named_and_leaves_nothing(world: World) -> None:
+    switch = world.managed
+    before = await switch.link.read()
+    world.switch.room = 2
+    with pytest.raises(grpc.aio.AioRpcError, match=r"One or more write operations failed\. No space left"):
+        await join(world, 3)
+    await world.running.fabric.settled()
+    world.switch.room = None
+    await switch.reconcile()
+    left = await switch.link.read()
+    assert left.multicasts == before.multicasts
+    assert all(is_note(entry) for entry in left.entries - before.entries)
 
 
 @pytest.mark.parametrize(
@@ -280,10 +270,8 @@ async def test_tofinos_with_other_lanes_are_no_plane(tmp_path: Path) -> None:
         Fabric(Topology("t", (), (plane,)), artifact(64), suspect_s=30)
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=str)
-async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> None:
+async def test_one_tree_of_both_targets(program: Path) -> None:
     """A tree has two embedded leaves below a Tofino. A plane without a Tofino keeps its lanes."""
-    program = compiled(tmp_path, profile)
     leaves = [Embedded(), Embedded()]
     async with running() as tofino, started(leaves[0]), started(leaves[1]), started(other := Embedded()):
         names = ("leaf1", "leaf2")
@@ -300,15 +288,14 @@ async def test_one_tree_of_both_targets(tmp_path: Path, profile: Profile) -> Non
         async with controlled(tofino, Topology("t", ("h1", "h2", "h3"), planes)) as world:
             answers = await join(world, 3, ("ina", "two"))
             lanes = [{place.rail: place.lanes for place in answer.ina} for answer in answers]
-            assert lanes == [{"ina": profile.lanes, "two": 64}] * 3
+            assert lanes == [{"ina": PROFILES[0].lanes, "two": 64}] * 3
             for switch in world.running.fabric.switches():
                 assert await switch.link.read() == switch.wanted()
             place = next(place for place in answers[0].ina if place.rail == "ina")
-            owner = virtual_mac(ip_number(place.virtual_address)).to_bytes(6, "big")
-            first, second = (contribution(owner, host, place, [host] * profile.lanes) for host in (1, 2))
+            first, second = (contribution(host, place, [host] * PROFILES[0].lanes) for host in (1, 2))
             assert leaves[0].pipeline.inject(1, first) == []
             ((port, sum_of_both),) = leaves[0].pipeline.inject(2, second)
-            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * profile.lanes)
+            assert (port, sum_of_both[58:]) == (9, bytes([0, 0, 0, 3]) * PROFILES[0].lanes)
             assert tofino.multicasts()[place.group + 1] == {(0, 1), (4, 2)}
 
 

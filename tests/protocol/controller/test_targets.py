@@ -14,19 +14,18 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
-from controller_world import World, at_address, checksum
+from controller_world import World, at_address, served
+from dataplane.packets import Chunk, Station, children, frame
 from finsy.proto import p4r_grpc
 from vectors import bmv2
 from watcher import Watcher
 
-from railweave.controller.server import ControllerOptions, serve
 from railweave.controller.tables import ip_number, virtual_mac
-from railweave.p4src.artifacts import AGGREGATION, JUMBO_LANES, JUMBO_MTU, PROFILES
+from railweave.p4src.artifacts import JUMBO_LANES, JUMBO_MTU
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 from railweave.topologies.planes import planes
 from railweave.v1 import controller_pb2 as pb
-from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 HOSTS = 4
 
@@ -60,19 +59,20 @@ class Embedded:
 
     def __init__(self) -> None:
         self.port = 0
-        self.pipeline: Pipeline | None = None
+        self.pipelines: list[Pipeline] = []
         self._server: grpc.aio.Server | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.pipelines[-1]
 
     async def start(self) -> None:
         self._server = grpc.aio.server(
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
         )
-        p4r_grpc.add_P4RuntimeServicer_to_server(Service(1, self._commit), self._server)
+        p4r_grpc.add_P4RuntimeServicer_to_server(Service(1, self.pipelines.append), self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
-
-    def _commit(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
 
     async def stop(self) -> None:
         if self._server:
@@ -89,14 +89,10 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 
 @asynccontextmanager
-async def controlled(target: Target, lanes: int) -> AsyncIterator[World]:
+async def controlled(target: Target, lanes: int = 64) -> AsyncIterator[World]:
     topology = at_address(planes(HOSTS, ("ina", "tcp")).with_mtu(JUMBO_MTU), target.port)
-    options = ControllerOptions("127.0.0.1:0", lanes)
-    async with (
-        serve(topology, options) as running,
-        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
-    ):
-        yield World(target, topology, running, pb_grpc.ControllerStub(channel))
+    async with served(topology, lanes=lanes) as (running, stub):
+        yield World(target, topology, running, stub)
 
 
 @asynccontextmanager
@@ -108,12 +104,12 @@ async def started(target: Target) -> AsyncIterator[None]:
         await target.stop()
 
 
-@pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
+@pytest.mark.parametrize("lanes", [JUMBO_LANES, 32])
 async def test_what_is_written_is_read_back_and_taken_away(target: Target, lanes: int) -> None:
     if isinstance(target, Bmv2) and lanes == JUMBO_LANES:
         pytest.skip("BMv2 takes longer to load it than the controller waits; its labs have 64 lanes")
     async with started(target), controlled(target, lanes) as world:
-        (switch,) = world.running.fabric.switches()
+        switch = world.managed
         empty = await switch.link.read()
         assert empty == switch.wanted()
         answers = await world.join(HOSTS)
@@ -123,70 +119,44 @@ async def test_what_is_written_is_read_back_and_taken_away(target: Target, lanes
         await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
         assert await switch.reconcile() == []
         await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0))
-        for answer in answers:
-            await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=answer.lease))
+        await world.leave(answers)
         await world.running.fabric.settled()
         left = await switch.link.read()
         assert left.multicasts == empty.multicasts
         assert {entry.table for entry in left.entries - empty.entries} == {"members"}  # the note
 
 
-async def test_ten_controllers_leave_the_same_entries_and_replicas(target: Target) -> None:
+async def test_a_restarted_controller_keeps_the_group_and_a_restarted_switch_moves_it(target: Target) -> None:
     async with started(target):
-        async with controlled(target, 64) as world:
+        async with controlled(target) as world:
             answers = await world.join(HOSTS)
-            (switch,) = world.running.fabric.switches()
-            before = await switch.link.read()
-        for _ in range(10):
-            async with controlled(target, 64) as world:
-                for rank, answer in enumerate(answers):
-                    rails = world.request(rank, HOSTS).rails
-                    resume = pb.Resume(job="job", rank=rank, size=HOSTS, rails=rails, ina=answer.ina)
-                    Watcher(world, answer, resume)
-                await world.watched("job", *range(HOSTS))
-                (switch,) = world.running.fabric.switches()
-                assert await switch.link.read() == before
-                assert world.running.fabric.groups.keys() == {answers[0].ina[0].group}
-
-
-async def test_a_switch_that_was_killed_gets_its_group_again(target: Target) -> None:
-    async with started(target), controlled(target, 64) as world:
-        answers = await world.join(HOSTS)
-        (switch,) = world.running.fabric.switches()
-        before = await switch.link.read()
-        watchers = [Watcher(world, answer) for answer in answers]
-        await world.watched("job", *range(HOSTS))
-        await target.stop()
-        await target.start()
-        for watcher in watchers:
-            await watcher.paused(0)
-        for watcher in watchers:
-            assert (await watcher.moved()).place.group == 2
-        await world.running.fabric.settled()
-        after = await switch.link.read()
-        assert after == switch.wanted()
-        assert len(after.entries) == len(before.entries)
-        assert {multicast.group for multicast in after.multicasts} == {1, 3}
+            before = await world.managed.link.read()
+        async with controlled(target) as world:
+            watchers = [Watcher(world, a, world.resume(rank, a, HOSTS)) for rank, a in enumerate(answers)]
+            await world.watched("job", *range(HOSTS))
+            assert await world.managed.link.read() == before
+            assert world.running.fabric.groups.keys() == {1}
+            await target.stop()
+            await target.start()
+            for watcher in watchers:
+                await watcher.paused(0)
+            for watcher in watchers:
+                assert (await watcher.moved()).place.group == 2
+            await world.running.fabric.settled()
+            after = await world.managed.link.read()
+            assert after == world.managed.wanted()
+            assert len(after.entries) == len(before.entries)
+            assert {multicast.group for multicast in after.multicasts} == {1, 3}
 
 
 async def test_counters_have_the_programs_names(target: Target) -> None:
-    async with started(target), controlled(target, 64) as world:
+    async with started(target), controlled(target) as world:
         answer = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="ina"))
         (counters,) = answer.switches
         assert (counters.plane, counters.name) == ("ina", "s-ina")
-        names = {
-            "result",
-            "absorb",
-            "duplicate",
-            "reflect",
-            "stale",
-            "refused",
-            "mismatch",
-            "bad_version",
-        }
-        assert (
-            names | {"members", "injected_drops_ingress", "injected_drops_egress"} <= counters.packets.keys()
-        )
+        outcomes = {"result", "absorb", "duplicate", "reflect", "stale", "refused", "mismatch", "bad_version"}
+        tables = {"members", "injected_drops_ingress", "injected_drops_egress"}
+        assert outcomes | tables <= counters.packets.keys()
         assert set(counters.packets.values()) == {0}
         with pytest.raises(grpc.aio.AioRpcError, match="plane 'tcp' has no P4 switch: expected one of"):
             await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="tcp"))
@@ -195,7 +165,7 @@ async def test_counters_have_the_programs_names(target: Target) -> None:
 async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> None:
     """JoinGroup writes entries to the engine over P4Runtime. The controller reads the engine's counters."""
     target = Embedded()
-    async with started(target), controlled(target, 64) as world:
+    async with started(target), controlled(target) as world:
         (ina,) = (await world.join(HOSTS))[0].ina
         mac = bytes.fromhex("020000010001")
         who_has = bytes(6) + ip_number(ina.virtual_address).to_bytes(4, "big")
@@ -205,7 +175,7 @@ async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> Non
         owner = reply[22:28]
         assert int.from_bytes(owner, "big") == virtual_mac(ip_number(ina.virtual_address))
         for host in range(1, HOSTS + 1):
-            packet = contribution(owner, host, ina, lanes=[host] * 64)
+            packet = contribution(host, ina, lanes=[host] * 64)
             copies = target.pipeline.inject(host, packet)
         assert sorted(port for port, _ in copies) == [1, 2, 3, 4]
         assert {copy[58:] for _, copy in copies} == {struct.pack("!64i", *[1 + 2 + 3 + 4] * 64)}
@@ -214,13 +184,8 @@ async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> Non
         assert (packets["absorb"], packets["result"], packets["members"]) == (3, 1, 4)
 
 
-def contribution(owner: bytes, host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:
+def contribution(host: int, ina: pb.InaGroup, lanes: list[int]) -> bytes:
     """Return the first packet of host h1, h2, …"""
-    payload = struct.pack("!BBHBBHII", 0x10, 0, ina.group, host - 1, 0, 0, 0, 0) + struct.pack(
-        f"!{len(lanes)}i", *lanes
-    )
-    udp = struct.pack("!HHHH", 40000 + host, ina.udp_port, 8 + len(payload), 0)
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0)
-    header += bytes([10, 1, 0, host]) + ip_number(ina.virtual_address).to_bytes(4, "big")
-    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
-    return owner + bytes.fromhex(f"0200000100{host:02x}0800") + header + udp + payload
+    address = ip_number(ina.virtual_address)
+    chunk = Chunk(group=ina.group, child=host - 1, lanes=tuple(lanes))
+    return frame(children(host)[-1], Station(address, virtual_mac(address)), chunk.pack())

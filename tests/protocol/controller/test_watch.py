@@ -8,21 +8,19 @@ import asyncio
 import grpc
 import pytest
 from controller_world import World, new_world
-from watcher import Watcher, watched
+from watcher import Watcher, refused, watched
 
 from railweave.v1 import controller_pb2 as pb
 
 
-async def test_a_broken_stream_is_a_lost_rank_and_every_peer_hears_at_once() -> None:
-    async with new_world(hosts=4) as world:
-        watchers = await watched(world, 4)
-        watchers[2].call.cancel()
-        for rank in (0, 1, 3):
-            lost = (await watchers[rank].event()).member_lost
-            assert (lost.rank, lost.reason) == (2, "its connection to the controller broke")
-            await watchers[rank].ended()
-        await world.settled(lambda: set(world.switch.multicasts()) == {1})
-        assert len(await world.join(4)) == 4
+async def test_a_broken_stream_is_a_lost_rank_and_every_peer_hears_at_once(world: World) -> None:
+    watchers = await watched(world, 4)
+    watchers[2].call.cancel()
+    for rank in (0, 1, 3):
+        assert await watchers[rank].lost() == (2, "its connection to the controller broke")
+        await watchers[rank].ended()
+    await world.settled(lambda: set(world.switch.multicasts()) == {1})
+    assert len(await world.join(4)) == 4
 
 
 async def test_a_lease_that_is_not_renewed_is_a_lost_rank() -> None:
@@ -35,9 +33,8 @@ async def test_a_lease_that_is_not_renewed_is_a_lost_rank() -> None:
                 await asyncio.sleep(0.05)
 
         beating = asyncio.create_task(beat())
-        lost = (await alive.event()).member_lost
+        assert await alive.lost() == (1, "no heartbeat for 0.3 s")
         beating.cancel()
-        assert (lost.rank, lost.reason) == (1, "no heartbeat for 0.3 s")
         await silent.ended()
 
 
@@ -49,7 +46,7 @@ async def test_no_lease_ends_by_time_in_which_the_controller_stood_still(
         loop = asyncio.get_running_loop()
         clock = loop.time
         monkeypatch.setattr(loop, "time", lambda: clock() + 8)
-        await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=leaving.lease))
+        await world.leave([leaving.answer])
         assert (await staying.event()).member_left.rank == 1
 
 
@@ -57,44 +54,24 @@ async def test_a_rank_that_never_watches_is_lost_too() -> None:
     async with new_world(hosts=2, lease_s=0.3) as world:
         answers = await world.join(2)
         watcher = Watcher(world, answers[0])
-        assert (await watcher.event()).member_lost.rank == 1
-
-
-async def test_events_wait_for_a_stream_that_comes_late(world: World) -> None:
-    answers = await world.join(2)
-    first = Watcher(world, answers[0])
-    await world.watched("job", 0)
-    first.call.cancel()
-    late = Watcher(world, answers[1])
-    assert (await late.event()).member_lost.rank == 0
-    await late.ended()
+        assert (await watcher.lost())[0] == 1
 
 
 async def test_a_rank_that_leaves_is_not_lost(world: World) -> None:
     staying, leaving = await watched(world, 2)
-    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=leaving.lease))
+    await world.leave([leaving.answer])
     await leaving.ended()
     assert (await staying.event()).member_left.rank == 1
     assert len(world.switch.multicasts()) == 2  # the group lives until its last rank leaves
-    await world.stub.LeaveGroup(pb.LeaveGroupRequest(lease=staying.lease))
+    await world.leave([staying.answer])
     await staying.ended()
     await world.settled(lambda: set(world.switch.multicasts()) == {1})
 
 
-async def test_one_jobs_death_is_not_anothers(world: World) -> None:
-    a, b = await watched(world, 2, "a"), await watched(world, 2, "b")
-    a[0].call.cancel()
-    assert (await a[1].event()).member_lost.rank == 0
-    await world.settled(lambda: len(world.switch.multicasts()) == 2)
-    b[0].call.cancel()
-    assert (await b[1].event()).member_lost.rank == 0
-
-
-@pytest.mark.parametrize("lease", [0, 12345, 2**64 - 1])
-async def test_an_unknown_lease_is_refused(world: World, lease: int) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await Watcher(world, pb.JoinGroupResponse(lease=lease)).event()
-    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+async def test_an_unknown_lease_is_refused(world: World) -> None:
+    for lease in (0, 12345, 2**64 - 1):
+        stranger = Watcher(world, pb.JoinGroupResponse(lease=lease))
+        assert f"no lease {lease}" in await refused(stranger, grpc.StatusCode.NOT_FOUND)
 
 
 async def test_a_second_stream_takes_the_first_ones_place(world: World) -> None:
@@ -105,7 +82,7 @@ async def test_a_second_stream_takes_the_first_ones_place(world: World) -> None:
     await world.settled(lambda: lease.stream is not before)
     watchers[0].call.cancel()
     watchers[1].call.cancel()
-    assert (await second.event()).member_lost.rank == 1
+    assert (await second.lost())[0] == 1
 
 
 async def test_what_went_down_with_a_stream_comes_again_with_the_next(world: World) -> None:
@@ -125,7 +102,7 @@ async def test_what_went_down_with_a_stream_comes_again_with_the_next(world: Wor
     assert await last.event() == event
     one.call.cancel()
     two.call.cancel()
-    assert (await last.event()).member_lost.rank == 1
+    assert (await last.lost())[0] == 1
 
 
 async def test_an_answer_that_went_down_with_a_stream_is_asked_for_again(world: World) -> None:
@@ -153,5 +130,5 @@ async def test_events_that_no_controller_can_have_sent_are_refused() -> None:
     async with new_world(hosts=1) as world:
         resume = pb.Resume(job="job", size=1, rails=world.request(0, 1).rails)
         liar = Watcher(world, pb.JoinGroupResponse(lease=7), resume, acknowledged=2**64 - 1)
-        with pytest.raises(grpc.aio.AioRpcError, match="event 18446744073709551615: expected the last"):
-            await liar.event()
+        why = await refused(liar, grpc.StatusCode.INVALID_ARGUMENT)
+        assert "event 18446744073709551615: expected the last" in why

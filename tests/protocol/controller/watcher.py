@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
+import pytest
 from controller_world import World
 
 from railweave.v1 import controller_pb2 as pb
@@ -42,16 +44,24 @@ class Watcher:
 
     async def paused(self, position: int) -> pb.GroupPaused:
         """Return the next event, which must be GroupPaused, and answer with a position."""
-        event = await self.event()
-        assert event.WhichOneof("event") == "group_paused", event
-        await self.reports(event.group_paused.group, position)
-        return event.group_paused
+        paused = await self.told("group_paused")
+        await self.reports(paused.group, position)
+        return paused
 
     async def moved(self) -> pb.GroupMoved:
         """Return the next event, which must be GroupMoved."""
+        return await self.told("group_moved")
+
+    async def lost(self) -> tuple[int, str]:
+        """Return rank and reason of the next event, which must be MemberLost."""
+        lost = await self.told("member_lost")
+        return lost.rank, lost.reason
+
+    async def told(self, kind: str) -> Any:
+        """Return the contents of the next event, which must be of this kind."""
         event = await self.event()
-        assert event.WhichOneof("event") == "group_moved", event
-        return event.group_moved
+        assert event.WhichOneof("event") == kind, event
+        return getattr(event, kind)
 
     async def event(self) -> pb.Event:
         async with asyncio.timeout(10):
@@ -62,6 +72,14 @@ class Watcher:
     async def ended(self) -> None:
         async with asyncio.timeout(10):
             assert await self.call.read() is grpc.aio.EOF
+
+
+async def refused(watcher: Watcher, status: grpc.StatusCode) -> str:
+    """Check that the stream is refused with this status. Return the details."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watcher.event()
+    assert caught.value.code() == status
+    return caught.value.details() or ""
 
 
 async def watched(world: World, size: int, job: str = "job") -> list[Watcher]:
