@@ -22,28 +22,6 @@ from railweave.switch.targets import TARGETS
 PNG = b"\x89PNG"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("striping", "--parts", "speed"), "part 'speed': expected one of"),
-        (("failover", "--rails", "tcp"), "expected a second rail"),
-        (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
-        (
-            ("failover", "--rails", "ina,ina", "--faults", "spine killed"),
-            "'spine killed' fits none of the rails: expected two spines",
-        ),
-        (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "expected an in-network rail"),
-        (("switch", "--lanes", "100"), "for 100 lanes: expected one of 32, 64, 256"),
-        (("switch", "--compare", "tofino"), "--compare tofino: expected one of"),
-        (("switch", "--parts", "speed"), "--parts 'speed': expected one of engine, load, pauses"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
-    code, complaint = start("bench", *arguments).end()
-    assert (code, complaint.count("\n")) == (2, 1)
-    assert words in complaint
-
-
 # ------------------------------------------------------------ jobs, scaling, striping
 
 
@@ -222,13 +200,6 @@ def test_the_controller_is_measured_on_a_fat_tree(start: Start, tmp_path: Path) 
     death = values(result, "death", k=4)
     assert death["trees"] > 0
     assert 0 < death["first pause"] < death["all moved"]
-
-
-def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
-    command = start("bench", "controller", "--k", "4", "--ranks", "17")
-    code, complaint = command.end()
-    assert code == 2
-    assert "--ranks 17: expected 2 to 16, the hosts of k=4" in complaint
 
 
 # ------------------------------------------------------------ the receive path

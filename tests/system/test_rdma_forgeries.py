@@ -204,10 +204,9 @@ def test_a_forged_packet_costs_the_rail_and_not_the_job(
         job.on_every_rank(lambda rank: job.agents[rank].close(1.0))
 
 
-@pytest.mark.parametrize(("forge", "reason"), FORGERIES.values(), ids=FORGERIES)
-def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(
-    hosts: Hosts, forge: Callable[[Forger], None], reason: str
-) -> None:
+@pytest.mark.parametrize("name", ["access error", "lost peer"])
+def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(hosts: Hosts, name: str) -> None:
+    forge, reason = FORGERIES[name]
     job = Job(hosts, with_tcp=False)
     try:
         with attacked(job, forge), pytest.raises(AssertionError, match=reason):

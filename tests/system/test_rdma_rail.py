@@ -39,7 +39,7 @@ def total(count: int) -> np.ndarray:
     return sum(value(rank, count) for rank in range(RANKS))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("count", [1, 3, 255, 4096, 100_003, 1 << 20])
+@pytest.mark.parametrize("count", [3, 100_003, 1 << 20])
 def test_sums_of_all_sizes(hosts: Hosts, count: int) -> None:
     """Each size runs three times, so that later sums meet the leftovers of earlier ones."""
     with job(hosts) as made:
@@ -101,36 +101,6 @@ def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
     finally:
         with inside(hosts.switch):
             subprocess.run(["ip", "link", "set", "port3", "up"], check=True)
-
-
-def failure_after(made: Job, rank: int, op: int) -> str:
-    assert made.agents[rank].wait(op, WAIT_S)
-    failure = made.agents[rank].failure_of(op)
-    assert failure is not None
-    return failure.message
-
-
-def test_a_rank_that_fails_tells_the_others_why(hosts: Hosts) -> None:
-    """It tells them even during a transfer, and does not wait for the end of the transfer."""
-    made = Job(hosts)
-    x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x) for rank in range(1, RANKS)}  # rank 0 does not call
-    made.agents[1].close(1.0)  # with a call unfinished
-    for rank in (2, 3):
-        assert "rank 1 has closed its communicator with 1 calls unfinished" in failure_after(
-            made, rank, ops[rank]
-        )
-    made.close()
-
-
-def test_a_rank_that_has_left_is_missed_by_those_that_need_it(hosts: Hosts) -> None:
-    made = Job(hosts)
-    made.agents[0].close(0.5)
-    x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x) for rank in (1, 3)}  # rank 0's neighbours in the ring
-    for rank, op in ops.items():
-        assert "rank 0 at 10.3.0.1 has closed its communicator" in failure_after(made, rank, op)
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -128,30 +128,30 @@ for _ in range(2):
     assert min(*ina["sent"].values(), *tcp["sent"].values()) >= 0
 
 
-def test_the_first_failure_ends_all_and_is_named(start: Start, tmp_path: Path) -> None:
-    text = """
+FIRST_ENDS = """
 import sys, railweave
 with railweave.init() as comm:
     if comm.rank == 1:
         sys.exit(3)
     comm.barrier()
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        (FIRST_ENDS, 3, ["h2 (rank 1) ended with status 3"]),
+        ("raise SystemExit('no such file')", 1, ["no such file", "h1 (rank 0)", "h2 (rank 1)", "; so did "]),
+        ("import os; os.kill(os.getpid(), 9)", 128 + signal.SIGKILL, ["SIGKILL"]),
+    ],
+)
+def test_a_failure_ends_all_and_is_named_once(
+    start: Start, tmp_path: Path, text: str, status: int, words: list[str]
+) -> None:
     code, complaint = start(*RUN, *program(tmp_path, text)).end()
-    assert code == 3
-    assert "h2 (rank 1) ended with status 3" in complaint
-
-
-def test_what_all_ranks_complain_of_is_said_once(start: Start, tmp_path: Path) -> None:
-    code, complaint = start(*RUN, *program(tmp_path, "raise SystemExit('no such file')")).end()
-    assert (code, complaint.count("no such file")) == (1, 1)
-    assert all(name in complaint for name in ("h1 (rank 0)", "h2 (rank 1)", "; so did "))
-
-
-def test_a_rank_that_is_killed_gives_the_shells_status(start: Start, tmp_path: Path) -> None:
-    text = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    code, complaint = start(*RUN, *program(tmp_path, text)).end()
-    assert code == 128 + signal.SIGKILL
-    assert "SIGKILL" in complaint
+    assert code == status
+    assert complaint.count(words[0]) == 1
+    assert all(word in complaint for word in words)
 
 
 def test_ranks_that_never_call_init_are_named(start: Start, tmp_path: Path) -> None:
@@ -169,15 +169,6 @@ def test_programs_that_need_no_railweave_run_too(start: Start) -> None:
     assert command.process.returncode == 0
     assert "[rank 1] I am 1 of 2 at 10." in said
     assert "no rank has called railweave.init" in said
-
-
-def test_ctrl_c_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
-    text = "import threading; print('here', flush=True); threading.Event().wait()"
-    command = start(*RUN, *program(tmp_path, text))
-    command.until("here")
-    command.process.send_signal(signal.SIGINT)
-    assert command.end()[0] == 130
-    assert not command.records
 
 
 def test_mininets_prompt_opens_in_the_running_lab(tmp_path: Path) -> None:

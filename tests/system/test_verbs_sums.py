@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,21 +16,19 @@ from typing import Any
 
 import pytest
 from system.namespaces import inside, ip, namespace
-from system.rxe import guest as rxe
-from system.rxe.kernel import HOST_FILES, KernelMissing, find_kernel
-from system.rxe.machine import Machine, Meeting, booted, meeting
+from system.rxe import machine
+from system.rxe.machine import HOST, PREFIX, Machine, Meeting, booted, meeting
 
 from railweave.topologies.lab.faults import Tool
 from railweave.topologies.model import Nic, Plane, Switch, Topology
 from railweave.topologies.serialize import to_yaml
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
 GRPC = "127.0.0.1:9559"
 OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
-MEMBERS = [rxe.Place(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
+MEMBERS = [Machine(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
 USER_SPACE = len(MEMBERS)  # the rank outside the machines
 BY_SWITCH = "sums and means by the switch, the rest by the hosts"
-LISTEN = f"{rxe.HOST}:9600"
+LISTEN = f"{HOST}:9600"
 LEASE_S = 60  # long, because emulated machines are slow
 READY_S = 30.0
 ENDED = 8  # most queue pairs that a test ends
@@ -41,9 +38,9 @@ TESTS = Path(__file__).parents[1]
 def topology() -> Topology:
     """Return a topology of one network, which a second rail uses too."""
     nics = [Nic(place.tap, place.tap, place.address, place.mac, "s", n) for n, place in enumerate(MEMBERS, 1)]
-    nics.append(Nic("we", "nic0", rxe.HOST, OUR_MAC, "s", OUR_PORT))
+    nics.append(Nic("we", "nic0", HOST, OUR_MAC, "s", OUR_PORT))
     switches = (Switch("s", GRPC),)
-    made = Plane("netreduce", "netreduce", f"10.9.0.0/{rxe.PREFIX}", 0, switches, tuple(nics))
+    made = Plane("netreduce", "netreduce", f"10.9.0.0/{PREFIX}", 0, switches, tuple(nics))
     on_bridge = tuple(replace(nic, switch="bridge") for nic in nics)
     bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=on_bridge)
     return Topology("machines", tuple(nic.host for nic in nics), (made, bridge))
@@ -56,7 +53,7 @@ def lay_links() -> None:
         ip("tuntap", "add", place.tap, "mode", "tap")
         ip("link", "set", place.tap, "arp", "off", "up")  # else it would answer for our side's address
     ip("link", "add", "nic0", "address", OUR_MAC, "type", "veth", "peer", "name", "port0")
-    ip("address", "add", f"{rxe.HOST}/{rxe.PREFIX}", "dev", "nic0")
+    ip("address", "add", f"{HOST}/{PREFIX}", "dev", "nic0")
     for device in ("port0", "nic0"):
         ip("link", "set", device, "up")
 
@@ -107,13 +104,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    if reason := rxe.missing():
-        pytest.skip(reason)
-    try:
-        kernel = find_kernel(CACHE, HOST_FILES)
-    except KernelMissing as error:
-        pytest.skip(f"rxe test has no kernel: {error}")
-    folder = tmp_path_factory.mktemp("sums")
+    kernel, folder = machine.kernel(), tmp_path_factory.mktemp("sums")
     (folder / "topology.yaml").write_text(to_yaml(topology()))
     with ExitStack() as stack:
         network = stack.enter_context(namespace())
@@ -130,33 +121,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             with inside(network):
                 ours = stack.enter_context(subprocess.Popen(command, cwd=TESTS))
             stack.callback(ours.terminate)
-            machines = [Machine(place) for place in MEMBERS]
-            stack.enter_context(booted(kernel, folder, network, made, machines, others=1))
+            stack.enter_context(booted(kernel, folder, network, made, MEMBERS, others=1))
         yield world
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
-def test_the_switch_adds_what_devices_write(world: World, loss: float) -> None:
+def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: float) -> None:
     """Every number is right, and the switch makes one result per chunk."""
     with world.controller(loss):
         before = world.counts()
-        answers = world.run("summed", ranks=range(len(MEMBERS)), peer_timeout_s=1.0)
+        answers = world.run("summed", peer_timeout_s=1.0)
         after = world.counts()
-    assert [answer.get("where") for answer in answers] == [[f"{BY_SWITCH}; on device rxe0"]] * 3, answers
     counts = {name: after[name] - before[name] for name in after}
-    assert counts["result"] == answers[0]["chunks"] > 0
+    assert [answer.get("chunks") for answer in answers] == [counts["result"]] * 4, answers
+    assert counts["result"] > 0
+    assert [answer["where"] for answer in answers[:USER_SPACE]] == [[f"{BY_SWITCH}; on device rxe0"]] * 3
+    assert answers[USER_SPACE]["where"][0].startswith(f"{BY_SWITCH}; in user space: no RDMA device has")
     assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
     assert counts["repeat"] > 0 or not loss  # a busy machine may also repeat packets
-
-
-@pytest.mark.parametrize("loss", [0.0, 0.01])
-def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: float) -> None:
-    with world.controller(loss):
-        before = world.counts()["result"]
-        answers = world.run("summed", peer_timeout_s=1.0)
-        results = world.counts()["result"] - before
-    assert [answer.get("chunks") for answer in answers] == [results] * 4, answers
-    assert answers[USER_SPACE]["where"][0].startswith(f"{BY_SWITCH}; in user space: no RDMA device has")
 
 
 @contextmanager

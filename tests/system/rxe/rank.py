@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that do a test's tasks: `python -m system.rxe.rank HOST:PORT FIRST_RANK INTERFACE,…`.
+"""A rank that does a test's tasks: `python -m system.rxe.rank HOST:PORT RANK INTERFACE`.
 
-Each interface has one process. Each task is a new job. The rank answers with a line of JSON.
+Each task is a new job. The rank answers with a line of JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
@@ -94,11 +93,10 @@ def collectives(comm: Communicator) -> dict[str, Any]:
 
 
 def large(comm: Communicator) -> dict[str, Any]:
-    """Reduce 4 MiB three times, and check each result."""
+    """Reduce 4 MiB, and check the result."""
     count = 1 << 20
-    for turn in range(3):
-        total = sum(values(rank + turn, count, "float32") for rank in range(comm.world_size))
-        np.testing.assert_array_equal(comm.all_reduce(values(comm.rank + turn, count, "float32")), total)
+    total = sum(values(rank, count, "float32") for rank in range(comm.world_size))
+    np.testing.assert_array_equal(comm.all_reduce(values(comm.rank, count, "float32")), total)
     return {}
 
 
@@ -117,34 +115,6 @@ def failing(comm: Communicator) -> dict[str, Any]:
             comm.all_reduce(values(comm.rank, 100_000, "int32"))
     except Exception as error:
         return {"error": type(error).__name__, "text": str(error)}
-
-
-def restarted(comm: Communicator) -> dict[str, Any]:
-    """Set the interface of rank 0's device down and up again. The other rail goes on, and then both do."""
-    rail = comm.options.rails[0]
-    states = []
-
-    def step(enough: Callable[[], bool]) -> None:
-        while True:
-            done = comm.all_reduce(np.array([enough()], np.int32), "max")[0]
-            count = 30_000
-            total = sum(values(rank, count, "int32") for rank in range(comm.world_size))
-            np.testing.assert_array_equal(comm.all_reduce(values(comm.rank, count, "int32")), total)
-            if done:
-                return
-
-    def link(state: str) -> None:
-        if comm.rank == 0:
-            subprocess.run(["ip", "link", "set", rail.interface, state], check=True)
-
-    def down() -> bool:
-        return comm.stats().rails[0].state != "up"
-
-    for state, wanted in (("down", True), ("up", False)):
-        link(state)
-        step(lambda wanted=wanted: comm.rank == 0 and down() is wanted)
-        states.append(down())
-    return {"down": states}
 
 
 def summed(comm: Communicator) -> dict[str, Any]:
@@ -175,7 +145,7 @@ def resumed(comm: Communicator) -> dict[str, Any]:
     return {"carried": 0}
 
 
-TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted, summed, resumed)}
+TASKS = {task.__name__: task for task in (collectives, large, killed, failing, summed, resumed)}
 
 
 def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
@@ -210,19 +180,6 @@ def carry_out_apart(line: Line, *task: Any) -> None:
         line.say(result={"died": True})
 
 
-def main(meeting: str, first: str, interfaces: Sequence[str]) -> None:
-    """Start one process per rank by fork, so that the ranks share the imported modules."""
-    host, _, port = meeting.rpartition(":")
-    children = []
-    for rank, interface in enumerate(interfaces, int(first)):
-        child = os.fork()
-        if child == 0:
-            serve(socket.create_connection((host, int(port))), rank, interface, carry_out_apart)
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3].split(","))
+    HOST, _, PORT = sys.argv[1].rpartition(":")
+    serve(socket.create_connection((HOST, int(PORT))), int(sys.argv[2]), sys.argv[3], carry_out_apart)
