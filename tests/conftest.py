@@ -55,7 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let one worker run the tests of a system file, which share fixtures. Labs may run side by side."""
     for item in items:
         tier = _tier(item.nodeid)
-        if group := item.path.stem if tier == "system" else TOGETHER.get(tier):
+        group = item.path.stem if tier == "system" else TOGETHER.get(tier)
+        if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -87,7 +87,6 @@ class Run:
     [
         ("tcp", faults.switch_killed),
         ("rdma", lambda plane: faults.host_down(plane, "h2")),
-        ("ina", faults.switch_frozen),
     ],
 )
 def test_the_books_balance_when_a_rail_fails(

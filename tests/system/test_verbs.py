@@ -21,6 +21,7 @@ from railweave._native.agent import Agent, RdmaPlace
 from railweave._native.roce import Operation, QueuePairOptions, Status
 from railweave.hosts.events import RailOffer
 
+pytestmark = pytest.mark.xdist_group("virtual machines")  # they need much memory
 BRIDGE, PORT, NIC = "br0", "port0", "nic0"  # the machines' bridge, its port to us, and our interface
 MACHINES = [Machine(f"tap{n}", f"52:54:00:09:00:0{n}", f"10.9.0.{n}") for n in (2, 3)]
 LARGE = 4 << 20  # bytes that the task `large` reduces

@@ -23,6 +23,7 @@ from railweave.topologies.lab.faults import Tool
 from railweave.topologies.model import Nic, Plane, Switch, Topology
 from railweave.topologies.serialize import to_yaml
 
+pytestmark = pytest.mark.xdist_group("virtual machines")  # they need much memory
 GRPC = "127.0.0.1:9559"
 OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
 MEMBERS = [Machine(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
