@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from protocol.jobs import StaticJob
 from system.command import Start
-from system.plane_network import plane_network
 
 from railweave.experiments.hosts import JobOptions, start_job
-from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import CollectiveMismatch
-from railweave.hosts.events import Sums
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab.faults import queue_pair_ended
 from railweave.topologies.lab.lab import Lab
@@ -178,19 +171,3 @@ def test_the_rail_is_used_again_after_a_failure(
             return (await lab.switch_counters())["netreduce"]
 
     assert asyncio.run(run())["result"] > 0
-
-
-def test_ranks_that_call_different_things_find_out_before_anything_is_added() -> None:
-    """The network has no switch that adds, because the check does not need one."""
-
-    def call(comm: Communicator) -> str:
-        with pytest.raises(CollectiveMismatch) as raised:
-            comm.all_reduce(np.zeros(5000 + comm.rank, np.int32))
-        return str(raised.value)
-
-    meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
-    with plane_network(3, ["netreduce"]) as network, network.ranks(call, meeting) as futures:
-        for future in futures:
-            assert re.search(r"of 500\d int32.*of 500\d int32", future.result(2 * DEADLINE_S)), (
-                future.result()
-            )

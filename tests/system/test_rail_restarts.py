@@ -28,7 +28,6 @@ class Apart:
     """A replacement for Rails with a separate loop per rank. A rank opens connections in its namespace."""
 
     def __init__(self, hosts: Hosts) -> None:
-        """Take `hosts`, any object with `namespaces` by rank."""
         self.hosts = hosts
         self.each = [Rails(len(hosts.namespaces)) for _ in hosts.namespaces]
 
@@ -108,12 +107,3 @@ def test_late_packets_of_an_incarnation_meet_no_queue_pair(hosts: Hosts) -> None
     world.finish(again)
     for rank in (0, 1):
         assert world.rails.stats(rank).malformed == 0
-
-
-def test_rdma_restarts_that_cannot_be_say_so(hosts: Hosts) -> None:
-    world = rdma_world(hosts)
-    with pytest.raises(RuntimeError, match="after they were halted"):
-        world.rails.restart(0, 1)
-    world.rails.halt(0)
-    with pytest.raises(RuntimeError, match="were in incarnation 0 before they are to restart as 0"):
-        world.rails.restart(0, 0)

@@ -26,7 +26,7 @@ with railweave.init() as comm:
         failed, up = comm.all_reduce(states, op="min")[0]
         if failed and up:
             break
-    print("rail ina failed and is back" if failed and up else "no rail failed", file=sys.stderr)
+    print("the rail failed and is back" if failed and up else "no rail failed", file=sys.stderr)
 """
 RUN = ("run", "--hosts", "2", "--rails", "ina,tcp")
 
@@ -37,22 +37,45 @@ def program(folder: Path, text: str) -> tuple[str, str, str]:
     return "--", sys.executable, str(file)
 
 
-def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rails", "fault"),
+    [
+        ("ina,tcp", "host link down h2 ina"),
+        ("tcp,rdma", "switch killed s-tcp"),
+        ("rdma,tcp", "loss both ways h2 rdma"),
+    ],
+)
+def test_a_program_runs_through_a_fault(start: Start, tmp_path: Path, rails: str, fault: str) -> None:
+    """The agents' counts explain all bytes that leave the interfaces."""
     file = tmp_path / "r.json"
-    script = "500ms: host link down h2 ina; 1s: repair"
-    command = start(*RUN, "--fault", script, "--json", str(file), *program(tmp_path, PROGRAM))
+    options = (
+        "--hosts",
+        "2",
+        "--rails",
+        rails,
+        "--fault",
+        f"500ms: {fault}; 1s: repair",
+        "--json",
+        str(file),
+    )
+    command = start("run", *options, *program(tmp_path, PROGRAM))
     said, phases = command.process.communicate()
     assert command.process.returncode == 0, phases
     for rank in range(2):
-        assert f"[rank {rank}] rail ina failed and is back" in said
-    assert "host link down h2 ina" in phases
-    assert "repair host link down h2 ina" in phases
+        assert f"[rank {rank}] the rail failed and is back" in said
+    assert fault in phases
+    assert f"repair {fault}" in phases
+    assert "all counts agree" in said
     result = json.loads(file.read_text())
     assert (result["ok"], result["joined"]) == (True, [0, 1])
-    ina, tcp = result["rows"]
-    assert ina["failures"] > 0
-    assert ina["agent_bytes"] > 0
-    assert tcp["agent_bytes"] > 0
+    failed, other = result["rows"]
+    assert failed["failures"] > 0
+    for rail in (failed, other):
+        assert rail["agent_bytes"] > 0
+        assert rail["sent"]["heartbeats"] > 0
+        assert rail["sent"]["control"] > 0
+        assert rail["sent"]["payload"] >= rail["payload_bytes"]
+    assert failed["sent"]["recovery"] + other["sent"]["recovery"] > 0
     assert (tmp_path / "out" / "1" / "timeline.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "out" / "1" / "trace.json").read_text())["traceEvents"]
 

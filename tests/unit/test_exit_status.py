@@ -50,7 +50,10 @@ def test_a_wrong_result_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "runs failed, so the ratios do not count: expected runs without errors" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["demo --no-such-option", "bench --scenario absent.toml jobs"])
+@pytest.mark.parametrize(
+    "command",
+    ["trian", "demo --no-such-option", "run --live 99999 -- true", "bench --scenario absent.toml jobs"],
+)
 def test_options_that_do_not_exist_are_2(command: str) -> None:
     assert invoke(command).exit_code == 2
 

@@ -8,8 +8,7 @@ import platform
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from system.namespaces import inside
 
 from .initramfs import Initramfs, find_program
 from .kernel import Kernel, KernelMissing, find_kernel
-from .rank import Line, serve
+from .rank import Line
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
@@ -129,27 +128,6 @@ def meeting(namespace: int) -> Iterator[Meeting]:
         yield made
     finally:
         made.close()
-
-
-@contextmanager
-def rank_here(
-    where: Meeting, namespace: int, rank: int, interface: str, do: Callable[..., None]
-) -> Iterator[None]:
-    """Run a rank in a thread of this process, on an interface of the network namespace.
-
-    The rank calls `do` for each task.
-    """
-    host, port = where.address.split(":")
-
-    def work() -> None:
-        with inside(namespace), socket.create_connection((host, int(port))) as connection:
-            serve(connection, rank, interface, do)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    yield
-    where.close()
-    thread.join(ANSWER_TIMEOUT_S)
 
 
 @contextmanager
