@@ -77,7 +77,7 @@ def script(found: list[Block]) -> str:
 
 
 def replaced(text: str) -> str:
-    """Return the commands or the program that run instead of these."""
+    """Return a page's commands or program with shorter ones in place of those in REPLACED."""
     for old, new in REPLACED.items():
         text = text.replace(old, new)
     return text
