@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -103,19 +102,11 @@ class Browser:
         if logged or printed or method == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(parameters))
 
-    def open(self, url: str, *, width: int = 1280, height: int = 800, dark: bool = False) -> None:
+    def open(self, url: str) -> None:
         """Open a page; return when it is loaded."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.dark(dark)
         loader = self.call("Page.navigate", url=url)["loaderId"]
         while loader not in self._loaded:
             self._note(self._read())
-
-    def dark(self, dark: bool) -> None:
-        """Ask for a dark or a light page."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def value(self, expression: str) -> Any:
         """Return the value of an expression in the page."""
@@ -126,7 +117,3 @@ class Browser:
     def until(self, condition: str) -> None:
         """Wait until a condition holds in the page."""
         self.value(WAIT.format(condition))
-
-    def picture(self) -> bytes:
-        """Return the page as a PNG."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

@@ -22,7 +22,7 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 TIERS = ("unit", "protocol", "dataplane", "system", "gpu")
-ONE_AT_A_TIME = ("dataplane", "system", "gpu")  # these tiers load the machine's links and switches
+TOGETHER = {"dataplane": "dataplane", "gpu": "gpu"}  # tiers whose tests share processes or a device
 DEADLINE_S = 60.0  # for a coroutine test
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
@@ -52,9 +52,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist's hook, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run the tests of a system file, which share fixtures. Labs may run side by side."""
     for item in items:
-        if _tier(item.nodeid) in ONE_AT_A_TIME:
-            item.add_marker(pytest.mark.xdist_group("machine"))
+        tier = _tier(item.nodeid)
+        group = item.path.stem if tier == "system" else TOGETHER.get(tier)
+        if group and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -79,13 +79,3 @@ def cabled(folder: Path) -> Iterator[Mapping[str, Machine]]:
                 box.run(f"ip link set m{number} master eno1 up")
             made[name].run(f"ip address add {address}/24 dev eno1; ip link set eno1 up")
         yield made
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[Mapping[str, Machine]]:
-    """Start machines and carry out all steps of the document before the training."""
-    with cabled(folder) as made:
-        for block in blocks():
-            if block.title != TRAIN:
-                carry_out(block, made)
-        yield made

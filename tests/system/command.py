@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,3 +69,16 @@ def result_of(start: Start, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     assert code == 0, complaint
     result: dict[str, Any] = json.loads(path.read_text())
     return result
+
+
+def processes_of_this_test() -> list[str]:
+    """Return the command lines of all processes of this test, with the processes that those have started."""
+    mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            pass
+    return found

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from system.cluster_document import cluster
 from system.command import Command
-from system.machines import Machine
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.namespaces import require_tools
@@ -22,13 +20,6 @@ def _able() -> None:
         require_tools()
     except LabError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def cluster_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Machine]]:
-    """The machines of docs/howto/cluster.md, ready to train. A test that breaks something repairs it."""
-    with cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
 
 
 @pytest.fixture

@@ -11,37 +11,18 @@ from typing import Any
 
 import pytest
 from system.command import Start, result_of
+from typer.testing import CliRunner
 
 from railweave._native import load
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.switch_pauses import REQUESTS
+from railweave.cli import build
 from railweave.experiments.failover.kinds import RANK_KILLED
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
+from railweave.experiments.striping import run as striping
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("striping", "--parts", "speed"), "part 'speed': expected one of"),
-        (("failover", "--rails", "tcp"), "expected a second rail"),
-        (("failover", "--plot", "curve.txt"), "expected a name that ends in"),
-        (
-            ("failover", "--rails", "ina,ina", "--faults", "spine killed"),
-            "'spine killed' fits none of the rails: expected two spines",
-        ),
-        (("failover", "--rails", "tcp,tcp", "--faults", "leaf killed"), "expected an in-network rail"),
-        (("switch", "--lanes", "100"), "for 100 lanes: expected one of 32, 64, 256"),
-        (("switch", "--compare", "tofino"), "--compare tofino: expected one of"),
-        (("switch", "--parts", "speed"), "--parts 'speed': expected one of engine, load, pauses"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(start: Start, arguments: tuple[str, ...], words: str) -> None:
-    code, complaint = start("bench", *arguments).end()
-    assert (code, complaint.count("\n")) == (2, 1)
-    assert words in complaint
 
 
 # ------------------------------------------------------------ jobs, scaling, striping
@@ -73,13 +54,13 @@ def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
     assert curve.read_bytes().startswith(PNG)
 
 
-def test_a_split_is_learnt_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
+def test_a_split_is_learnt_and_no_number_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(striping, "LEAST_PHASE_S", 0.0)
     path = tmp_path / "r.json"
-    code, complaint = start(
-        *("bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"),
-        *("--plot", str(tmp_path / "s.png"), "--json", str(path)),
-    ).end()
-    assert code in (0, 1), complaint  # 1: on a busy machine a claim may fail
+    words = ["bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"]
+    words += ["--out", str(tmp_path / "out"), "--plot", str(tmp_path / "s.png"), "--json", str(path)]
+    done = CliRunner().invoke(build("bench"), words)
+    assert done.exit_code in (0, 1), done.output  # 1: on a busy machine a claim may fail
     result = json.loads(path.read_text())
     assert (result["ok"], result["wrong"]) == (True, 0)
     for trace in result["rows"]:
@@ -97,35 +78,25 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_pa
     picture = tmp_path / "r.png"
     result = result_of(
         *(start, tmp_path, "bench", "failover", "--hosts", "2", "--rails", "tcp,tcp", "--hit", "tcp1"),
-        *(
-            "--rate",
-            "50M",
-            "--faults",
-            "switch port down,rank killed",
-            "--repeat",
-            "1",
-            "--plot",
-            str(picture),
-        ),
+        *("--rate", "50M", "--faults", "switch port down", "--repeat", "1", "--plot", str(picture)),
     )
     assert set(result) == {"ok", "command", "versions", "seed", "rows"}
-    fault, killed = result["rows"]
+    (fault,) = result["rows"]
     fields = {"fault", "rail", "fault_ms", "pause_ms", "reroute_ms", "readmit_ms", "wrong", "errors"}
-    assert fields <= fault.keys() & killed.keys()
+    assert fields <= fault.keys()
     assert (fault["fault"], fault["rail"]) == ("switch port down", "tcp1")
     assert (fault["wrong"], fault["errors"], fault["outcomes"]) == (0, 0, {"went on": 1})
     assert (fault["unused"], fault["rerouted"], fault["failures"]) == (0, 1, 1)
     assert fault["readmit_ms"] > 0
-    assert killed["outcomes"] == {"PeerLost": 1}
     assert picture.read_bytes().startswith(PNG)
 
 
 def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
-    faults = ["leaf killed", "spine killed", "controller restarts", RANK_KILLED.name]
+    faults = ["leaf killed", "spine killed", "uplink cut", "controller restarts", RANK_KILLED.name]
     result = result_of(
         *(start, tmp_path, "bench", "failover", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
         *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--repeat", "1", "--size", "64K"),
-        *("--restarts", "3"),
+        *("--restarts", "2"),
     )
     assert [row["fault"] for row in result["rows"]] == faults
     for row in result["rows"]:
@@ -172,13 +143,20 @@ def values(result: dict[str, Any], table: str, **parameters: object) -> dict[str
     return {row["name"]: row["value"] for row in result["rows"] if wanted.items() <= row.items()}
 
 
-def test_the_embedded_switch_is_measured(start: Start, tmp_path: Path) -> None:
-    result = result_of(*(start, tmp_path, "bench", "switch", "--lanes", "64", "--hosts", "3", *SHORT))
+def test_the_embedded_switch_is_measured_and_compared(start: Start, tmp_path: Path) -> None:
+    """A target that is absent is named."""
+    options = ("--lanes", "64", "--hosts", "3", *SHORT, "--compare", "echo,bmv2")
+    result = result_of(start, tmp_path, "bench", "switch", *options)
     for engine in ("interpreted", "compiled"):
         assert min(values(result, "engine", engine=engine, lanes=64, hosts=3).values()) > 0
-    found = values(result, "load", target="embedded", lanes=64, hosts=3)
-    assert found["sums"] > 0
-    assert values(result, "windows", window=found["window"])["sums"] > 0
+    ours, echo, bmv2 = (
+        values(result, "load", target=name, lanes=64, hosts=3) for name in ("embedded", "echo", "bmv2")
+    )
+    assert values(result, "windows", window=ours["window"], target="embedded")["sums"] > 0
+    present = [echo, bmv2] if TARGETS["bmv2"].missing() is None else [echo]
+    for other in present:
+        assert other["embedded is"] == pytest.approx(ours["sums"] / other["sums"])
+    assert bmv2 in present or "simple_switch_grpc is not on PATH" in result["missing"][0]
     assert json.loads((tmp_path / "out" / "1" / "result.json").read_text()) == result
 
 
@@ -188,24 +166,6 @@ def test_the_pauses_of_each_kind_of_request_are_measured(start: Start, tmp_path:
         found = values(result, "pauses", requests=request)
         assert 0 < found["packet"] <= found["longest packet"]
         assert 0 < found["answer"] <= found["longest answer"]
-
-
-def test_that_bmv2_is_missing_is_said(start: Start, tmp_path: Path) -> None:
-    if TARGETS["bmv2"].missing() is None:
-        pytest.skip("BMv2 is installed here")
-    result = result_of(start, tmp_path, "bench", "switch", "--parts", "load", *SHORT, "--compare", "bmv2")
-    assert values(result, "load", target="bmv2") == {}
-    assert "simple_switch_grpc is not on PATH" in result["missing"][0]
-
-
-@pytest.mark.parametrize("target", ["echo", "bmv2"])
-def test_the_embedded_switch_is_compared(start: Start, tmp_path: Path, target: str) -> None:
-    if target in TARGETS and (missing := TARGETS[target].missing()):
-        pytest.skip(missing)
-    options = ("--parts", "load", "--lanes", "64", *SHORT, "--compare", target)
-    result = result_of(start, tmp_path, "bench", "switch", *options)
-    ours, other = (values(result, "load", target=name) for name in ("embedded", target))
-    assert other["embedded is"] == pytest.approx(ours["sums"] / other["sums"])
 
 
 # ------------------------------------------------------------ the controller
@@ -224,18 +184,11 @@ def test_the_controller_is_measured_on_a_fat_tree(start: Start, tmp_path: Path) 
     assert 0 < death["first pause"] < death["all moved"]
 
 
-def test_a_job_larger_than_the_network_is_refused(start: Start) -> None:
-    command = start("bench", "controller", "--k", "4", "--ranks", "17")
-    code, complaint = command.end()
-    assert code == 2
-    assert "--ranks 17: expected 2 to 16, the hosts of k=4" in complaint
-
-
 # ------------------------------------------------------------ the receive path
 
 
 def test_receiving_is_measured_from_every_source(start: Start, tmp_path: Path) -> None:
-    options = ("--mtu", "1500,9000", "--seconds", "0.01", "--repeat", "2")
+    options = ("--mtu", "1500,9000", "--seconds", "0.01", "--repeat", "1")
     result = result_of(start, tmp_path, "bench", "receive", *options)
     kernel = not namespaces.missing()
     assert (result["missing"] == []) == kernel
@@ -247,7 +200,6 @@ def test_receiving_is_measured_from_every_source(start: Start, tmp_path: Path) -
             pair = values(result, "workers", **row)
             assert not pair or pair["gain"] > 0
     assert values(result, "endpoint", lanes=256, dtype="int32", op="avg")["core"] > 0
-    assert {row["repetitions"] for row in result["rows"]} == {2}
     assert all(row["low"] <= row["value"] <= row["high"] for row in result["rows"])
 
 

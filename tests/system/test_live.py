@@ -101,15 +101,3 @@ def test_a_link_is_cut_and_mended_from_the_page_and_the_rail_dies_and_returns(
     assert result["ok"]
     assert all(row["failures"] for row in result["rows"])
     assert not list((tmp_path / "out" / "1").glob("rank-*.now"))
-
-
-def test_a_port_in_use_ends_the_run_before_a_network_is_made(start: Start) -> None:
-    first = start(*RUN, "--live", "--join", "0", "--", "sh", "-c", "echo here; sleep 60")
-    assert first.process.stderr is not None
-    line = next(line for line in first.process.stderr if "live page" in line)
-    port = line.strip().strip("/").rpartition(":")[2]
-    first.until("here")
-    code, complaint = start(*RUN, "--live", port, "--", "true").end()
-    assert code == 2
-    assert f"railweave: --live {port}: " in complaint
-    assert "live page" not in complaint

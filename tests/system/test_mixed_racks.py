@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics in a lab in which only some racks aggregate."""
+"""Fabrics in a lab: only some racks aggregate, or switches of three levels do."""
 
 from __future__ import annotations
 
@@ -28,13 +28,17 @@ with railweave.init() as comm:
 
 
 @pytest.mark.parametrize(
-    ("fabric", "steps"),
-    [("ina=0", 6), ("ina=1", 4), ("ina=2", 2), ("ina=1,spine=ina", 4), ("ina=2,spine=ina", 0)],
+    ("topology", "steps"),
+    [
+        ("racks:racks=2,hosts=2,ina=1", 4),
+        ("racks:racks=2,hosts=2,ina=2", 2),
+        ("racks:racks=2,hosts=2,ina=2,spine=ina", 0),
+        ("fat-tree:pods=2,edges=1,aggs=1,cores=2,hosts=2", 0),
+    ],
 )
-def test_every_upgraded_rack_saves_steps(start: Start, tmp_path: Path, fabric: str, steps: int) -> None:
+def test_every_upgraded_rack_saves_steps(start: Start, tmp_path: Path, topology: str, steps: int) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    topology = f"racks:racks=2,hosts=2,{fabric}"
     command = start(
         *("run", "--topology", topology, "--rails", "ina", "--", sys.executable, str(program)),
     )

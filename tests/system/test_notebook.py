@@ -17,7 +17,7 @@ pytest.importorskip("pandas", reason="needs pandas")
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "howto" / "records.ipynb"
-SHORTER = {"all-reduce": "--hosts 2 --iters 3 --sizes 4K,64K", "failover": "--hosts 2"}
+SHORTER = {"all-reduce": "--hosts 2 --iters 2 --sizes 4K,64K", "failover": "--hosts 2 --repeat 1"}
 RAILS = {"ina", "tcp"}
 DEADLINE_S = 120
 

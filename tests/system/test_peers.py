@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 
 import pytest
+from system.command import processes_of_this_test
 
 from railweave.experiments.contenders import Contender, Implementation, Job
 from railweave.experiments.problem import SCALES
@@ -91,7 +91,7 @@ def test_open_mpi_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
     async def interrupted() -> None:
         def on_phase(text: str) -> None:
             if "bytes" in text:  # rank 0 reports calls
-                seen.extend(children())
+                seen.extend(processes_of_this_test())
                 task.cancel()
 
         endless = scenario("openmpi", Workload(SIZES, warmup=2, iterations=10**9, seconds=1e9))
@@ -102,18 +102,5 @@ def test_open_mpi_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
     asyncio.run(interrupted())
     assert any("orted" in command for command in seen)
     deadline = time.monotonic() + LEAVE_S
-    while left := children():
+    while left := processes_of_this_test():
         assert time.monotonic() < deadline, left
-
-
-def children() -> list[str]:
-    """Return the command lines of all processes of this test, with the processes that those have started."""
-    mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            pass
-    return found

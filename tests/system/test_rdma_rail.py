@@ -1,136 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RDMA rail on real interfaces: sums, counts, losses and failures."""
+"""The RDMA rail on real interfaces: the errors that name what is wrong."""
 
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
-from system.namespaces import dropping, inside
-from system.rdma_hosts import NIC, RAIL, SECRET, WAIT_S, Hosts, Job, bridged, job
+from system.namespaces import inside
+from system.rdma_hosts import NIC, Hosts, bridged
 
 from railweave._native.agent import Agent
 
-RANKS = 4
+RANKS = 2
 
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
     with bridged(RANKS) as made:
         yield made
-
-
-@pytest.fixture
-def lossy(hosts: Hosts) -> Iterator[None]:
-    """Drop 2 % of the packets (or super-packets) that the hosts send."""
-    with dropping(hosts.switch, {f"port{rank}": "numgen random mod 100 < 2" for rank in range(RANKS)}):
-        yield
-
-
-def value(rank: int, count: int) -> np.ndarray:
-    """Return whole numbers. Their sums are exact in any order."""
-    return ((np.arange(count) + 7 * rank) % 1021).astype(np.float32)
-
-
-def total(count: int) -> np.ndarray:
-    return sum(value(rank, count) for rank in range(RANKS))  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("count", [1, 3, 255, 4096, 100_003, 1 << 20])
-def test_sums_of_all_sizes(hosts: Hosts, count: int) -> None:
-    """Each size runs three times, so that later sums meet the leftovers of earlier ones."""
-    with job(hosts) as made:
-        for _ in range(3):
-            results = made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, count)))
-            for result in results:
-                np.testing.assert_array_equal(result, total(count))
-        for agent in made.agents:
-            assert agent.stats()[RAIL].malformed == 0
-
-
-def test_the_interfaces_count_what_the_agents_count(hosts: Hosts) -> None:
-    before = [hosts.bytes_sent(rank) for rank in range(RANKS)]
-    made = Job(hosts)
-    made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, 1 << 20)))
-    made.close()
-    for rank, agent in enumerate(made.agents):
-        stats = agent.stats()[RAIL]
-        assert hosts.bytes_sent(rank) - before[rank] == stats.bytes_sent
-        # A ring sends each element 2(n-1)/n times. Overhead may add at most 12 %.
-        payload = (1 << 22) * 2 * (RANKS - 1) // RANKS
-        assert payload < stats.bytes_sent < payload * 1.12
-        assert stats.payload_bytes == 1 << 22
-
-
-@pytest.mark.usefixtures("lossy")
-def test_lost_packets_cost_time_but_no_number(hosts: Hosts) -> None:
-    with job(hosts) as made:
-        for count in (64, 1 << 18, 1 << 20):
-            results = made.on_every_rank(lambda rank, n=count: made.all_reduce(rank, value(rank, n)))  # type: ignore[misc]
-            for result in results:
-                np.testing.assert_array_equal(result, total(count))
-        assert sum(agent.stats()[RAIL].retransmissions for agent in made.agents) > 0
-
-
-def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
-    """Its link is cut, so it cannot say goodbye. The others notice the silence and end with an error."""
-    made = Job(hosts)
-    made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, 1000)))
-    with inside(hosts.switch):
-        subprocess.run(["ip", "link", "set", "port3", "down"], check=True)
-    try:
-        started = time.monotonic()
-
-        def call(rank: int) -> tuple[int, str]:
-            x = value(rank, 1 << 18)
-            op = made.submit(rank, x)
-            assert made.agents[rank].wait(op, WAIT_S)
-            failure = made.agents[rank].failure_of(op)
-            assert failure is not None
-            return failure.rank, failure.message
-
-        results = made.on_every_rank(call)
-        assert time.monotonic() - started < 20
-        for rank, message in results[:3]:
-            assert rank == 3
-            assert "rank 3 at 10.3.0.4 does not answer" in message
-        made.close(0.1)
-    finally:
-        with inside(hosts.switch):
-            subprocess.run(["ip", "link", "set", "port3", "up"], check=True)
-
-
-def failure_after(made: Job, rank: int, op: int) -> str:
-    assert made.agents[rank].wait(op, WAIT_S)
-    failure = made.agents[rank].failure_of(op)
-    assert failure is not None
-    return failure.message
-
-
-def test_a_rank_that_fails_tells_the_others_why(hosts: Hosts) -> None:
-    """It tells them even during a transfer, and does not wait for the end of the transfer."""
-    made = Job(hosts)
-    x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x) for rank in range(1, RANKS)}  # rank 0 does not call
-    made.agents[1].close(1.0)  # with a call unfinished
-    for rank in (2, 3):
-        assert "rank 1 has closed its communicator with 1 calls unfinished" in failure_after(
-            made, rank, ops[rank]
-        )
-    made.close()
-
-
-def test_a_rank_that_has_left_is_missed_by_those_that_need_it(hosts: Hosts) -> None:
-    made = Job(hosts)
-    made.agents[0].close(0.5)
-    x = value(0, 1 << 20)
-    ops = {rank: made.submit(rank, x) for rank in (1, 3)}  # rank 0's neighbours in the ring
-    for rank, op in ops.items():
-        assert "rank 0 at 10.3.0.1 has closed its communicator" in failure_after(made, rank, op)
-    made.close()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +48,7 @@ def test_an_mtu_that_is_too_small_is_named(hosts: Hosts) -> None:
 
 def test_members_that_do_not_fit_are_named(hosts: Hosts) -> None:
     agent = Agent(0, 2)
-    agent.set_secret(SECRET)
+    agent.set_secret(bytes(32))
     with inside(hosts.namespaces[0]):
         agent.add_rdma("rdma", hosts.address(0), NIC)
     good = (hosts.address(1), hosts.mac(1), [500, 0])

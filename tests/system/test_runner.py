@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios in labs: interleaved rounds, interrupted and resumed, and a contender that hangs."""
+"""Scenarios in labs: interrupted and resumed, with faults, and with a contender that hangs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RING = Contender("ring", "ring", ("tcp",))
 
 def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
     workload = Workload((4096, 262_144), warmup=3, iterations=5)
-    scenario = Scenario("small", (STRIPED, RING), workload, hosts=2, repetitions=2, control=True, noise=0.05)
+    scenario = Scenario("small", (STRIPED, RING), workload, hosts=2, repetitions=1, control=True, noise=0.05)
 
     async def interrupted() -> None:
         task = asyncio.create_task(Runner(scenario, tmp_path, on_record=lambda _: task.cancel()).run())
@@ -34,11 +34,8 @@ def test_an_interrupted_scenario_goes_on_where_it_was(tmp_path: Path) -> None:
     runner = Runner(scenario, tmp_path, on_record=(seen := []).append)  # type: ignore[var-annotated]
     assert len(runner.records.read()) == 1
     records = asyncio.run(runner.run())
-    assert [(record.round, record.contender) for record in records] == [
-        (0, "ina+tcp"), (0, "ring"), (1, "ina+tcp"), (1, "ring")
-    ]  # fmt: skip
-    assert len(seen) == 5
-    assert len(runner.records.read()) == 6  # with the control runs
+    assert [(record.round, record.contender) for record in records] == [(0, "ina+tcp"), (0, "ring")]
+    assert len(seen) == len(runner.records.read()) - 1 > 1  # with the control runs
     for record in records:
         assert (record.status, record.error, record.wrong) == ("ok", "", 0)
         assert record.hot == all(sample.hot for sample in record.samples)  # a busy machine may not be hot
@@ -70,9 +67,9 @@ def test_a_contender_that_hangs_is_marked_and_the_others_go_on(
     monkeypatch.setattr(experiments_scenario, "KINDS", ("stuck", "ring"))
     workload = Workload((65_536,), iterations=3)
     scenario = Scenario("stuck", (Contender("stuck", "stuck"), RING), workload, hosts=2, repetitions=1)
-    hung, went_on = asyncio.run(Runner(scenario, tmp_path, silence_s=20.0).run())
+    hung, went_on = asyncio.run(Runner(scenario, tmp_path, silence_s=8.0).run())
     assert (hung.contender, hung.status) == ("stuck", "hung")
-    assert "no message for 20 s" in hung.error
+    assert "no message for 8 s" in hung.error
     assert (went_on.status, went_on.error, went_on.wrong) == ("ok", "", 0)
 
 

@@ -75,7 +75,7 @@ def test_demo_over_lossy_planes(start: Start, tmp_path: Path) -> None:
 def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     result = result_of(
         *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "4,1K:2K,256K", "--iters", "3"),
-        *("--rate", "1G,0,500M", "--each-alone", "--repeat", "2"),
+        *("--rails", "ina,tcp", "--rate", "1G,0", "--each-alone", "--repeat", "2"),
     )
     assert [row["bytes"] for row in result["rows"]] == [4, 1024, 2048, 262144]
     for row in result["rows"]:
@@ -83,41 +83,31 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
         assert len(row["times_us"]) == 2 * 3  # three calls in each of two rounds
         assert row["wrong"] == 0
         assert row["limit_fraction"] is None  # the tcp plane is unshaped
-    assert set(result["alone"]) == {"ina", "tcp", "rdma"}
+    assert set(result["alone"]) == {"ina", "tcp"}
     (row,) = (row for row in result["alone"]["ina"] if row["bytes"] == 262144)
     assert row["limit_fraction"] == pytest.approx(row["algbw_bps"] / row["limit_bps"])
     assert row["algbw_bps"] > 0
 
 
 @pytest.mark.parametrize(
-    ("dtype", "op"), [("int32", "sum"), ("int32", "avg"), ("float32", "max"), ("float32", "min")]
-)
-def test_bench_of_other_types_and_ops(start: Start, tmp_path: Path, dtype: str, op: str) -> None:
-    result = result_of(
-        *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "100K", "--iters", "2"),
-        *("--rate", "0", "--dtype", dtype, "--op", op),
-    )
-    (row,) = result["rows"]
-    assert row["wrong"] == 0
-
-
-@pytest.mark.parametrize(
     ("collective", "options"),
     [
-        ("reduce-scatter", ("--op", "avg")),
+        ("all-reduce", ("--dtype", "int32", "--op", "avg")),
+        ("reduce-scatter", ("--op", "max")),
         ("all-gather", ("--dtype", "int32")),
         ("broadcast", ("--root", "2")),
     ],
 )
-def test_bench_of_other_collectives(
+def test_bench_of_every_collective(
     start: Start, tmp_path: Path, collective: str, options: tuple[str, ...]
 ) -> None:
     result = result_of(
-        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,2M", "--iters", "3"),
+        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,2M", "--iters", "2"),
         *("--rate", "1G", "--shares", "1,1,1", *options),
     )
     assert result["collective"] == collective.replace("-", "_")
-    whole = {"broadcast": 102400}.get(collective, 102396)  # three shards of whole elements
+    shards = collective in ("reduce-scatter", "all-gather")
+    whole = 102396 if shards else 102400  # three shards of whole elements
     assert [row["bytes"] for row in result["rows"]][:2] == [12, whole]
     for row in result["rows"]:
         assert set(row) == ROW_KEYS

@@ -1,154 +1,204 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RDMA rails on Linux rdma_rxe. Virtual machines run this checkout and check every number."""
+"""RDMA and netreduce rails on Linux rdma_rxe: virtual machines at a switch that adds, and its controller.
+
+The machines run this checkout and check every number.
+"""
 
 from __future__ import annotations
 
-import ipaddress
-import os
+import json
 import re
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from system.namespaces import dropping, inside, ip
-from system.rxe import guest as rxe
-from system.rxe.guest import Place
-from system.rxe.kernel import HOST_FILES, Kernel, KernelMissing, find_kernel
-from system.rxe.machine import Machine, Meeting, booted, meeting, rank_here
-from system.rxe.rank import Line, carry_out
+from system.namespaces import inside, ip, namespace
+from system.rxe import machine
+from system.rxe.machine import HOST, PREFIX, Machine, Meeting, booted, meeting
 
-from railweave._native import roce
 from railweave._native.agent import Agent, RdmaPlace
-from railweave._native.roce import Operation, QueuePairOptions, Status
-from railweave.hosts.events import RailOffer
+from railweave.topologies.lab.faults import Tool
+from railweave.topologies.model import Nic, Plane, Switch, Topology
+from railweave.topologies.serialize import to_yaml
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
-FIRST, SECOND = Place(), Place("tap1", "52:54:00:09:00:03", "10.9.0.3")
-LARGE = 3 * (4 << 20)  # bytes that the task `large` reduces
-USER_SPACE = 2  # the rank outside the machines, in tests that have such a rank
+GRPC = "127.0.0.1:9559"
+OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
+MEMBERS = [Machine(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
+USER_SPACE = len(MEMBERS)  # the rank outside the machines
+BY_SWITCH = "sums and means by the switch, the rest by the hosts"
+LISTEN = f"{HOST}:9600"
+LEASE_S = 60  # long, because emulated machines are slow
+READY_S = 30.0
+ENDED = 8  # most queue pairs that a test ends
+TESTS = Path(__file__).parents[1]
 
-Answer = dict[str, Any]
+
+def topology() -> Topology:
+    """Return a topology of one network, which a second rail uses too."""
+    nics = [Nic(place.tap, place.tap, place.address, place.mac, "s", n) for n, place in enumerate(MEMBERS, 1)]
+    nics.append(Nic("we", "nic0", HOST, OUR_MAC, "s", OUR_PORT))
+    switches = (Switch("s", GRPC),)
+    made = Plane("netreduce", "netreduce", f"10.9.0.0/{PREFIX}", 0, switches, tuple(nics))
+    on_bridge = tuple(replace(nic, switch="bridge") for nic in nics)
+    bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=on_bridge)
+    return Topology("machines", tuple(nic.host for nic in nics), (made, bridge))
+
+
+def lay_links() -> None:
+    """Make the machines' tap devices and our own link, as ports of the switch."""
+    ip("link", "set", "lo", "up")
+    for place in MEMBERS:
+        ip("tuntap", "add", place.tap, "mode", "tap")
+        ip("link", "set", place.tap, "arp", "off", "up")  # else it would answer for our side's address
+    ip("link", "add", "nic0", "address", OUR_MAC, "type", "veth", "peer", "name", "port0")
+    ip("address", "add", f"{HOST}/{PREFIX}", "dev", "nic0")
+    for device in ("port0", "nic0"):
+        ip("link", "set", device, "up")
+
+
+@contextmanager
+def ready(network: int, *command: str) -> Iterator[None]:
+    """Run a railweave daemon in the network namespace."""
+    line = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "railweave", *command]
+    with inside(network):
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+    with process:
+        watchdog = threading.Timer(READY_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ready")
+            watchdog.cancel()
+            yield
+        finally:
+            watchdog.cancel()
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class World:
+    """The machines and our rank, connected to the switch."""
+
+    network: int
+    ranks: Meeting
+    topology: Path
+
+    @contextmanager
+    def controller(self, loss: float = 0.0) -> Iterator[None]:
+        """Run a controller. With `loss`, the switch drops frames at each port in both directions."""
+        options = ("--topology", str(self.topology), "--listen", LISTEN, "--lease", str(LEASE_S))
+        with ready(self.network, "controller", *options, "--loss", f"netreduce={loss}"):
+            yield
+
+    def run(self, task: str, rails: str = "netreduce@IF", **more: Any) -> list[dict[str, Any]]:
+        return self.ranks.run(task, rails=rails, controller=LISTEN, **more)
+
+    def counts(self) -> dict[str, int]:
+        command = [sys.executable, "-m", "railweave.topologies.lab.switch_counters", LISTEN]
+        with inside(self.network):
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return dict(json.loads(done.stdout)["netreduce"])
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    if reason := rxe.missing():
-        pytest.skip(reason)
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    kernel, folder = machine.kernel(), tmp_path_factory.mktemp("sums")
+    (folder / "topology.yaml").write_text(to_yaml(topology()))
+    with ExitStack() as stack:
+        network = stack.enter_context(namespace())
+        with inside(network):
+            lay_links()
+        made = stack.enter_context(meeting(network))
+        ports = [f"{n}@{place.tap}" for n, place in enumerate(MEMBERS, 1)] + [f"{OUR_PORT}@port0"]
+        interfaces = [word for port in ports for word in ("-i", port)]
+        options = ("--grpc", GRPC, "--super-packet-bytes", "0")
+        stack.enter_context(ready(network, "switch", *options, *interfaces))
+        world = World(network, made, folder / "topology.yaml")
+        with world.controller():  # without a controller the switch forwards nothing
+            command = [sys.executable, "-m", "system.rxe.rank", made.address, str(USER_SPACE), "nic0"]
+            with inside(network):
+                ours = stack.enter_context(subprocess.Popen(command, cwd=TESTS))
+            stack.callback(ours.terminate)
+            stack.enter_context(booted(kernel, folder, network, made, MEMBERS, others=1))
+        yield world
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: float) -> None:
+    """Every number is right, and the switch makes one result per chunk."""
+    with world.controller(loss):
+        before = world.counts()
+        answers = world.run("summed", peer_timeout_s=1.0)
+        after = world.counts()
+    counts = {name: after[name] - before[name] for name in after}
+    assert [answer.get("chunks") for answer in answers] == [counts["result"]] * 4, answers
+    assert counts["result"] > 0
+    assert [answer["where"] for answer in answers[:USER_SPACE]] == [[f"{BY_SWITCH}; on device rxe0"]] * 3
+    assert answers[USER_SPACE]["where"][0].startswith(f"{BY_SWITCH}; in user space: no RDMA device has")
+    assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
+    assert counts["repeat"] > 0 or not loss  # a busy machine may also repeat packets
+
+
+@contextmanager
+def queue_pair_ending(world: World) -> Iterator[None]:
+    """End queue pairs of the first machine's device while it sends data, until the block ends.
+
+    The tool may wrongly report success, because an emulated machine is slow. So it ends up to ENDED pairs.
+    """
+    over = threading.Event()
+    port = f"{MEMBERS[0].tap}\n"
+
+    def work() -> None:
+        command, ended = Tool.END_QUEUE_PAIR.value, 0
+        with inside(world.network):
+            while not over.is_set() and ended < ENDED:
+                done = subprocess.run(command, input=port, text=True, check=False, stderr=subprocess.DEVNULL)
+                ended += done.returncode == 0
+
+    fault = threading.Thread(target=work)
+    fault.start()
     try:
-        return find_kernel(CACHE, HOST_FILES)
-    except KernelMissing as error:
-        pytest.skip(f"rxe test has no kernel: {error}")
+        yield
+    finally:
+        over.set()
+        fault.join()
 
 
-@pytest.fixture(scope="module")
-def pair(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
-    """Two devices of one machine, connected by a link inside it."""
-    folder = tmp_path_factory.mktemp("pair")
-    with (
-        rxe.network() as network,
-        meeting(network) as made,
-        booted(kernel, folder, network, made, [Machine(FIRST, ("v0", "v1"))]),
-    ):
-        yield made
+def test_a_queue_pair_that_dies_is_named(world: World) -> None:
+    with world.controller(), queue_pair_ending(world):
+        victim, *others = world.run("failing", ranks=range(len(MEMBERS)))
+    assert re.search(r"rank [12] at .* on the connection on which the switch adds", victim["text"]), victim
+    assert all("error" in other for other in others)
 
 
-def test_all_collectives_between_two_devices(pair: Meeting) -> None:
-    for rank, answer in enumerate(pair.run("collectives")):
-        assert answer.get("compared", 0) > 2_000_000, answer
-        assert answer["where"] == [f"on device rxe{rank}"]
+def test_a_rail_on_devices_adds_again(world: World) -> None:
+    """It uses the same queue pairs, with packet numbers that no rank has used."""
+    with world.controller(), queue_pair_ending(world):
+        both = {"rails": "netreduce@IF,tcp@IF", "shares": {"netreduce": 0.5, "tcp": 0.5}}
+        answers = world.run("resumed", ranks=range(len(MEMBERS)), **both)
+    assert all(answer.get("carried", 0) > 0 for answer in answers), answers
 
 
-def test_large_tensors_between_two_devices(pair: Meeting) -> None:
-    assert [answer.get("payload") for answer in pair.run("large")] == [[LARGE]] * 2
-
-
-def test_a_rank_that_is_killed_is_named(pair: Meeting) -> None:
-    left, killed = pair.run("killed")
-    assert killed == {"died": True}
-    assert "rank 1 at 10.8.0.2 does not answer" in left["text"]
-
-
-def test_a_rail_on_devices_comes_back(pair: Meeting) -> None:
-    """It uses new packet numbers on the same queue pairs."""
-    for answer in pair.run("restarted", rails="rdma@IF,tcp@lo"):
-        assert answer.get("down") == [True, False], answer
-
-
-@pytest.fixture(scope="module")
-def network() -> Iterator[int]:
-    with rxe.network() as made:
-        with inside(made):
-            ip("link", "set", "lo", "up")  # our rank connects to the meeting over loopback
-            ip("tuntap", "add", SECOND.tap, "mode", "tap")
-            ip("link", "set", SECOND.tap, "master", rxe.BRIDGE, "up")
-        yield made
-
-
-def rank_of_ours(line: Line, task: Answer, rank: int, interface: str) -> None:
-    """Do a task as our rank. In the task `failing`, this rank makes rank 0 fail."""
-    if task["task"] != "failing":
-        return carry_out(line, task, rank, interface)
-    endpoint = roce.Endpoint(interface, int(ipaddress.ip_address(rxe.HOST)))
-    own = endpoint.reserve()
-    offer = RailOffer("rdma", "rdma", "rdma", rxe.HOST, endpoint.mac.hex(":"), roce.UDP_PORT, (own, own, 0))
-    peer = line.join("", rails=[offer], on_event=lambda _: None).members[0][0]
-    theirs = peer.queue_pairs[rank]
-    options = QueuePairOptions(own, theirs, own, theirs, retries=1000)
-    to = (int(ipaddress.ip_address(peer.address)), bytes.fromhex(peer.mac.replace(":", "")))
-    queue_pair = endpoint.connect(options, *to)
-    queue_pair.post(1, Operation.WRITE, np.zeros(8, np.uint8), remote_address=64, rkey=64)
-    while (done := queue_pair.poll()) is None:
-        endpoint.step(2_000_000)
-    line.say(result={"refused": done.status is Status.REMOTE_ACCESS_ERROR})
-    return None
-
-
-@pytest.fixture(scope="module")
-def mixed(kernel: Kernel, network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meeting]:
-    """Two machines, and a rank of ours in user space."""
-    folder = tmp_path_factory.mktemp("mixed")
-    with (
-        meeting(network) as made,
-        booted(kernel, folder, network, made, [Machine(FIRST), Machine(SECOND)]),
-        rank_here(made, network, USER_SPACE, rxe.NIC, rank_of_ours),
-    ):
-        made.wait_for(USER_SPACE + 1)
-        yield made
-
-
-def test_all_collectives_between_two_machines(mixed: Meeting) -> None:
-    for answer in mixed.run("collectives", ranks=[0, 1]):
-        assert answer.get("compared", 0) > 2_000_000, answer
-        assert answer["where"] == ["on device rxe0"]
-
-
-def test_all_collectives_between_machines_and_user_space(mixed: Meeting) -> None:
-    answers = mixed.run("collectives")
+def test_all_collectives_between_devices_and_user_space(world: World) -> None:
+    with world.controller():
+        answers = world.ranks.run("collectives")
     for answer in answers:
         assert answer.get("compared", 0) > 3_000_000, answer
+    assert [answer["where"] for answer in answers[:USER_SPACE]] == [["on device rxe0"]] * 3
     assert answers[USER_SPACE]["where"][0].startswith("in user space: no RDMA device has a RoCEv2 GID for")
 
 
-def test_lost_packets_change_no_number(mixed: Meeting, network: int) -> None:
-    with dropping(network, dict.fromkeys((FIRST.tap, SECOND.tap, rxe.PORT), "numgen random mod 100 < 1")):
-        answers = mixed.run("large")
-        with inside(network):
-            rules = subprocess.run(["nft", "list", "ruleset"], check=True, capture_output=True, text=True)
-    assert [answer.get("payload") for answer in answers] == [[LARGE]] * 3
-    assert "packets 0 bytes 0" not in rules.stdout, "nothing was lost"
-
-
-def test_a_queue_pair_that_dies_is_named(mixed: Meeting) -> None:
-    """A peer writes to forbidden memory, and the device puts the queue pair into the error state."""
-    victim, other, offender = mixed.run("failing")
-    assert offender == {"refused": True}
-    assert re.search(
-        r"rank 2 at 10\.9\.0\.1 is cut off: queue pair \d+ of device 'rxe0' has died", victim["text"]
-    )
-    assert "queue pair" in other["text"], "it is told why"
+def test_a_rank_that_is_killed_is_named(world: World) -> None:
+    with world.controller():
+        left, killed = world.ranks.run("killed", ranks=[0, 1])
+    assert killed == {"died": True}
+    assert f"rank 1 at {MEMBERS[1].address} does not answer" in left["text"]
 
 
 @pytest.mark.parametrize("sums", [False, True])

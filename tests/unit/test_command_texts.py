@@ -14,13 +14,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from railweave.cli import COMMANDS, HELP_WIDTH, build
+from railweave.cli import COMMANDS, build
 from railweave.commands import common
 from railweave.experiments import tables
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
 from railweave.experiments.allreduce import report
 from railweave.experiments.scaling import run as scaling
-from railweave.help_texts import examples
 
 WIDTH = 100
 NARROW = 80  # width of help, if the terminal has no width
@@ -48,12 +47,12 @@ def help_of(path: str, width: int) -> list[str]:
     return done.output.splitlines()
 
 
-@pytest.mark.parametrize("width", [NARROW, HELP_WIDTH, 200])
 @pytest.mark.parametrize("path", ["", *PATHS])
-def test_help_fits_and_no_summary_is_cut(path: str, width: int) -> None:
-    lines = help_of(path, width)
-    assert max(map(len, lines)) <= WIDTH
-    assert not [line for line in lines if re.search(r"\w\.\.\.$", line)]
+def test_help_fits_and_no_summary_is_cut(path: str) -> None:
+    for width in (NARROW, 200):
+        lines = help_of(path, width)
+        assert max(map(len, lines)) <= WIDTH
+        assert not [line for line in lines if re.search(r"\w\.\.\.$", line)]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -65,8 +64,6 @@ def test_help_is_of_one_style(path: str) -> None:
     )
     assert first[0].isupper()
     assert first.endswith(".")
-    assert "Example:" not in "\n".join(lines)
-    assert " · " not in "\n".join(lines)
     shown = lines[lines.index("  Examples:") + 1 :] if "  Examples:" in lines else []
     assert shown or path in ("bench", "topo")
     assert all(line.startswith(("    railweave ", "        ")) for line in shown)
@@ -75,7 +72,6 @@ def test_help_is_of_one_style(path: str) -> None:
 # Options with one meaning in all commands; the second sentence of a help text is the default.
 SHARED = ("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot")
 OTHER_HELP = {("reproduce", "--out"), ("bench striping", "--rate")}
-OLD_NAMES = {"--rounds", "--runs", "--trials", "--repetitions", "--baseline", "--minutes"}
 
 
 def test_an_option_has_one_meaning_and_one_help_text() -> None:
@@ -86,15 +82,10 @@ def test_an_option_has_one_meaning_and_one_help_text() -> None:
         for word in words:
             command = command.commands[word]
         for option in command.params:
-            assert not OLD_NAMES & set(option.opts), path
             if (path, option.opts[0]) not in OTHER_HELP:
                 texts.setdefault(option.opts[0], set()).add((option.help or "").partition(" Default: ")[0])
     for option in SHARED:
         assert len(texts[option]) == 1, texts[option]
-
-
-def test_examples_keep_their_lines() -> None:
-    assert examples("doctor", "plan 4M") == "\b\nExamples:\n  railweave doctor\n  railweave plan 4M"
 
 
 def account(name: str) -> RailAccount:

@@ -52,35 +52,75 @@ def test_a_wrong_result_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "demo --rate fast",
-        "demo --no-such-option",
-        "run",
-        "run --fault soon -- true",
-        "bench all-reduce --sizes 5M:1M",
-        "bench broadcast --root 9 --print-scenario",
-        "bench loss --print-scenario",
-        "bench failover --rails tcp",
-        "bench soak --seconds 0",
-        "bench --scenario absent.toml",
-        "bench --scenario absent.toml jobs",
-        "bench --out elsewhere",
-        "reproduce N99",
-        "why --cluster absent.yaml",
-        "plan 5",
-        "topo file absent.yaml",
-        "doctor --cluster absent.yaml",
-        "switch",
-        "switch impair",
-        "shell --election-id 7",
-        "controller",
-        "controller --topology absent.yaml",
-    ],
+    ["trian", "demo --no-such-option", "run --live 99999 -- true", "bench --scenario absent.toml jobs"],
 )
-def test_bad_usage_is_2(command: str) -> None:
+def test_options_that_do_not_exist_are_2(command: str) -> None:
+    assert invoke(command).exit_code == 2
+
+
+REFUSED = {
+    "demo --rails ina,ib": "rail 'ib': expected one of ina, tcp, rdma",
+    "demo --rate fast": "rate 'fast'",
+    "demo --hosts 40": "40 hosts: expected 1 to 31",
+    "demo --hosts 1": "at least 2",
+    "demo --steps 0": "--steps 0",
+    "demo --shares 1,2": "2 numbers: expected 3, one per rail",
+    "demo --loss 2": "loss '2'",
+    "demo --switch asic": "switch target 'asic': expected one of embedded, bmv2",
+    "run --hosts 2": "no program",
+    "run --fault soon -- true": "'soon'",
+    "bench --scenario absent.toml": "absent.toml",
+    "bench --out elsewhere": "no command: expected one, or --scenario",
+    "bench all-reduce --sizes 5M:1M": "swap them",
+    "bench all-reduce --sizes 3": "multiple of 4 bytes",
+    "bench all-reduce --topology torus": "topology 'torus': expected planes",
+    "bench all-reduce --dtype float64": "dtype 'float64': expected one of float32, int32",
+    "bench all-reduce --op prod": "op 'prod'",
+    "bench all-reduce --iters 0": "iterations is 0: expected at least 1",
+    "bench all-reduce --rate 0 --control": "some rates cannot be halved",
+    "bench all-reduce --compare nccl": "baseline 'nccl'",
+    "bench broadcast --root 9 --print-scenario": "root",
+    "bench jobs --jobs 0": "--jobs 0",
+    "bench jobs --seconds 1": "--seconds 1",
+    "bench jobs --size 1K,2K": "size '1K,2K'",
+    "bench loss --losses 1.5": "--losses 1.5",
+    "bench loss --duplicate 7": "--duplicate 7",
+    "bench loss --reorder -1": "--reorder -1",
+    "bench loss --chunks 0": "--chunks 0",
+    "bench loss --print-scenario": "--print-scenario",
+    "bench scaling --hosts 2,many": "--hosts '2,many'",
+    "bench scaling --plot curve.gif": "--plot curve.gif",
+    "bench soak --seconds 0": "--seconds 0",
+    "bench striping --parts speed": "part 'speed': expected one of",
+    "bench failover --rails tcp": "expected a second rail",
+    "bench failover --plot curve.txt": "expected a name that ends in",
+    "bench failover --rails ina,ina --faults 'spine killed'": "fits none of the rails: expected two spines",
+    "bench failover --rails tcp,tcp --faults 'leaf killed'": "expected an in-network rail",
+    "bench switch --lanes 100": "for 100 lanes: expected one of 32, 64, 256",
+    "bench switch --compare tofino": "--compare tofino: expected one of",
+    "bench switch --parts speed": "--parts 'speed': expected one of engine, load, pauses",
+    "bench controller --k 4 --ranks 17": "--ranks 17: expected 2 to 16, the hosts of k=4",
+    "reproduce N99": "N99",
+    "why --cluster absent.yaml": "absent.yaml",
+    "plan 5": "'5'",
+    "topo file absent.yaml": "absent.yaml",
+    "topo planes --save net.gif": "cannot draw to 'net.gif'",
+    "doctor --cluster absent.yaml": "absent.yaml",
+    "switch": "-i",
+    "switch impair": "no links: expected one at least",
+    "shell --election-id 7": "--election-id",
+    "controller": "--topology",
+    "controller --topology absent.yaml": "absent.yaml",
+}
+
+
+@pytest.mark.parametrize(("command", "words"), REFUSED.items())
+def test_bad_usage_is_2_and_one_line(command: str, words: str) -> None:
     done = invoke(command)
     assert done.exit_code == 2
-    assert done.stderr
+    assert words in done.stderr
+    assert done.stderr.startswith("railweave: ")
+    assert done.stderr.count("\n") == 1
     assert not list(Path().iterdir())
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +17,6 @@ from railweave.benchmarks import ratios
 from railweave.cli import COMMANDS, build
 from railweave.commands import common
 from railweave.errors import Unavailable
-from railweave.experiments.allreduce import run as sweep
-from railweave.experiments.scenario import Scenario
 from railweave.outputs import OutputError, check_new_file, new_folder, run_folder, write_new_file
 
 ARGUMENTS = {  # required arguments of commands
@@ -121,28 +118,6 @@ def test_ratios_leave_the_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert Path("latest/records.jsonl").read_text() == "new"
 
 
-def test_a_second_sweep_leaves_the_records_of_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Runner:
-        def __init__(self, scenario: Scenario, out: Path, **_: Any) -> None:
-            self._file = out / "records.jsonl"
-
-        async def run(self) -> list[Any]:
-            self._file.write_text(str(self._file))
-            return []
-
-    monkeypatch.setattr(sweep, "Runner", Runner)
-    monkeypatch.setattr("railweave.experiments.allreduce.report.comparisons", lambda _: [])
-    monkeypatch.setattr("railweave.experiments.allreduce.report.as_json", lambda _: {"ok": True})
-    monkeypatch.chdir(tmp_path)
-    for name in ("all-reduce", "all-gather", "all-reduce"):
-        code, lines = invoke(f"bench {name}", "--rails", "tcp", "--hosts", "2")
-        assert (code, lines[-1]) == (0, f"folder of this run: {max(Path('out/bench').glob('[0-9]'))}")
-    files = sorted(Path("out/bench").glob("[0-9]/records.jsonl"))
-    assert [file.read_text() for file in files] == [f"out/bench/{n}/records.jsonl" for n in (1, 2, 3)]
-
-
 def test_folders_are_numbered_and_the_newest_has_a_link(tmp_path: Path) -> None:
     (tmp_path / "7").write_text("a file")
     (tmp_path / "notes").mkdir()
@@ -204,10 +179,3 @@ def test_a_number_that_another_run_has_just_taken_is_left_to_it(
     monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # the list from before the other run's start
     new_folder(tmp_path)
     assert new_folder(tmp_path).name == "2"
-
-
-def test_runs_that_start_together_have_folders_of_their_own(tmp_path: Path) -> None:
-    async def many() -> list[Path]:
-        return await asyncio.gather(*(asyncio.to_thread(new_folder, tmp_path) for _ in range(20)))
-
-    assert len(set(asyncio.run(many()))) == 20

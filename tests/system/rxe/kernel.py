@@ -12,14 +12,12 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "linux-image-amd64"  # depends on the image of today's kernel
-WANTED = ("virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe")
-# For a virtual machine that mounts this machine's files (9p over virtio) and makes veth links and bridges.
-HOST_FILES = (*WANTED, "9p", "9pnet_virtio", "veth", "bridge")
+# For a virtual machine that mounts this machine's files (9p over virtio).
+WANTED = ("virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe", "9p", "9pnet_virtio")
 DOWNLOAD_TIMEOUT_S = 180
 
 
@@ -43,24 +41,24 @@ class Kernel:
     modules: tuple[Module, ...]
 
 
-def find_kernel(cache: Path, wanted: Sequence[str] = WANTED) -> Kernel:
+def find_kernel(cache: Path) -> Kernel:
     """Find a kernel on this machine or in `cache`, or download one. Raise KernelMissing if none exists."""
     for root in (Path("/"), *sorted(cache.glob("linux-image-*"))):
-        kernel = _in_root(root, wanted)
+        kernel = _in_root(root)
         if kernel is not None:
             return kernel
-    kernel = _in_root(_download(cache), wanted)
+    kernel = _in_root(_download(cache))
     if kernel is None:
-        raise KernelMissing("Debian's kernel package lacks the modules: " + ", ".join(wanted))
+        raise KernelMissing("Debian's kernel package lacks the modules: " + ", ".join(WANTED))
     return kernel
 
 
-def _in_root(root: Path, wanted: Sequence[str]) -> Kernel | None:
+def _in_root(root: Path) -> Kernel | None:
     for image in sorted((root / "boot").glob("vmlinuz-*"), reverse=True):
         folder = root / "lib/modules" / image.name.removeprefix("vmlinuz-")
         files = {_module_name(path): path for path in folder.rglob("*.ko*")}
-        if all(name in files for name in wanted):
-            return Kernel(image, tuple(_in_order(files, wanted)))
+        if all(name in files for name in WANTED):
+            return Kernel(image, tuple(_in_order(files)))
     return None
 
 
@@ -68,7 +66,7 @@ def _module_name(path: Path) -> str:
     return path.name.split(".")[0].replace("-", "_")
 
 
-def _in_order(files: dict[str, Path], wanted: Sequence[str]) -> list[Module]:
+def _in_order(files: dict[str, Path]) -> list[Module]:
     """Return each module behind its dependencies, which its .modinfo section lists."""
     order: dict[str, Module] = {}
 
@@ -83,7 +81,7 @@ def _in_order(files: dict[str, Path], wanted: Sequence[str]) -> list[Module]:
             visit(needed.replace("-", "_"))
         order[name] = Module(name, image)
 
-    for name in wanted:
+    for name in WANTED:
         visit(name)
     return list(order.values())
 

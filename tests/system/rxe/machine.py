@@ -3,27 +3,48 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from system.namespaces import inside
 
-from .guest import HOST, PREFIX, Place
 from .initramfs import Initramfs, find_program
-from .kernel import Kernel
-from .rank import Line, serve
+from .kernel import Kernel, KernelMissing, find_kernel
+from .rank import Line
 
 HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "railweave"
+HOST, PREFIX = "10.9.0.1", 24  # address on our side
+TOOLS = ("qemu-system-x86_64", "busybox", "rdma", "ip", "setpriv", "ldd")
 BOOT_TIMEOUT_S = 200.0  # emulated, with numpy to import: about 30 seconds on an idle machine
 TASK_S = 100.0  # for any call
 ANSWER_TIMEOUT_S = 2 * TASK_S
+
+
+def kernel() -> Kernel:
+    """Return a kernel for the machines. Skip the test if no such machine can run here."""
+    if os.geteuid() != 0:
+        pytest.skip("rxe test needs root, for a network namespace with a tap device")
+    if platform.machine() != "x86_64":
+        pytest.skip(f"rxe test has no kernel for {platform.machine()}")
+    for tool in TOOLS:
+        if find_program(tool) is None:
+            pytest.skip(f"rxe test needs {tool}")
+    if not [*Path("/usr/lib").glob("*/libibverbs/librxe-rdmav*.so")]:
+        pytest.skip("rxe test needs ibverbs-providers")
+    try:
+        return find_kernel(CACHE)
+    except KernelMissing as error:
+        pytest.skip(f"rxe test has no kernel: {error}")
 
 
 def build_initramfs(kernel: Kernel, folder: Path) -> Path:
@@ -40,10 +61,11 @@ def build_initramfs(kernel: Kernel, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine on a tap device, and the interfaces of its ranks' rails."""
+    """A machine on a tap device. It runs one rank."""
 
-    place: Place
-    rails: tuple[str, ...] = ("eth0",)
+    tap: str
+    mac: str
+    address: str
 
 
 class Meeting:
@@ -109,27 +131,6 @@ def meeting(namespace: int) -> Iterator[Meeting]:
 
 
 @contextmanager
-def rank_here(
-    where: Meeting, namespace: int, rank: int, interface: str, do: Callable[..., None]
-) -> Iterator[None]:
-    """Run a rank in a thread of this process, on an interface of the network namespace.
-
-    The rank calls `do` for each task.
-    """
-    host, port = where.address.split(":")
-
-    def work() -> None:
-        with inside(namespace), socket.create_connection((host, int(port))) as connection:
-            serve(connection, rank, interface, do)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    yield
-    where.close()
-    thread.join(ANSWER_TIMEOUT_S)
-
-
-@contextmanager
 def booted(
     kernel: Kernel,
     folder: Path,
@@ -143,15 +144,12 @@ def booted(
     `others` is the number of ranks that connect from outside the machines.
     """
     initramfs = build_initramfs(kernel, folder)
-    ranks = sum(len(machine.rails) for machine in machines) + others
-    first = 0
     with ExitStack() as stack:
-        for number, machine in enumerate(machines):
-            log = folder / f"console{number}"
-            stack.enter_context(_running(kernel, initramfs, namespace, where, machine, first, log))
-            first += len(machine.rails)
+        for rank, machine in enumerate(machines):
+            log = folder / f"console{rank}"
+            stack.enter_context(_running(kernel, initramfs, namespace, where, machine, rank, log))
         try:
-            where.wait_for(ranks)
+            where.wait_for(len(machines) + others)
         except TimeoutError:
             consoles = [log.read_text(errors="replace")[-2000:] for log in sorted(folder.glob("console*"))]
             raise RuntimeError(f"machines have not come up in {BOOT_TIMEOUT_S} s: {consoles}") from None
@@ -160,16 +158,14 @@ def booted(
 
 @contextmanager
 def _running(
-    kernel: Kernel, initramfs: Path, namespace: int, where: Meeting, machine: Machine, first: int, log: Path
+    kernel: Kernel, initramfs: Path, namespace: int, where: Meeting, machine: Machine, rank: int, log: Path
 ) -> Iterator[None]:
-    place = machine.place
     said = {
-        "address": f"{place.address}/{PREFIX}",
-        "rails": ",".join(machine.rails),
+        "address": f"{machine.address}/{PREFIX}",
         "python": sys.executable,
         "tests": HERE.parents[1],
         "meeting": where.address,
-        "rank": first,
+        "rank": rank,
     }
     append = "console=ttyS0 quiet panic=-1 " + " ".join(f"rxe_{name}={what}" for name, what in said.items())
     command = [
@@ -179,8 +175,8 @@ def _running(
         *("-initrd", str(initramfs), "-append", append),
         *("-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"),
         *("-device", "virtio-9p-pci,fsdev=root,mount_tag=root"),
-        *("-netdev", f"tap,id=net,ifname={place.tap},script=no,downscript=no"),
-        *("-device", f"virtio-net-pci,netdev=net,mac={place.mac},romfile="),
+        *("-netdev", f"tap,id=net,ifname={machine.tap},script=no,downscript=no"),
+        *("-device", f"virtio-net-pci,netdev=net,mac={machine.mac},romfile="),
     ]
     with inside(namespace):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that do a test's tasks: `python -m system.rxe.rank HOST:PORT FIRST_RANK INTERFACE,…`.
+"""A rank that does a test's tasks: `python -m system.rxe.rank HOST:PORT RANK INTERFACE`.
 
-Each interface has one process. Each task is a new job. The rank answers with a line of JSON.
+Each task is a new job. The rank answers with a line of JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
@@ -93,15 +91,6 @@ def collectives(comm: Communicator) -> dict[str, Any]:
     return {"compared": compared}
 
 
-def large(comm: Communicator) -> dict[str, Any]:
-    """Reduce 4 MiB three times, and check each result."""
-    count = 1 << 20
-    for turn in range(3):
-        total = sum(values(rank + turn, count, "float32") for rank in range(comm.world_size))
-        np.testing.assert_array_equal(comm.all_reduce(values(comm.rank + turn, count, "float32")), total)
-    return {}
-
-
 def killed(comm: Communicator) -> dict[str, Any]:
     """Kill the last rank. The other ranks return the error that they get."""
     comm.all_reduce(values(comm.rank, 1000, "int32"))
@@ -117,34 +106,6 @@ def failing(comm: Communicator) -> dict[str, Any]:
             comm.all_reduce(values(comm.rank, 100_000, "int32"))
     except Exception as error:
         return {"error": type(error).__name__, "text": str(error)}
-
-
-def restarted(comm: Communicator) -> dict[str, Any]:
-    """Set the interface of rank 0's device down and up again. The other rail goes on, and then both do."""
-    rail = comm.options.rails[0]
-    states = []
-
-    def step(enough: Callable[[], bool]) -> None:
-        while True:
-            done = comm.all_reduce(np.array([enough()], np.int32), "max")[0]
-            count = 30_000
-            total = sum(values(rank, count, "int32") for rank in range(comm.world_size))
-            np.testing.assert_array_equal(comm.all_reduce(values(comm.rank, count, "int32")), total)
-            if done:
-                return
-
-    def link(state: str) -> None:
-        if comm.rank == 0:
-            subprocess.run(["ip", "link", "set", rail.interface, state], check=True)
-
-    def down() -> bool:
-        return comm.stats().rails[0].state != "up"
-
-    for state, wanted in (("down", True), ("up", False)):
-        link(state)
-        step(lambda wanted=wanted: comm.rank == 0 and down() is wanted)
-        states.append(down())
-    return {"down": states}
 
 
 def summed(comm: Communicator) -> dict[str, Any]:
@@ -175,15 +136,20 @@ def resumed(comm: Communicator) -> dict[str, Any]:
     return {"carried": 0}
 
 
-TASKS = {task.__name__: task for task in (collectives, large, killed, failing, restarted, summed, resumed)}
+TASKS = {task.__name__: task for task in (collectives, killed, failing, summed, resumed)}
 
 
-def serve(meeting: socket.socket, rank: int, interface: str, do: Callable[..., None]) -> None:
-    """Call `do` for each task until the meeting ends."""
+def serve(meeting: socket.socket, rank: int, interface: str) -> None:
+    """Do tasks until the meeting ends, each in a child process, which may die."""
     line = Line(meeting)
     line.say(rank=rank)
     while (task := line.hear()) is not None:
-        do(line, task, rank, interface)
+        child = os.fork()
+        if child == 0:
+            carry_out(line, task, rank, interface)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            line.say(result={"died": True})
 
 
 def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> None:
@@ -194,35 +160,11 @@ def carry_out(line: Line, task: dict[str, Any], rank: int, interface: str) -> No
         with Communicator(options, line.join if options.controller == THE_TEST else None) as comm:
             answer = TASKS[task["task"]](comm)
             answer["where"] = sorted({one.detail for one in comm.why() if one.used})
-            answer["payload"] = [rail.payload_bytes for rail in comm.stats().rails]
         line.say(result=answer)
     except Exception as error:
         line.say(result={"error": type(error).__name__, "text": str(error)})
 
 
-def carry_out_apart(line: Line, *task: Any) -> None:
-    """Do the same in a child process, which may die."""
-    child = os.fork()
-    if child == 0:
-        carry_out(line, *task)
-        os._exit(0)
-    if os.waitpid(child, 0)[1] != 0:
-        line.say(result={"died": True})
-
-
-def main(meeting: str, first: str, interfaces: Sequence[str]) -> None:
-    """Start one process per rank by fork, so that the ranks share the imported modules."""
-    host, _, port = meeting.rpartition(":")
-    children = []
-    for rank, interface in enumerate(interfaces, int(first)):
-        child = os.fork()
-        if child == 0:
-            serve(socket.create_connection((host, int(port))), rank, interface, carry_out_apart)
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3].split(","))
+    HOST, _, PORT = sys.argv[1].rpartition(":")
+    serve(socket.create_connection((HOST, int(PORT))), int(sys.argv[2]), sys.argv[3])

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave doctor --cluster` on machines with one broken part: it names the part and the remedy."""
+"""The machines of docs/howto/cluster.md: a training, the doctor on broken machines, and a stranger."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 
 import pytest
+from system.cluster_document import TRAIN, blocks, cabled, carry_out
 from system.machines import Machine
 
 FILE = "/etc/railweave/cluster.yaml"
@@ -59,10 +61,36 @@ def wait_until_well(machine: Machine) -> None:
         assert time.monotonic() < end, wrong
 
 
+Prepared = tuple[Mapping[str, Machine], dict[str, dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
+    """Carry out all steps before the training. Yield the machines and their output by section."""
+    with cabled(tmp_path_factory.mktemp("cluster")) as made:
+        yield made, {block.title: carry_out(block, made) for block in blocks() if block.title != TRAIN}
+
+
 @pytest.fixture
-def machines(cluster_machines: Mapping[str, Machine]) -> Iterator[Mapping[str, Machine]]:
-    yield cluster_machines
-    wait_until_well(cluster_machines["node0"])
+def machines(prepared: Prepared) -> Mapping[str, Machine]:
+    """A test that breaks something repairs it."""
+    return prepared[0]
+
+
+def test_the_document_leads_from_cables_to_a_training(prepared: Prepared) -> None:
+    machines, said = prepared
+    checks = said["See each plane work"]
+    assert "no rank can run here" in " ".join(checks["box"].split())
+    for host in ("node0", "node1"):
+        assert "can take part in the cluster" in checks[host]
+        assert "256 numbers came back" in checks[host]
+    (train,) = (block for block in blocks() if block.title == TRAIN)
+    told = re.compile(r"accuracy 0\.9\d+, parameters (\w+), over ina (\S+) MB, tcp (\S+) MB, rdma (\S+) MB")
+    trained = carry_out(train, machines)
+    ends = [match.groups() for text in trained.values() if (match := told.search(text))]
+    assert len(ends) == 2, trained
+    assert ends[0][0] == ends[1][0]
+    assert all(float(carried) > 0 for _, *rails in ends for carried in rails), ends
 
 
 def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
@@ -77,8 +105,8 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
     assert "with TLS and token" in found["controller"]["detail"]
 
 
-@pytest.mark.parametrize(
-    ("broken", "repaired", "name", "detail", "remedy"),
+# Each round breaks several machines: how to break and repair one, the finding's name, detail and remedy.
+ROUNDS = [
     [
         (
             "node0: ip link set enp2s0 down",
@@ -86,29 +114,21 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
             *("tcp: link", "enp2s0 is down", "ip link set enp2s0 up"),
         ),
         (
-            "node1: ip link set enp2s0 down",
-            "node1: ip link set enp2s0 up",
-            *("tcp: link", "enp2s0 has no carrier", "look at the cable"),
-        ),
-        (
             "node0: ip link set enp3s0 mtu 1400",
             "node0: ip link set enp3s0 mtu 1500",
             *("rdma: link", "enp3s0 has an MTU of 1400", "ip link set enp3s0 mtu 1500"),
         ),
         (
-            "node0: ip link set enp2s0 mtu 9000",
-            "node0: ip link set enp2s0 mtu 1500",
-            *("tcp: to node1, MTU", "10.2.0.11 gets no packets of 9000 bytes", "an MTU of 9000 or more"),
+            "node0: ip link set enp1s0 address 52:54:00:01:00:99",
+            "node0: ip link set enp1s0 address 52:54:00:01:00:10",
+            *("ina: MAC", "enp1s0 has 52:54:00:01:00:99: expected 52:54:00:01:00:10", "hosts.node0.ina.mac"),
         ),
+    ],
+    [
         (
-            "box: ip link set p2 mtu 1400",
-            "box: ip link set p2 mtu 1500",
-            *("ina: to node1, MTU", "10.1.0.11 gets no packets of 1500 bytes", "give switches and node1"),
-        ),
-        (
-            "node0: ip address del 10.2.0.10/24 dev enp2s0",
-            "node0: ip address add 10.2.0.10/24 dev enp2s0",
-            *("tcp: interface", "no interface has 10.2.0.10", "correct hosts.node0.tcp"),
+            "node1: ip link set enp2s0 down",
+            "node1: ip link set enp2s0 up",
+            *("tcp: link", "enp2s0 has no carrier", "look at the cable"),
         ),
         (
             "node0: ip address del 10.3.0.10/24 dev enp3s0; ip address add 10.3.0.77/24 dev enp3s0",
@@ -116,18 +136,17 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
             *("rdma: address", "enp3s0 has 10.3.0.77: expected 10.3.0.10 of 10.3.0.0/24", "10.3.0.10/24 dev"),
         ),
         (
-            "node0: ip link set enp1s0 address 52:54:00:01:00:99",
-            "node0: ip link set enp1s0 address 52:54:00:01:00:10",
-            *(
-                "ina: MAC",
-                "enp1s0 has 52:54:00:01:00:99: expected 52:54:00:01:00:10",
-                "hosts.node0.ina.mac",
-            ),
+            "node0: nft add table ip t; nft add chain ip t o '{ type filter hook output priority 0; }'; "
+            "nft add rule ip t o udp dport 5257 drop",
+            "node0: nft delete table ip t",
+            *("ina: sum in the network", "Operation not permitted", "firewalls"),
         ),
+    ],
+    [
         (
-            "node0: ip route add 10.2.0.11/32 dev eno1",
-            "node0: ip route del 10.2.0.11/32 dev eno1",
-            *("tcp: to node1, route", "10.2.0.11 is reached over eno1: expected enp2s0", "`ip route get"),
+            "node0: ip link set enp2s0 mtu 9000",
+            "node0: ip link set enp2s0 mtu 1500",
+            *("tcp: to node1, MTU", "10.2.0.11 gets no packets of 9000 bytes", "an MTU of 9000 or more"),
         ),
         (
             "node1: ip address del 10.3.0.11/24 dev enp3s0",
@@ -135,37 +154,64 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
             *("rdma: to node1", "10.3.0.11 does not answer pings", "run this on node1 as well"),
         ),
         (
-            "node0: nft add table ip t; nft add chain ip t o '{ type filter hook output priority 0; }'; "
-            "nft add rule ip t o udp dport 5257 drop",
-            "node0: nft delete table ip t",
-            *("ina: sum in the network", "Operation not permitted", "firewalls"),
-        ),
-        (
             "node0: nft add table ip t; nft add chain ip t i '{ type filter hook input priority 0; }'; "
             "nft add rule ip t i udp sport 5257 drop",
             "node0: nft delete table ip t",
             *("ina: sum in the network", "no answer from 10.1.255.", "in the port that the file says"),
+        ),
+    ],
+    [
+        (
+            "node0: ip address del 10.2.0.10/24 dev enp2s0",
+            "node0: ip address add 10.2.0.10/24 dev enp2s0",
+            *("tcp: interface", "no interface has 10.2.0.10", "correct hosts.node0.tcp"),
+        ),
+        (
+            "box: ip link set p2 mtu 1400",
+            "box: ip link set p2 mtu 1500",
+            *("ina: to node1, MTU", "10.1.0.11 gets no packets of 1500 bytes", "give switches and node1"),
+        ),
+    ],
+    [
+        (
+            "node0: ip route add 10.2.0.11/32 dev eno1",
+            "node0: ip route del 10.2.0.11/32 dev eno1",
+            *("tcp: to node1, route", "10.2.0.11 is reached over eno1: expected enp2s0", "`ip route get"),
+        ),
+        (
+            "node0: ip address flush enp3s0; ip address add 10.9.0.1/16 dev enp3s0; "
+            "ip address add 10.3.0.10/24 dev enp3s0",
+            "node0: ip address del 10.9.0.1/16 dev enp3s0",
+            *("rdma: address", "enp3s0 has 10.9.0.1, then 10.3.0.10", "ip address del 10.9.0.1"),
         ),
         (
             "box: systemctl stop railweave-switch",
             "box: systemctl start railweave-switch",
             *("switch box, P4Runtime", "switch box at 10.0.0.9:9559", "start the switch"),
         ),
+    ],
+    [
         (
             "box: systemctl stop railweave-controller",
             "box: systemctl start railweave-controller",
             *("controller", "10.0.0.9:9600: UNAVAILABLE", "start `railweave controller` there"),
         ),
+    ],
+    [
         (
             f"box: {other_controller(f'python -c {LATE!r}')}",
             f"box: {OTHER_CONTROLLER_ENDS}",
-            *("clock", "+37.0 s from the controller's", "chrony or ntpd"),
+            *("clock", r"\+3[67]\.\d s from the controller's", "chrony or ntpd"),
         ),
+    ],
+    [
         (
             "node0: cd /etc/railweave; cp -p token kept; openssl rand -hex 32 > token",
             "node0: cd /etc/railweave; mv kept token",
             *("controller", "another one than the controller's", "copy the token's file"),
         ),
+    ],
+    [
         (
             "node0: cd /etc/railweave; cp -p own.pem kept.pem; cp -p own.key kept.key; openssl req -x509 "
             "-nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=me -keyout own.key -out own.pem",
@@ -173,22 +219,31 @@ def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
             *("controller", "it ends the connection on seeing our certificate", "make certificates"),
         ),
     ],
-)
+]
+
+
+@pytest.mark.parametrize("broken", ROUNDS, ids=lambda broken: ", ".join(name for _, _, name, _, _ in broken))
 def test_what_is_broken_is_named_with_a_remedy(
-    machines: Mapping[str, Machine], broken: str, repaired: str, name: str, detail: str, remedy: str
+    machines: Mapping[str, Machine], broken: list[tuple[str, str, str, str, str]]
 ) -> None:
-    for order in (broken, repaired):
-        machine, _, script = order.partition(": ")
-        machines[machine].run(script)
-        if order is broken:
-            found = findings(machines["node0"])
-            wrong = [finding for finding in found.values() if not finding["present"]]
-    assert name in [finding["name"] for finding in wrong], found
-    assert detail in f"{found[name]['detail']}: expected {found[name]['expected']}"
-    assert remedy in found[name]["remedy"]
+    def carry_out_all(orders: list[str]) -> None:
+        for order in orders:
+            machine, _, script = order.partition(": ")
+            machines[machine].run(script)
+
+    carry_out_all([order for order, *_ in broken])
+    found = findings(machines["node0"])
+    carry_out_all([order for _, order, *_ in broken])
+    wait_until_well(machines["node0"])
+    for _, _, name, detail, remedy in broken:
+        assert not found[name]["present"]
+        assert re.search(detail, f"{found[name]['detail']}: expected {found[name]['expected']}")
+        assert remedy in found[name]["remedy"]
+    wrong = [finding for finding in found.values() if not finding["present"]]
     assert all(finding["expected"] and finding["remedy"] for finding in wrong)
-    later = {"ina: to node1"} if "P4Runtime" in name else set()  # the switch is down
-    assert {finding["name"] for finding in wrong} <= {name, *later}
+    names = {name for _, _, name, _, _ in broken}
+    later = {"ina: to node1"} if "switch box, P4Runtime" in names else set()  # the switch is down
+    assert {finding["name"] for finding in wrong} <= names | later
 
 
 def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]) -> None:
@@ -202,6 +257,7 @@ def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]
             holder.communicate()  # it ends when its standard input ends
     finally:
         machines["box"].run(OTHER_CONTROLLER_ENDS)
+        wait_until_well(machines["node0"])
     slots = found["switch box, slots"]
     assert not slots["present"]
     assert slots["detail"] == "0 of 8192 free"
@@ -215,3 +271,22 @@ def test_the_exit_status_says_whether_all_is_well(machines: Mapping[str, Machine
     said = machines["node0"].run("railweave doctor --cluster /etc/railweave/none.yaml", code=2)
     assert "none.yaml: " in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "asked", ["railweave why --controller 10.0.0.9:9600", "railweave switch tables --grpc 10.0.0.9:9559"]
+)
+def test_a_stranger_on_the_management_network_gets_no_answer(
+    machines: Mapping[str, Machine], asked: str
+) -> None:
+    said = machines["stranger"].run(asked, code=3)
+    assert re.search(r"no switch answers|no controller answered|expected a controller there", said), said
+
+
+def test_a_host_cannot_open_the_switches(machines: Mapping[str, Machine]) -> None:
+    """The hosts' CA has issued the host's certificate, and the switches do not trust this CA."""
+    own = "--tls-ca hosts.pem --tls-cert own.pem --tls-key own.key"
+    said = machines["node0"].run(
+        f"cd /etc/railweave; railweave switch tables --grpc 10.0.0.9:9559 {own}", code=3
+    )
+    assert "no switch answers" in said
