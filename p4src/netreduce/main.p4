@@ -22,7 +22,7 @@
 //   repeated, complete      the sum goes on, on this connection
 // A member that goes back N repeats what others have got through: it finds complete slots, and its receiver duplicates.
 // After a restart without its registers, the switch may lack contributions that are acknowledged; then the connections that
-// miss the sum give up. Schedules of hosts and links test this argument (tests/protocol/sum_schedules.py).
+// miss the sum give up. tests/protocol/models/netreduce.pml has this argument for exhaustive search.
 //
 // In a tree of switches each sums what arrives from below: to the switch above, a switch is a member whose connection
 // leads back to itself. Its packet has the slot's index as PSN; what comes back is the sum of all, which takes the place
