@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every `railweave` command that README, the tutorial and the troubleshooting page show.
+
+The options of all commands are parsed. The short commands must run to status 0. SHORTENED lists them and the
+options that make them short. The other commands take minutes or hours, or need files, a terminal or a switch
+that not every machine has. `test_tutorial.py` runs the tutorial's own blocks unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from railweave import cli
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/tutorial/index.md", "docs/tutorial/more.md", "docs/howto/troubleshooting.md")
+FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a page: in its fenced blocks of `sh`, and in its indented blocks."""
+    indented = FENCE.sub(
+        lambda m: re.sub("^", "    ", m["text"], flags=re.M) if m["language"] == "sh" else "", text
+    )
+    found = re.finditer(r"^    railweave (?P<command>[^#\n]+)", indented, re.MULTILINE)
+    return [match["command"].strip() for match in found]
+
+
+COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
+CALL = "--hosts 2 --iters 1 --warmup 0 --sizes 1K"
+# Beginnings of commands, with options to add before the program; None: do not run it. The first match counts.
+SHORTENED = {
+    "demo --live": None,
+    "demo": "--hosts 2 --steps 1",
+    "run --topology": None,  # sixteen hosts
+    "run --shell": None,
+    "run --hosts 2": "",
+    "run --hosts": None,  # test_tutorial.py runs them
+    "run": "--hosts 2",
+    "bench all-reduce --rails ina --mtu 9000": f"{CALL} --compare ring",  # Gloo's ranks start slowly
+    "bench all-reduce": CALL,
+    "bench all-gather": CALL,
+    "bench scaling": f"{CALL} --compare ring",
+    "bench jobs": "--seconds 2.1 --hosts 2 --size 64K",
+    "bench controller": "--k 4 --jobs 2 --ranks 4 --repeat 1",
+    "bench": None,
+    "plan": "",
+    "reproduce": "--list",
+    "topo": "",
+    "doctor --cluster": None,
+    "doctor": "",
+}
+PROGRAM = """
+import numpy as np
+import railweave
+
+with railweave.init() as comm:
+    assert (comm.all_reduce(np.ones(1000, np.float32)) == comm.world_size).all()
+"""
+DEADLINE_S = 120.0
+
+
+def extra(command: str) -> str | None:
+    """Return the options that shorten a command; None if it is not run."""
+    return next(more for beginning, more in SHORTENED.items() if f"{command} ".startswith(f"{beginning} "))
+
+
+def with_options(command: str, more: str) -> list[str]:
+    """Add options before the program that a command runs."""
+    options, dashes, program = command.partition(" -- ")
+    return shlex.split(f"{options} {more} {dashes} {program}")
+
+
+def test_the_lists_are_found() -> None:
+    assert len(COMMANDS) > 35
+    unused = [beginning for beginning in SHORTENED if not any(c.startswith(beginning) for c in COMMANDS)]
+    assert not unused
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_are_read(command: str) -> None:
+    words = shlex.split(command)
+    part: Any = get_command(cli.build(words[0]))
+    while hasattr(part, "commands"):
+        part, words = part.commands[words[0]], words[1:]
+    if hasattr(part, "parse_args"):
+        assert part.make_context(command, words) is not None
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if extra(command) is not None])
+def test_the_command_ends_with_status_0(command: str, tmp_path: Path) -> None:
+    if "--compare gloo" in command and find_spec("torch") is None:
+        pytest.skip("PyTorch is missing: make baseline")
+    for name in ("my.py", "steps.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "railweave", *with_options(command, extra(command) or "")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
