@@ -15,8 +15,8 @@ from system.command import Start, result_of
 from railweave._native import load
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.switch_pauses import REQUESTS
-from railweave.experiments.failover.kinds import RANK_KILLED
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
+from railweave.experiments.fault_kinds import RANK_KILLED
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
