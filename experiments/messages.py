@@ -77,8 +77,9 @@ def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
 
 
 def emit(event: str, **values: Any) -> None:
-    """Send a message to the lab."""
-    print(json.dumps({"event": event, **values}), flush=True)
+    """Send a message to the lab. Threads may do so at the same time."""
+    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    sys.stdout.flush()
 
 
 def read(line: str) -> dict[str, Any] | None:
