@@ -138,7 +138,8 @@ class Soak:
     def _sample(self) -> None:
         """Sample the memory of all processes."""
         for rank, trace in enumerate(self._job.traces):
-            self._tally.memory(f"rank {rank}", trace.rss_bytes / MIB)
+            if trace.done:
+                self._tally.memory(f"rank {rank}", trace.rss_bytes / MIB)
         for name, pid in self._lab.processes().items():
             if "rank" not in name:
                 with suppress(OSError):  # it has just ended
