@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,7 @@ def _sample(of_ranks: Sequence[Sample], began_s: float) -> Sample:
 
 def _shares(outcome: Outcome) -> dict[str, dict[str, float]]:
     """Return each rail's share of the bytes, by size; 0 for a rail that carried nothing."""
-    carried: dict[str, Counter[str]] = {}
-    for result in outcome.results:
-        for size, of_rails in result.carried.items():
-            carried.setdefault(size, Counter()).update(of_rails)
+    carried = _sums([result.carried for result in outcome.results])
     return {
         size: {rail: of_rails[rail] / of_rails.total() for rail in outcome.job.planes}
         for size, of_rails in carried.items()
@@ -116,28 +114,29 @@ def _shares(outcome: Outcome) -> dict[str, dict[str, float]]:
 
 
 def _counters(outcome: Outcome) -> dict[str, dict[str, float]]:
-    counters: dict[str, Counter[str]] = dict(outcome.wires)
-    for result in outcome.results:
-        for rail, counts in result.counters.items():
-            counters.setdefault(rail, Counter()).update(counts)
+    counters = _sums([outcome.wires, *(result.counters for result in outcome.results)])
     return {rail: dict(counts) for rail, counts in counters.items()}
+
+
+def _sums(tables: Iterable[Mapping[str, Mapping[str, float]]]) -> dict[str, Counter[str]]:
+    """Return the sums of tables, by row and column."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for table in tables:
+        for name, row in table.items():
+            sums[name].update(row)
+    return sums
 
 
 def _extra(outcome: Outcome) -> dict[str, Any]:
     extra = {**outcome.results[0].extra, **outcome.extra}
     if outcome.job.series:
+        series = [result.extra["series"] for result in outcome.results]
         extra["events"] = [list(event) for event in outcome.events]
-        extra["series"] = _added([result.extra["series"] for result in outcome.results])
+        extra["series"] = {
+            rail: [sum(bins) for bins in zip_longest(*(s.get(rail, ()) for s in series), fillvalue=0)]
+            for rail in dict.fromkeys(rail for of_rank in series for rail in of_rank)
+        }
     return extra
-
-
-def _added(series: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
-    """Return the sums of series over the ranks. A series that ends earlier continues with zeros."""
-    longest = {rail: max(len(s.get(rail, ())) for s in series) for one in series for rail in one}
-    return {
-        rail: [sum(s[rail][place] for s in series if place < len(s.get(rail, ()))) for place in range(length)]
-        for rail, length in longest.items()
-    }
 
 
 def _cpu(outcome: Outcome, samples: Sequence[Sample]) -> Cpu:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -45,26 +45,16 @@ class RailCounts:
         """Return the sum of both."""
         return RailCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> RailCounts:
+        """Return the counts in the values of a `RailReport`."""
+        values = {**report, **{f"sent_{name}": count for name, count in report["sent"].items()}}
+        return cls(**{each.name: values[each.name] for each in fields(cls)})
+
 
 def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
     """Return the counts of every rail by its name."""
-    return {
-        rail.name: RailCounts(
-            payload_bytes=rail.payload_bytes,
-            bytes_sent=rail.bytes_sent,
-            bytes_received=rail.bytes_received,
-            retransmissions=rail.retransmissions,
-            slices=rail.slices,
-            busy_s=rail.busy_s,
-            failures=rail.failures,
-            multicast_bytes=rail.multicast_bytes,
-            fetched_bytes=rail.fetched_bytes,
-            rings=rail.rings,
-            ring_messages=rail.ring_messages,
-            **{f"sent_{name}": count for name, count in asdict(rail.sent).items()},
-        )
-        for rail in comm.stats().rails
-    }
+    return {rail.name: RailCounts.of(asdict(rail)) for rail in comm.stats().rails}
 
 
 def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
@@ -87,8 +77,9 @@ def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
 
 
 def emit(event: str, **values: Any) -> None:
-    """Send a message to the lab."""
-    print(json.dumps({"event": event, **values}), flush=True)
+    """Send a message to the lab. Threads may do so at the same time."""
+    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    sys.stdout.flush()
 
 
 def read(line: str) -> dict[str, Any] | None:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,13 +20,15 @@ SCALES = 3  # factors 1, 2, 4: consecutive calls that are compared have differen
 LANES = 256
 BLOCK = 1 << 16  # elements that are compared at once, so that they stay in the cache
 
-# Floats are multiples of 1/64. Sums over 1,023 ranks are exact in float32, in the fixed point
-# of ina rails, and in ATP's, whose unit is a millionth.
-INTEGERS, FLOATS, FRACTION = 1 << 18, 1 << 10, 64
-QUOTIENT_ERROR = 2.0**-22  # relative, of an average of floats: it may be rounded twice
-ITEM = 4  # bytes of an element of either type
+# Integers up to these values, divided by FRACTION. Their sums are exact in the type, in the fixed point of
+# ina rails, and in ATP's, whose unit is a millionth: of float32 over 1,023 ranks, of the others over 31.
+# Integer types need no limit: they wrap to the same result in every order.
+GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 10, "float64": 1 << 45}
+FRACTION = {"float32": 64}
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+ITEM = 4  # bytes of an element of the types in DTYPES
 
-Array = NDArray[np.float32] | NDArray[np.int32]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,15 @@ class Problem:
         return wrong
 
     def _right(self, part: Array, exact: Array, error_bound: float) -> NDArray[np.bool_]:
-        if part.dtype == np.int32:  # averages are cut towards zero
-            return np.equal(part, exact if self.averaged == 1 else np.trunc(exact / self.averaged))
         if self.averaged == 1 and not error_bound:
-            return np.equal(part, exact)
-        quotient = exact / np.float32(self.averaged)
-        bound = error_bound + QUOTIENT_ERROR * np.abs(quotient)
-        return np.less_equal(np.abs(part - quotient), bound)  # false for NaN
+            return np.asarray(part == exact)
+        if part.dtype.name not in EPSILON:  # averages of integers are cut towards zero
+            total = exact.astype(np.int64)
+            quotient = (total - np.fmod(total, self.averaged)) // self.averaged
+            return np.asarray(part == quotient.astype(part.dtype))
+        mean = exact.astype(np.float64) / self.averaged
+        bound = error_bound + 2 * EPSILON[part.dtype.name] * np.abs(mean)  # it may be rounded twice
+        return np.asarray(np.abs(part - mean) <= bound)  # false for NaN
 
 
 def _scale(call: int) -> int:
@@ -89,22 +95,34 @@ def problem(
     `count` is the value of `shard_elements`.
     """
     given = count * ranks if collective == "reduce_scatter" else count
-    inputs = (_base(given, dtype, [seed, count, other]) for other in range(ranks))
-    mine = _base(given, dtype, [seed, count, rank])
+    inputs = (_base(given, dtype, op, [seed, count, other]) for other in range(ranks))
+    mine = _base(given, dtype, op, [seed, count, rank])
     if collective == "broadcast":
-        return Problem(mine, _base(given, dtype, [seed, count, root]))
+        return Problem(mine, _base(given, dtype, op, [seed, count, root]))
     if collective == "all_gather":
         return Problem(mine, np.concatenate(list(inputs)))
     own = slice(rank * count, (rank + 1) * count) if collective == "reduce_scatter" else slice(None)
-    combine = {"max": np.maximum, "min": np.minimum}.get(op, np.add)
+    combine = {"max": np.maximum, "min": np.minimum, "prod": np.multiply}.get(op, np.add)
     total = next(inputs)[own].copy()
     for each in inputs:
         combine(total, each[own], out=total)
     return Problem(mine, total, ranks if op == "avg" else 1)
 
 
-def _base(count: int, dtype: str, seed: list[int]) -> Array:
-    random = np.random.default_rng(seed)
-    if dtype == "int32":
-        return random.integers(-INTEGERS, INTEGERS, count, np.int32)
-    return random.integers(-FLOATS, FLOATS, count, np.int32).astype(np.float32) / np.float32(FRACTION)
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the numpy type; for bfloat16, the type of ml_dtypes."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def _base(count: int, dtype: str, op: str, seed: list[int]) -> Array:
+    """Return numbers that `op` reduces exactly, in any order. Scales may multiply them, but not for prod."""
+    random, kind = np.random.default_rng(seed), dtype_of(dtype)
+    if dtype not in GREATEST:
+        room = SCALES - 1 if op in ("max", "min") else 0  # bits; values that wrap would change their order
+        limits = np.iinfo(kind)
+        return random.integers(limits.min >> room, limits.max >> room, count, kind, endpoint=True)
+    if op == "prod":
+        return random.choice(np.array([-1.0, 1.0, 2.0]), count, p=[0.3, 0.5, 0.2]).astype(kind)
+    greatest = GREATEST[dtype]
+    integers = random.integers(-greatest, greatest, count, endpoint=True)
+    return (integers / FRACTION[dtype]).astype(kind) if dtype in FRACTION else integers.astype(kind)

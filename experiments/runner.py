@@ -25,9 +25,9 @@ from railweave.experiments import provenance
 from railweave.experiments.contenders import Contender, Implementation, Job
 from railweave.experiments.cpu import cpu_times, runnable
 from railweave.experiments.errors import OptionError
+from railweave.experiments.fault_script import parse, play
 from railweave.experiments.hosts import JobOptions
 from railweave.experiments.joining import Outcome, bottleneck, joined
-from railweave.experiments.program.fault_script import parse, play
 from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
 from railweave.experiments.scenario import Scenario
 from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages

@@ -134,7 +134,7 @@ class Scenario:
 
     def check(self) -> None:
         """Raise OptionError if values are invalid, or do not fit together."""
-        from railweave.experiments.program.fault_script import parse  # noqa: PLC0415 - needs a lab's modules
+        from railweave.experiments.fault_script import parse  # noqa: PLC0415 - needs a lab's modules
 
         try:
             network = self.network

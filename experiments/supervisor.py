@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from railweave.experiments.endless import STOP
 from railweave.experiments.hosts import JobOptions, start_rank
 from railweave.experiments.messages import read
+from railweave.experiments.trace import RankTrace
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.processes import Child
 
 T = TypeVar("T")
 OnLine = Callable[[int, str], None]  # (rank, line)
+OnMessage = Callable[[int, dict[str, Any]], None]
 
 START_S = 60.0  # time limit until all ranks of a job have begun
 
@@ -26,18 +28,18 @@ class Supervisor:
 
     def __init__(self, lab: Lab) -> None:
         """Take the lab. Nothing is started yet."""
-        self._lab = lab
+        self.lab = lab
         self._readers: dict[Child, Callable[[str], None]] = {}
         self._changed = asyncio.Condition()
         self._ended: LabError | None = None  # the reason, once no more lines can arrive
 
     async def start(self, job: JobOptions, on_line: OnLine) -> list[Child]:
         """Start a rank in every host, in the order of the hosts. `on_line` gets each line of output."""
-        return [await self.start_rank(job, rank, on_line) for rank in range(len(self._lab.topology.hosts))]
+        return [await self.start_rank(job, rank, on_line) for rank in range(len(self.lab.topology.hosts))]
 
     async def start_rank(self, job: JobOptions, rank: int, on_line: OnLine) -> Child:
         """Start one rank of a job in its host."""
-        child = await start_rank(self._lab, job, rank)
+        child = await start_rank(self.lab, job, rank)
         self._readers[child] = partial(on_line, rank)
         return child
 
@@ -50,7 +52,7 @@ class Supervisor:
         ended = LabError("all ranks have ended", "ranks that run", "start a job first")
         try:
             async with asyncio.timeout(silence_s) as limit:
-                async for line in self._lab.events():
+                async for line in self.lab.events():
                     if silence_s is not None:
                         limit.reschedule(loop.time() + silence_s)
                     async with self._changed:
@@ -64,7 +66,7 @@ class Supervisor:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
+    async def until(self, holds: Callable[[], bool], deadline_s: float | None) -> bool:
         """Wait until a condition on the output holds. Return False if it does not hold by the deadline.
 
         Raises LabError, as `read` does, if no more lines can arrive.
@@ -84,7 +86,7 @@ class Supervisor:
             raise LabError(
                 f"no progress of all ranks within {START_S:g} s",
                 "calls of all ranks",
-                f"read the logs in {self._lab.out}",
+                f"read the logs in {self.lab.out}",
             )
 
     async def stop(self, *leaders: Child, deadline_s: float) -> None:
@@ -94,16 +96,54 @@ class Supervisor:
         the deadline.
         """
         for leader in leaders:
-            leader.signal(signal.SIGUSR1)
+            leader.signal(STOP)
         if not await self.until(lambda: self._ended is not None, deadline_s):
             raise LabError(
                 f"the ranks have not ended within {deadline_s:g} s",
                 "their end by then",
-                f"read the logs in {self._lab.out}",
+                f"read the logs in {self.lab.out}",
             )
 
 
-def messages(take: Callable[[int, dict[str, Any]], None]) -> OnLine:
+class EndlessJob:
+    """A job that makes calls until it is stopped, and the reports of its ranks."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        options: JobOptions,
+        on_message: OnMessage = lambda _rank, _message: None,
+    ) -> None:
+        """Take the job, whose command is that of `endless.Calls`. Nothing is started yet."""
+        self.traces = [RankTrace() for _ in supervisor.lab.topology.hosts]
+        self.children: dict[int, Child] = {}
+        self._supervisor = supervisor
+        self._options = options
+        self._on_message = on_message
+
+    async def start(self) -> None:
+        """Start all ranks."""
+        for rank in range(len(self.traces)):
+            await self.start_rank(rank)
+
+    async def start_rank(self, rank: int) -> None:
+        """Start one rank, or start it again."""
+        self.children[rank] = await self._supervisor.start_rank(self._options, rank, messages(self._take))
+
+    def _take(self, rank: int, message: dict[str, Any]) -> None:
+        self.traces[rank].take(message)
+        self._on_message(rank, message)
+
+    async def begun(self) -> None:
+        """Wait until every rank has completed a call. Raise LabError after START_S seconds."""
+        await self._supervisor.begun(lambda: all(trace.done for trace in self.traces))
+
+    async def until(self, holds: Callable[[RankTrace], object], deadline_s: float) -> bool:
+        """Wait until a condition holds for all ranks. Return False if it does not hold by the deadline."""
+        return await self._supervisor.until(lambda: all(map(holds, self.traces)), deadline_s)
+
+
+def messages(take: OnMessage) -> OnLine:
     """Return a function that passes the messages in a rank's lines to `take`, with the rank."""
 
     def on_line(rank: int, text: str) -> None:

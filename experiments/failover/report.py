@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failover table, as text and as JSON."""
+"""The failover table, as text, as JSON and as a picture."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from railweave.experiments import tables
-from railweave.experiments.failover.kinds import KINDS, OF_TREES
+from railweave.experiments.failover.figures import Curve
 from railweave.experiments.failover.run import FailoverResult
 from railweave.experiments.failover.values import Trial
+from railweave.experiments.fault_kinds import KINDS
 from railweave.experiments.statistics import median, p99
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MS = 1000.0
 NOTE = """
@@ -24,8 +28,13 @@ reroute         from the fault until every rank had completed a call without the
 readmit         from the repair until every rank had completed a slice on the rail again
 during, after   throughput of tensors, relative to that before the fault
 Times are in ms; pause, reroute and readmit are median/p99 of the trials."""
-FAIL_STOP = {kind.name for kind in (*KINDS, *OF_TREES) if kind.fail_stop}
 SPREAD = ("pause", "reroute", "readmit")
+TIMES = {  # name in the rows, and field of Trial or Figures
+    **{name: f"{name}_s" for name in (*SPREAD, "return_pause", "formed")},
+    "error_after": "error_s",
+    "fault": "inject_s",
+}
+COLUMNS = 3  # of the picture
 
 
 def table(result: FailoverResult) -> Table:
@@ -42,10 +51,10 @@ def table(result: FailoverResult) -> Table:
             row["fault"],
             row["rail"],
             f"{row['expected']}/{row['trials']}",
-            _number(row["usual_ms"]),
-            *(_spread(row, name) for name in SPREAD),
-            _percent(row["during_ratio"]),
-            _percent(row["after_ratio"]),
+            _text(".0f", row["usual_ms"]),
+            *(_text(".0f", row[f"{name}_p50_ms"], row[f"{name}_ms"]) for name in SPREAD),
+            _text(".0%", row["during_ratio"]),
+            _text(".0%", row["after_ratio"]),
             str(row["errors"]),
             str(row["wrong"]),
         )
@@ -56,17 +65,7 @@ def table(result: FailoverResult) -> Table:
 
 def odd(result: FailoverResult) -> list[str]:
     """Return a line for each trial that did not end as expected."""
-    return [line(trial) for trial in result.trials if not trial.expected or trial.errors or trial.wrong]
-
-
-def caption(result: FailoverResult) -> str:
-    """Return the caption of the picture."""
-    options = result.options
-    return (
-        f"first of {options.trials} trials each; {len(options.topology.hosts)} hosts, "
-        f"{options.collective} of {options.bytes >> 10} KiB {options.dtype}; "
-        "shaded: from the fault to its repair"
-    )
+    return [line(trial) for trial in result.trials if not trial.ok]
 
 
 def line(trial: Trial) -> str:
@@ -91,6 +90,31 @@ def line(trial: Trial) -> str:
     return f"{trial.fault}, {trial.rail} #{trial.number} ({trial.where}): " + "; ".join(words)
 
 
+def draw(curves: Mapping[tuple[str, str], Curve]) -> Figure:
+    """Draw each rail's throughput around a fault, a panel per fault and failing rail."""
+    from railweave.experiments.figures import drawing  # noqa: PLC0415 - a second to import
+    from railweave.experiments.figures.panels import Timeline, timeline  # noqa: PLC0415
+
+    rows = -(-len(curves) // COLUMNS)
+    figure, panels = drawing.sheet(min(COLUMNS, len(curves)), rows, height=Timeline.INCHES)
+    for panel, (hit, curve) in zip(panels, curves.items(), strict=False):
+        timeline(panel, asdict(curve))
+        panel.set_title(", ".join(hit))
+    for panel in panels[len(curves) :]:
+        panel.set_axis_off()
+    return figure
+
+
+def caption(result: FailoverResult) -> str:
+    """Return the caption of the picture."""
+    options = result.options
+    return (
+        f"first of {options.trials} trials each; {len(options.topology.hosts)} hosts, "
+        f"{options.collective} of {options.bytes >> 10} KiB {options.dtype}; "
+        "shaded: from the fault to its repair"
+    )
+
+
 def as_json(result: FailoverResult) -> dict[str, Any]:
     """Return the rows as JSON values. Times are in ms: the 99th percentile, the median and the maximum."""
     options = result.options
@@ -105,13 +129,11 @@ def as_json(result: FailoverResult) -> dict[str, Any]:
         "outage_ms": options.outage_s * MS,
         "switch": options.lab.switch_target,
     }
-    return {
-        "ok": result.ok,
-        "rows": [
-            {**_row(trials), **common, "runs": [_run(trial) for trial in trials]}
-            for trials in _grouped(result.trials)
-        ],
-    }
+    rows = [
+        {**_row(trials), **common, "runs": [_run(trial) for trial in trials]}
+        for trials in _grouped(result.trials)
+    ]
+    return {"ok": result.ok, "rows": rows}
 
 
 def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
@@ -120,57 +142,47 @@ def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def _row(trials: Sequence[Trial]) -> dict[str, Any]:
-    found = [trial.figures for trial in trials if trial.figures is not None]
-    ratios = {
-        "during_ratio": [f.during_bps / f.before_bps for f in found if f.during_bps and f.before_bps],
-        "after_ratio": [f.after_bps / f.before_bps for f in found if f.after_bps and f.before_bps],
-    }
+    figures = [trial.figures for trial in trials if trial.figures is not None]
+    flat = [{**asdict(trial), **(asdict(trial.figures) if trial.figures else {})} for trial in trials]
+
+    def ratio(name: str) -> float | None:
+        rates = [(each[name], each["before_bps"]) for each in map(asdict, figures)]
+        return _median([rate / before for rate, before in rates if rate and before])
+
+    times = {}
+    for name, field in TIMES.items():
+        values = [each[field] * MS for each in flat if each.get(field) is not None]
+        times[f"{name}_ms"] = p99(values) if values else None
+        times[f"{name}_p50_ms"] = _median(values)
+        times[f"{name}_max_ms"] = max(values, default=None)
     return {
         "fault": trials[0].fault,
         "rail": trials[0].rail,
-        **_times("pause", [f.pause_s for f in found]),
-        **_times("reroute", [f.reroute_s for f in found if f.reroute_s is not None]),
-        **_times("readmit", [f.readmit_s for f in found if f.readmit_s is not None]),
-        **_times("return_pause", [f.return_pause_s for f in found]),
-        **_times("error_after", [trial.error_s for trial in trials if trial.error_s is not None]),
-        **_times("formed", [trial.formed_s for trial in trials if trial.formed_s is not None]),
-        **_times("fault", [trial.inject_s for trial in trials]),
-        "usual_ms": median([f.usual_s * MS for f in found]) if found else None,
+        **times,
+        "usual_ms": _median([each.usual_s * MS for each in figures]),
         "wrong": sum(trial.wrong for trial in trials),
         "errors": sum(len(trial.errors) for trial in trials),
         "trials": len(trials),
         "expected": sum(trial.expected for trial in trials),
-        "outcomes": dict(Counter(trial.outcome for trial in trials)),
-        "rerouted": sum(f.reroute_s is not None for f in found),
-        "fail_stop": trials[0].fault in FAIL_STOP,
+        "outcomes": Counter(trial.outcome for trial in trials),
+        "rerouted": sum(each.reroute_s is not None for each in figures),
+        "fail_stop": KINDS[trials[0].fault].fail_stop,
         "failures": sum(trial.failures for trial in trials),
-        "failed_beside": dict(Counter(rail for trial in trials for rail in trial.others)),
-        "unused": sum(not f.used for f in found),
-        "before_bps": median([f.before_bps for f in found]) if found else None,
-        **{name: median(values) if values else None for name, values in ratios.items()},
+        "failed_beside": Counter(rail for trial in trials for rail in trial.others),
+        "unused": sum(not each.used for each in figures),
+        "before_bps": _median([each.before_bps for each in figures]),
+        "during_ratio": ratio("during_bps"),
+        "after_ratio": ratio("after_bps"),
     }
-
-
-def _times(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
-    values = sorted(value * MS for value in seconds)
-    if not values:
-        return {f"{name}_ms": None, f"{name}_p50_ms": None, f"{name}_max_ms": None}
-    return {f"{name}_ms": p99(values), f"{name}_p50_ms": median(values), f"{name}_max_ms": values[-1]}
 
 
 def _run(trial: Trial) -> dict[str, Any]:
     return {name: value for name, value in asdict(trial).items() if name not in ("fault", "rail")}
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
 
 
-def _spread(row: dict[str, Any], name: str) -> str:
-    if row[f"{name}_ms"] is None:
-        return "-"
-    return f"{row[f'{name}_p50_ms']:.0f}/{row[f'{name}_ms']:.0f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
+def _text(style: str, *values: float | None) -> str:
+    return "-" if None in values else "/".join(format(value, style) for value in values)

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from railweave.experiments import fault_kinds
 from railweave.experiments.errors import OptionError
-from railweave.experiments.failover import kinds
 from railweave.experiments.failover.figures import Curve
-from railweave.experiments.failover.kinds import Kind
 from railweave.experiments.failover.series import Series
 from railweave.experiments.failover.values import FailoverOptions, Trial
+from railweave.experiments.fault_kinds import Kind
 from railweave.experiments.hosts import require_peers
 from railweave.experiments.records import Records
 from railweave.topologies.lab.lab import Lab
@@ -28,7 +28,7 @@ class FailoverResult:
     @property
     def ok(self) -> bool:
         """Whether every fault ended as expected, without an error or a wrong number."""
-        return all(trial.expected and not trial.errors and not trial.wrong for trial in self.trials)
+        return all(trial.ok for trial in self.trials)
 
 
 def check(options: FailoverOptions) -> list[tuple[Kind, str]]:
@@ -42,7 +42,9 @@ def check(options: FailoverOptions) -> list[tuple[Kind, str]]:
     unknown = [name for name in options.rails if name not in names]
     if unknown:
         raise OptionError(f"rail {unknown[0]!r}", f"one of {', '.join(names)}", "correct the name")
-    return kinds.chosen(options.faults, [options.topology.plane(name) for name in options.rails or names])
+    return fault_kinds.chosen(
+        options.faults, [options.topology.plane(name) for name in options.rails or names]
+    )
 
 
 async def run(
@@ -61,7 +63,7 @@ async def run(
         on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}, {options.trials} trials per fault")
         done = 0
         while done < options.trials:  # after a failed trial the series starts again, in a new lab
-            name = f"{kind.name} {rail} {done}".replace(f" {kinds.ANY_RAIL} ", " ").replace(" ", "-")
+            name = f"{kind.name} {rail} {done}".replace(f" {fault_kinds.ANY_RAIL} ", " ").replace(" ", "-")
             lab_options = replace(options.lab, out=options.lab.out / name)
             async with Lab(options.topology, lab_options) as lab:
                 series = Series(lab, options, kind, rail)

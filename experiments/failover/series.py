@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks that reduce back to back in one lab, and the trials run on them."""
+"""One job in a lab that makes calls back to back, and the trials of one kind of fault on it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from railweave.experiments.failover import worker
+from railweave.experiments.endless import COMPUTE, Calls
 from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
-from railweave.experiments.failover.kinds import OF_TREES, RANK_COMPUTES, Kind
-from railweave.experiments.failover.trace import RankTrace
-from railweave.experiments.failover.trial_record import record_of
+from railweave.experiments.failover.record import record_of
 from railweave.experiments.failover.values import (
     EXCLUDED,
     HUNG,
@@ -26,23 +22,22 @@ from railweave.experiments.failover.values import (
     FailoverOptions,
     Trial,
 )
+from railweave.experiments.fault_kinds import RANK_COMPUTES, Kind
 from railweave.experiments.hosts import JobOptions
-from railweave.experiments.program.worker import command_of
 from railweave.experiments.records import Record
-from railweave.experiments.supervisor import Supervisor, alongside, messages
+from railweave.experiments.supervisor import EndlessJob, Supervisor, alongside
+from railweave.experiments.trace import RankTrace
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
-from railweave.topologies.lab.processes import Child
 
-JOB = "failover"
 JITTER_S = 0.4  # range of the random delay before a fault
 AGAIN_S = (0.0, 0.3)  # range of the random time between a repair and the next injection of the fault
 CLEAR_S = 0.3  # a call that ends this long after a fault has begun after the fault
 
 
 class Series:
-    """One job in a lab, and the trials of one kind of fault on one rail."""
+    """The trials of one kind of fault on one rail."""
 
     def __init__(self, lab: Lab, options: FailoverOptions, kind: Kind, rail: str) -> None:
         """Take the options. Nothing happens before `run`."""
@@ -50,61 +45,53 @@ class Series:
         self._options = options
         self._kind = kind
         self._rail = rail
-        arguments = (options.collective, options.bytes, options.dtype, options.compute_s)
-        command = command_of(worker.call, *arguments, endless=True)
-        self._job = JobOptions(JOB, command, timeout_s=options.deadline_s)
-        self._children: dict[int, Child] = {}
-        self._traces = [RankTrace() for _ in lab.topology.hosts]
+        calls = Calls(options.collective, options.bytes, options.dtype, compute_s=options.compute_s)
         self._supervisor = Supervisor(lab)
+        self._job = EndlessJob(
+            self._supervisor, JobOptions("failover", calls.command(), timeout_s=options.deadline_s)
+        )
+        self._traces = self._job.traces
+        self._window: Window | None = None  # of the last trial with a fault of a rail
         self.curve: Curve | None = None  # of the first trial
         self.records: list[Record] = []  # of the trials with a fault of a rail
-        self._window: Window | None = None  # of the last such trial
 
     async def run(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
         """Run the trials from number `first` on, until a trial leaves the job hung or a rail excluded.
 
         Raises LabError if a rank ends before the trials.
         """
-        for rank in range(len(self._traces)):
-            await self._start_rank(rank)
+        await self._job.start()
         return await alongside(self._trials(first, on_trial), self._supervisor.read())
-
-    async def _start_rank(self, rank: int) -> None:
-        self._children[rank] = await self._supervisor.start_rank(self._job, rank, messages(self._take))
-
-    def _take(self, rank: int, message: dict[str, Any]) -> None:
-        self._traces[rank].take(message)
 
     async def _trials(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
         done: list[Trial] = []
-        await self._supervisor.begun(lambda: all(trace.calls for trace in self._traces))
+        await self._job.begun()
         for number in range(first, self._options.trials):
             name, rail = self._kind.name, self._rail
             rng = random.Random(f"{self._options.seed}/{name}/{rail}/{number}")  # noqa: S311 - not secret
             await self._progress(time.monotonic() + BASELINE_S + rng.uniform(0, JITTER_S))
             wrong = self._wrong()
             trial = await self._trial(Trial(name, rail, number), rng)
-            done.append(replace(trial, wrong=self._wrong() - wrong))
+            trial = replace(trial, wrong=self._wrong() - wrong)
             if self._window is not None:
-                self.records.append(record_of(self._options, done[-1], self._traces, self._window))
-            on_trial(done[-1])
+                self.records.append(record_of(self._options, trial, self._traces, self._window))
+            done.append(trial)
+            on_trial(trial)
             if trial.outcome in (HUNG, NOT_BACK):
                 break  # the next fault would not be the only one
         if trial.outcome != HUNG:
-            await self._supervisor.stop(self._children[0], deadline_s=self._options.deadline_s)
+            await self._supervisor.stop(self._job.children[0], deadline_s=self._options.deadline_s)
         return done
 
     async def _trial(self, trial: Trial, rng: random.Random) -> Trial:
         if self._kind.words:
             return await self._fail_a_rail(trial, rng)
-        rank = rng.randrange(len(self._children))
+        rank = rng.randrange(len(self._traces))
         return await (self._compute if self._kind is RANK_COMPUTES else self._lose_a_rank)(trial, rank)
 
     async def _until(self, holds: Callable[[RankTrace], object], more_s: float = 0.0) -> bool:
         """Wait until a condition holds for all ranks. Return False if it does not hold in time."""
-        return await self._supervisor.until(
-            lambda: all(map(holds, self._traces)), self._options.deadline_s + more_s
-        )
+        return await self._job.until(holds, self._options.deadline_s + more_s)
 
     async def _progress(self, instant: float) -> bool:
         """Wait until all ranks have completed a call after an instant. Return False at the deadline."""
@@ -114,7 +101,7 @@ class Series:
         """Inject a fault into a rail, and repair it."""
         kind, rail, begin = self._kind, self._rail, time.monotonic()
         for trace in self._traces:
-            trace.forget(begin - BASELINE_S)
+            trace.calls = [call for call in trace.calls if call.end >= begin - BASELINE_S]
         failures = self._failures()
         fault = kind.draw(self._lab.topology.plane(rail), rng)
         async with Injection(self._lab, fault) as injection:
@@ -130,16 +117,14 @@ class Series:
                 await asyncio.sleep(self._options.outage_s)
             repair_begin = time.monotonic()
             repaired = await injection.repair()
-        if kind in OF_TREES:
+        if kind.tree:
             await self._all_switches_ready()
         went_on = went_on and await self._progress(repaired.end)
         back = went_on and await self._until(lambda trace: trace.first_use(rail, repaired.end))
         end = time.monotonic() + (SETTLE_S + BASELINE_S if back else 0.0)
         went_on = went_on and await self._progress(end)
-        window = Window(injected.begin, repair_begin, repaired.end, end)
-        if self.curve is None:
-            self.curve = curve(self._traces, window)
-        self._window = window
+        self._window = window = Window(injected.begin, repair_begin, repaired.end, end)
+        self.curve = self.curve or curve(self._traces, window)
         return replace(
             trial,
             where=f"{fault.name} {fault.where}",
@@ -148,7 +133,7 @@ class Series:
             errors=self._errors(begin),
             inject_s=injected.end - injected.begin,
             figures=figures(self._traces, rail, window),
-            failures=self._failures().get(rail, 0) - failures.get(rail, 0),
+            failures=self._failures()[rail] - failures[rail],
             others=self._failed_since(failures),
         )
 
@@ -165,7 +150,7 @@ class Series:
     async def _compute(self, trial: Trial, rank: int) -> Trial:
         """Make a rank compute for a long time. No rail may be excluded, and no error may be raised."""
         begin, failures, trace = time.monotonic(), self._failures(), self._traces[rank]
-        self._children[rank].signal(signal.SIGUSR2)
+        self._job.children[rank].signal(COMPUTE)
         computed = await self._until(lambda _: trace.computed[0] > begin, self._options.compute_s)
         went_on = computed and await self._progress(time.monotonic() + SETTLE_S)
         since, until = trace.computed
@@ -182,13 +167,13 @@ class Series:
     async def _lose_a_rank(self, trial: Trial, rank: int) -> Trial:
         """Kill a rank. The other ranks must name it, and continue after its restart."""
         injected, lost = time.monotonic(), self._traces[rank]
-        await self._lab.kill_worker(self._children[rank])
+        await self._lab.kill_worker(self._job.children[rank])
         inject_s = time.monotonic() - injected
         notified = await self._until(lambda trace: trace is lost or trace.first_error(injected))
         others = [trace for trace in self._traces if trace is not lost]
         firsts = [error for trace in others if (error := trace.first_error(injected))]
         restarted = time.monotonic()
-        await self._start_rank(rank)
+        await self._job.start_rank(rank)
         formed = await self._until(lambda trace: trace.joined > injected and trace.progress > trace.joined)
         strange = [error for error in firsts if (error.kind, error.lost) != (PEER_LOST, rank)]
         return replace(
@@ -216,10 +201,10 @@ class Series:
 
     def _failures(self) -> dict[str, int]:
         """Return the number of exclusions that the ranks have reported, by rail."""
-        rails = dict.fromkeys(rail for trace in self._traces for rail in trace.rails)
-        return {rail: max(trace.failures.get(rail, 0) for trace in self._traces) for rail in rails}
+        rails = [plane.name for plane in self._lab.topology.planes]
+        return {rail: max(trace.failures(rail) for trace in self._traces) for rail in rails}
 
-    def _failed_since(self, before: dict[str, int]) -> tuple[str, ...]:
+    def _failed_since(self, before: Mapping[str, int]) -> tuple[str, ...]:
         """Return the rails without the fault that have failed since `before`."""
-        more = (rail for rail, count in self._failures().items() if count > before.get(rail, 0))
+        more = (rail for rail, count in self._failures().items() if count > before[rail])
         return tuple(rail for rail in more if rail != self._rail)

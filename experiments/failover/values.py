@@ -10,6 +10,7 @@ from railweave.experiments.failover.figures import Figures
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
+COLLECTIVES = ("all_reduce", "all_gather")
 WENT_ON, NOT_BACK, HUNG = "went on", "not readmitted", "hung"
 KEPT, EXCLUDED, PEER_LOST = "all rails kept", "a rail was excluded", "PeerLost"
 
@@ -24,7 +25,7 @@ class FailoverOptions:
     seed: int = 1
     faults: Sequence[str] = ()  # by name; empty: all
     rails: Sequence[str] = ()  # that fail, by plane; empty: each
-    collective: str = "all_reduce"  # of the worker's COLLECTIVES
+    collective: str = "all_reduce"  # one of COLLECTIVES
     bytes: int = 256 << 10  # of each tensor
     dtype: str = "int32"
     compute_s: float = 5.0  # duration of a rank's computation
@@ -51,3 +52,8 @@ class Trial:
     others: tuple[str, ...] = ()  # rails that were excluded although they had no fault
     error_s: float | None = None  # from a rank's death until all other ranks had an error
     formed_s: float | None = None  # from the restart of the rank until all ranks had joined again
+
+    @property
+    def ok(self) -> bool:
+        """Whether the fault ended as expected, without an error or a wrong number."""
+        return self.expected and not self.errors and not self.wrong

@@ -10,13 +10,11 @@ from functools import partial
 from typing import Any
 
 from railweave.experiments.allreduce.run import sum_of_limits
+from railweave.experiments.endless import Calls
 from railweave.experiments.errors import OptionError
-from railweave.experiments.failover import worker
-from railweave.experiments.failover.figures import throughput
-from railweave.experiments.failover.trace import RankTrace
 from railweave.experiments.hosts import JobOptions, require_peers
-from railweave.experiments.program.worker import command_of
-from railweave.experiments.supervisor import Supervisor, alongside, messages
+from railweave.experiments.supervisor import EndlessJob, Supervisor, alongside
+from railweave.experiments.trace import RankTrace, throughput
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -35,14 +33,6 @@ class JobsOptions:
     jobs: int = 2
     bytes: int = 1 << 20  # of each tensor
     seconds: float = 10.0  # duration after all jobs have completed a call
-
-
-@dataclass(frozen=True)
-class JobRun:
-    """The reports of a job's ranks. Every rank has the same slices."""
-
-    name: str
-    ranks: Sequence[RankTrace]
 
 
 @dataclass(frozen=True)
@@ -89,48 +79,46 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
     require_peers(options.topology)
     hosts = len(options.topology.hosts)
     on_phase(f"making a network of {hosts} hosts")
-    runs = [JobRun(f"job{number + 1}", [RankTrace() for _ in range(hosts)]) for number in range(options.jobs)]
-    command = command_of(worker.call, "all_reduce", options.bytes, "int32", 0.0, endless=True)
+    command = Calls("all_reduce", options.bytes, "int32").command()
     async with Lab(options.topology, options.lab) as lab:
         on_phase(f"{options.jobs} jobs of {hosts} ranks, {options.seconds:g} s")
         supervisor = Supervisor(lab)
-        leaders = []
-        for job in runs:
-            started = JobOptions(job.name, command, name=job.name)
-            leaders += (await supervisor.start(started, messages(partial(_take, job))))[:1]
+        jobs: dict[str, EndlessJob] = {}
+        for name in (f"job{number + 1}" for number in range(options.jobs)):
+            jobs[name] = EndlessJob(
+                supervisor, JobOptions(name, command, name=name), partial(_refuse_errors, name)
+            )
+            await jobs[name].start()
 
         async def measure() -> None:
-            await supervisor.begun(lambda: all(job.ranks[0].calls for job in runs))
+            for job in jobs.values():
+                await job.begun()
             await asyncio.sleep(options.seconds)
-            await supervisor.stop(*leaders, deadline_s=END_S)
+            await supervisor.stop(*(job.children[0] for job in jobs.values()), deadline_s=END_S)
 
         await alongside(measure(), supervisor.read())
         on_phase("taking the network down")
-    return result_of(options, runs)
+    return result_of(options, {name: job.traces for name, job in jobs.items()})
 
 
-def _take(job: JobRun, rank: int, message: Mapping[str, Any]) -> None:
-    trace = job.ranks[rank]
-    trace.take(message)
-    if trace.errors:
+def _refuse_errors(job: str, rank: int, message: Mapping[str, Any]) -> None:
+    if message["event"] == "error":
         raise LabError(
-            f"rank {rank} of {job.name}: {trace.errors[0].kind}: {trace.errors[0].text}",
+            f"rank {rank} of {job}: {message['kind']}: {message['text']}",
             "calls without errors",
             "read the log of this rank",
         )
-    if rank:  # all have the same slices
-        trace.calls.clear()
 
 
-def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
+def result_of(options: JobsOptions, jobs: Mapping[str, Sequence[RankTrace]]) -> JobsResult:
     """Return the results of each job in the window in which all jobs ran.
 
     The window begins `SETTLE_S` after the last start, and ends `SETTLE_S` before the first end. Raises
     OptionError if it is empty.
     """
-    calls = [job.ranks[0].calls for job in runs]
-    begin = max(of_job[0].begin for of_job in calls) + SETTLE_S
-    end = min(of_job[-1].end for of_job in calls) - SETTLE_S
+    firsts = {name: traces[:1] for name, traces in jobs.items()}  # all ranks have the same slices
+    begin = max(trace.calls[0].begin for [trace] in firsts.values()) + SETTLE_S
+    end = min(trace.calls[-1].end for [trace] in firsts.values()) - SETTLE_S
     if end <= begin:
         raise OptionError(
             "the jobs did not run at the same time for long enough",
@@ -138,17 +126,19 @@ def result_of(options: JobsOptions, runs: Sequence[JobRun]) -> JobsResult:
             "give more --seconds",
         )
     rails = [plane.name for plane in options.topology.planes]
-    got = [{rail: throughput(job.ranks[:1], begin, end, rail) for rail in rails} for job in runs]
-    totals = {rail: sum(bps[rail] for bps in got) for rail in rails}
+    bps = {
+        name: {rail: throughput(first, begin, end, rail) for rail in rails} for name, first in firsts.items()
+    }
+    totals = {rail: sum(of_job[rail] for of_job in bps.values()) for rail in rails}
     rows = [
         JobRow(
-            job=job.name,
-            calls=len(job.ranks[0].calls),
-            wrong=sum(rank.wrong for rank in job.ranks),
-            bps=bps,
-            share={rail: bps[rail] / totals[rail] if totals[rail] else 0.0 for rail in rails},
-            why=job.ranks[0].unused,
+            job=name,
+            calls=len(traces[0].calls),
+            wrong=sum(trace.wrong for trace in traces),
+            bps=bps[name],
+            share={rail: bps[name][rail] / totals[rail] if totals[rail] else 0.0 for rail in rails},
+            why=traces[0].unused,
         )
-        for job, bps in zip(runs, got, strict=True)
+        for name, traces in jobs.items()
     ]
     return JobsResult(options, end - begin, rows)

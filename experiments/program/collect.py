@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of a job's ranks at their end, joined with the kernel's counts on their interfaces."""
+"""One job in a lab: its ranks run to their end, and their reports are joined with the kernel's counts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from railweave.experiments.accounting import RailAccount, account
+from railweave.experiments.hosts import JobOptions, explained
 from railweave.experiments.messages import RailCounts
+from railweave.experiments.supervisor import OnLine, Supervisor, alongside
 from railweave.experiments.timeline import Span
+from railweave.topologies.errors import WorkerFailed
 from railweave.topologies.lab.counters import InterfaceCounters
+from railweave.topologies.lab.lab import Lab
 from railweave.topologies.model import Plane
 
 Interfaces = Mapping[str, Mapping[str, InterfaceCounters]]  # by plane and host
@@ -36,6 +40,53 @@ class Collected:
     start_s: float
 
 
+async def run_job(
+    lab: Lab,
+    job: JobOptions,
+    on_line: OnLine,
+    *beside: Coroutine[Any, Any, Any],
+    until: Coroutine[Any, Any, Any] | None = None,
+    disturbed: Callable[[], bool],
+) -> Collected:
+    """Run a job to its end with other work beside, and collect the reports of its ranks.
+
+    The end of `until` ends the job; without `until`, the job ends with its ranks. `disturbed` returns whether
+    faults were injected. Raises WorkerFailed if the exit status of a rank is not 0, and LabError if a part of
+    the lab has failed.
+    """
+    ranks = range(len(lab.topology.hosts))
+    reports = {rank: job.report_of(rank) for rank in ranks} if job.report_of else {}
+    for path in reports.values():
+        path.unlink(missing_ok=True)
+    before = interfaces_of(lab)
+
+    async def to_the_end() -> None:
+        supervisor = Supervisor(lab)
+        if job.command:
+            await supervisor.start(job, on_line)
+        await supervisor.read()
+
+    try:
+        if until is None:
+            await alongside(to_the_end(), *beside)
+        else:
+            await alongside(until, to_the_end(), *beside)
+    except WorkerFailed as error:
+        raise explained(error, job.command) from error
+    finally:
+        await lab.stop_workers()  # if the job has failed
+    during = {
+        plane: {host: counts - before[plane][host] for host, counts in hosts.items()}
+        for plane, hosts in interfaces_of(lab).items()
+    }
+    return collect(reports, lab.topology.planes, during, disturbed=disturbed())
+
+
+def interfaces_of(lab: Lab) -> Interfaces:
+    """Return the kernel's counts of all hosts' interfaces so far."""
+    return {plane.name: lab.interface_counters(plane.name) for plane in lab.topology.planes}
+
+
 def collect(
     reports: Mapping[int, Path], planes: Sequence[Plane], interfaces: Interfaces, *, disturbed: bool = False
 ) -> Collected:
@@ -51,7 +102,7 @@ def collect(
     for rank, line in left:  # one per communicator
         of_rank = counts.setdefault(rank, {})
         for rail in line["rails"]:
-            of_rank[rail["name"]] = of_rank.get(rail["name"], RailCounts()) + _counts(rail)
+            of_rank[rail["name"]] = of_rank.get(rail["name"], RailCounts()) + RailCounts.of(rail)
         for name, used in line["ports"].items():
             ports.setdefault(name, set()).update(used)
     start_s = min((s["start_s"] for _, line in left for s in line["slices"]), default=0.0)
@@ -65,11 +116,6 @@ def collect(
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _counts(rail: Mapping[str, Any]) -> RailCounts:
-    values = {**rail, **{f"sent_{name}": count for name, count in rail["sent"].items()}}
-    return RailCounts(**{f.name: values[f.name] for f in fields(RailCounts)})
 
 
 def _spans(left: Sequence[tuple[int, Mapping[str, Any]]], start: float) -> list[Span]:

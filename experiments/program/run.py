@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railweave.experiments.hosts import JobOptions, explained, require_program
+from railweave.experiments.fault_script import Entry, play
+from railweave.experiments.hosts import JobOptions, require_program
 from railweave.experiments.live.page import live_page
-from railweave.experiments.program.collect import Collected, collect
-from railweave.experiments.program.fault_script import Entry, play
-from railweave.experiments.supervisor import Supervisor, alongside
-from railweave.topologies.errors import LabError, WorkerFailed
+from railweave.experiments.program.collect import Collected, run_job
+from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
@@ -87,37 +86,27 @@ async def run(
     title = options.title or shlex.join(options.command)
     network = replace(options.lab, flows=True)
     async with live_page(options.live, topology, title, say) as page, Lab(topology, network) as lab:
-        for report in reports.values():
-            report.unlink(missing_ok=True)
-        supervisor = Supervisor(lab)
         async with page.watch(lab, reports, options.lab.out, lambda text: on_event("button", text)):
             if options.command:
                 on_phase(f"running {title}")
-                await supervisor.start(_job(options, page.environment), on_line)
-            reading = supervisor.read()
-            faults = _faults(lab, options, lambda at, text: on_event(f"{at:.2f} s", text))
-            try:
-                if options.shell:
-                    await alongside(lab.prompt(), reading, faults)
-                else:
-                    await alongside(reading, faults)
-            except WorkerFailed as error:
-                raise explained(error, options.command) from error
-        interfaces = {plane.name: lab.interface_counters(plane.name) for plane in topology.planes}
+            job = JobOptions(
+                "run",
+                options.command,
+                options.shares,
+                environment=page.environment,
+                merged=True,
+                report_of=options.report_of,
+            )
+            collected = await run_job(
+                lab,
+                job,
+                on_line,
+                _faults(lab, options, lambda at, text: on_event(f"{at:.2f} s", text)),
+                until=lab.prompt() if options.shell else None,
+                disturbed=lambda: bool(events),
+            )
         switches = await lab.switch_counters()
-    collected = collect(reports, topology.planes, interfaces, disturbed=bool(events))
     return ProgramResult(options, collected, switches, events)
-
-
-def _job(options: ProgramOptions, environment: Mapping[str, str]) -> JobOptions:
-    return JobOptions(
-        "run",
-        options.command,
-        options.shares,
-        environment=environment,
-        merged=True,
-        report_of=options.report_of,
-    )
 
 
 async def _faults(lab: Lab, options: ProgramOptions, on_event: Callable[[float, str], None]) -> None:

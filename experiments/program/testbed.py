@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
-from railweave.experiments.hosts import JobOptions, explained, planes_of, require_program
+from railweave.experiments.fault_script import fault_of
+from railweave.experiments.hosts import JobOptions, planes_of, require_program
 from railweave.experiments.messages import read
-from railweave.experiments.program.collect import Collected, Interfaces, collect
-from railweave.experiments.program.fault_script import fault_of
+from railweave.experiments.program.collect import Collected, Interfaces, interfaces_of, run_job
 from railweave.experiments.program.worker import command_of
-from railweave.experiments.supervisor import Supervisor, cancel
+from railweave.experiments.supervisor import cancel
 from railweave.hosts.options import check_shares
-from railweave.topologies.errors import LabError, WorkerFailed
+from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -246,7 +246,7 @@ class Testbed:
     def counters(self) -> Counters:
         """Read the counters of the kernel and of the switches."""
         links = {plane.name: self._lab.bytes_carried(plane.name) for plane in self.topology.planes}
-        return Counters(self._interfaces(), self.call(self._lab.switch_counters()), links)
+        return Counters(interfaces_of(self._lab), self.call(self._lab.switch_counters()), links)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the lab's event loop, and return its result."""
@@ -260,13 +260,8 @@ class Testbed:
 
     async def _run(self, options: JobOptions) -> JobResult:
         self._task = asyncio.current_task()
-        size = len(self.topology.hosts)
-        reports = {rank: options.report_of(rank) for rank in range(size)} if options.report_of else {}
-        for path in reports.values():
-            path.unlink(missing_ok=True)
-        before = self._interfaces()
-        values: list[Any] = [None] * size
-        output: list[list[str]] = [[] for _ in range(size)]
+        values: list[Any] = [None] * len(self.topology.hosts)
+        output: list[list[str]] = [[] for _ in self.topology.hosts]
 
         def on_line(rank: int, text: str) -> None:
             message = read(text)
@@ -275,20 +270,8 @@ class Testbed:
             else:
                 output[rank].append(text)
 
-        supervisor = Supervisor(self._lab)
-        await supervisor.start(options, on_line)
-        try:
-            await supervisor.read()
-        except WorkerFailed as error:
-            raise explained(error, options.command) from error
-        finally:
-            await self._lab.stop_workers()  # if the job has failed
-        during = _difference(self._interfaces(), before)
-        disturbed = bool(self._outages)
-        return JobResult(values, output, collect(reports, self.topology.planes, during, disturbed=disturbed))
-
-    def _interfaces(self) -> Interfaces:
-        return {plane.name: self._lab.interface_counters(plane.name) for plane in self.topology.planes}
+        collected = await run_job(self._lab, options, on_line, disturbed=lambda: bool(self._outages))
+        return JobResult(values, output, collected)
 
     async def _remove(self) -> None:
         if self._task is not None:
@@ -302,10 +285,3 @@ class Testbed:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-
-
-def _difference(after: Interfaces, before: Interfaces) -> Interfaces:
-    return {
-        plane: {host: counts - before[plane][host] for host, counts in hosts.items()}
-        for plane, hosts in after.items()
-    }

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that is a function: `python -m railweave.experiments.program.worker WHERE NAME ARGUMENTS [endless]`.
+"""A rank that is a function: `python -m railweave.experiments.program.worker WHERE NAME ARGUMENTS`.
 
 The rank imports the file or module WHERE. It calls the function NAME with the communicator and ARGUMENTS, a
-JSON array, and prints the returned value. With `endless`, it calls the function again after every error. The
-function's second argument is then the signal to stop.
+JSON array, and prints the returned value.
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from types import ModuleType
 from typing import Any
 
 import railweave
-from railweave.experiments.endless import join_and
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import module_command
 from railweave.experiments.messages import emit, run_worker
 
 WORKER = "railweave.experiments.program.worker"
-ENDLESS = "endless"
 
 
-def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = False) -> list[str]:
+def command_of(function: Callable[..., Any], *arguments: Any) -> list[str]:
     """Return the command of a rank. Raise OptionError for a function that other processes cannot find."""
     file = inspect.getsourcefile(function)
     name = function.__qualname__
@@ -40,17 +37,14 @@ def command_of(function: Callable[..., Any], *arguments: Any, endless: bool = Fa
         )
     ours = function.__module__.startswith("railweave.")
     words = (function.__module__ if ours else str(Path(file).resolve()), name, json.dumps(arguments))
-    return module_command(WORKER, *words, *([ENDLESS] if endless else []))
+    return module_command(WORKER, *words)
 
 
 def work() -> None:
     """Call the function that the command line names."""
-    where, name, text, *endless = sys.argv[1:]
+    where, name, text = sys.argv[1:]
     module = _of_file(Path(where)) if where.startswith("/") else importlib.import_module(where)
     function, arguments = getattr(module, name), json.loads(text)
-    if endless:
-        join_and(lambda comm, stop: function(comm, stop, *arguments))
-        return
     with railweave.init() as comm:
         value = function(comm, *arguments)
     emit("returned", rank=comm.rank, value=value)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from railweave._native.collectives import Collective, DType
-from railweave.experiments.soak.problem import Problem, dtype_of
+from railweave.experiments.problem import dtype_of
+from railweave.experiments.random_calls import RandomCall
 from railweave.hosts import capabilities
 from railweave.hosts.limits import LANE_BYTES, limit_bps
 from railweave.topologies.model import P4_KINDS, Plane
@@ -70,9 +71,9 @@ class Timeline:
         return max([end, *after])
 
 
-def limit_s(problem: Problem, ranks: int, planes: Sequence[Plane], timeline: Timeline, since: float) -> float:
+def limit_s(call: RandomCall, ranks: int, planes: Sequence[Plane], timeline: Timeline, since: float) -> float:
     """Return the time limit of a call that all ranks have made at `since`; inf if no rail ever comes up."""
-    rates = {plane.name: 1 / _alone_s(problem, ranks, plane) for plane in planes}
+    rates = {plane.name: 1 / _alone_s(call, ranks, plane) for plane in planes}
     left = FACTOR  # in units of the call's time
     at = since
     for edge in [*timeline.edges(since), math.inf]:
@@ -95,14 +96,14 @@ def _with_faults(timeline: Timeline, since: float, end: float) -> float:
     return latest
 
 
-def _alone_s(problem: Problem, ranks: int, plane: Plane) -> float:
+def _alone_s(call: RandomCall, ranks: int, plane: Plane) -> float:
     """Return the time of a call on one rail alone, in seconds; inf if the rail cannot carry the call."""
-    collective = Collective[problem.collective.upper()]
-    dtype, op = DType[problem.dtype.upper()], capabilities.OPS[problem.op]
+    collective = Collective[call.collective.upper()]
+    dtype, op = DType[call.dtype.upper()], capabilities.OPS[call.op]
     if capabilities.obstacle(plane.kind, dtype, op, collective):
         return math.inf
-    item = dtype_of(problem.dtype).itemsize
-    size = capabilities.size_bytes(collective, problem.count, item, ranks)
+    item = dtype_of(call.dtype).itemsize
+    size = capabilities.size_bytes(collective, call.count, item, ranks)
     kind = plane.kind
     if kind == "netreduce" and not capabilities.added(dtype, op):
         kind = "rdma"

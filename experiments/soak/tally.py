@@ -9,22 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from rich.table import Table
+
+from railweave.experiments import tables
+from railweave.experiments.trace import RankTrace
 from railweave.experiments.units import format_bytes
 
 WARM_UP = 0.25  # share of the time: memory pools grow until the largest tensors have been used
 LEAST_S = 60.0  # shortest time over which a slope is given
 HOUR_S = 3600.0
-
-
-@dataclass
-class RankTally:
-    """One rank's counts."""
-
-    calls: int = 0
-    bytes: int = 0
-    wrong: int = 0  # number of wrong elements
-    longest_s: float = 0.0  # longest time between the ends of two calls
-    rails: dict[str, dict[str, Any]] = field(default_factory=dict)  # counts by rail since the last join
+MOST_TEXTS = 20
 
 
 @dataclass
@@ -32,59 +27,53 @@ class Tally:
     """All counts. They grow during the run."""
 
     begin: float = 0.0
-    ranks: dict[int, RankTally] = field(default_factory=dict)
+    ranks: Sequence[RankTrace] = ()
     faults: Counter[str] = field(default_factory=Counter)
     stuck: int = 0  # calls of all ranks that took so long that no new faults were injected
     judged: int = 0  # calls that were long enough to be compared with their time limit
     late: list[str] = field(default_factory=list)  # calls that exceeded their time limit
-    errors: list[str] = field(default_factory=list)
     rss_mib: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # (s, MiB) by process
 
-    def tick(self, rank: int, message: dict[str, Any]) -> None:
-        """Add a rank's counts since its last message."""
-        tally = self.ranks.setdefault(rank, RankTally())
-        tally.calls += message["calls"]
-        tally.bytes += message["bytes"]
-        tally.wrong += message["wrong"]
-        tally.longest_s = max(tally.longest_s, message["longest_s"])
-        tally.rails = message["rails"]
-        self.memory(f"rank {rank}", message["rss_mib"])
+    @property
+    def begun(self) -> bool:
+        """Whether a rank has completed a call."""
+        return any(trace.done for trace in self.ranks)
 
     def memory(self, process: str, rss_mib: float) -> None:
         """Add a sample of a process's resident memory."""
         self.rss_mib.setdefault(process, []).append((time.monotonic() - self.begin, rss_mib))
 
     @property
-    def calls(self) -> int:
-        """The number of calls that every rank has completed."""
-        return min((tally.calls for tally in self.ranks.values()), default=0)
+    def errors(self) -> list[str]:
+        """The errors of all ranks."""
+        return [
+            f"rank {rank}: {error.kind}: {error.text}"
+            for rank, trace in enumerate(self.ranks)
+            for error in trace.errors
+        ]
 
-    def failovers(self) -> dict[str, int]:
-        """Return the number of exclusions since rank 0 last joined, by rail."""
-        rails = self.ranks[0].rails if 0 in self.ranks else {}
-        return {name: counts["failures"] for name, counts in rails.items()}
+    @property
+    def wrong(self) -> int:
+        """The number of wrong elements of all ranks."""
+        return sum(trace.wrong for trace in self.ranks)
 
     def failed(self) -> str:
         """Return the failures as text; empty if there are no failures."""
         found = {"errors": len(self.errors), "wrong elements": self.wrong, "late calls": len(self.late)}
         return ", ".join(f"{count} {name}" for name, count in found.items()) if any(found.values()) else ""
 
-    @property
-    def wrong(self) -> int:
-        """The number of wrong elements of all ranks."""
-        return sum(tally.wrong for tally in self.ranks.values())
-
     def sample(self) -> dict[str, Any]:
-        """Return the counts so far, for the record."""
+        """Return the counts so far, for the record. Counts by rail are those since rank 0 last joined."""
+        rails = self.ranks[0].rails if self.ranks else {}
         return {
-            "calls": self.calls,
-            "bytes": min((tally.bytes for tally in self.ranks.values()), default=0),
+            "calls": min((trace.done for trace in self.ranks), default=0),
+            "bytes": min((trace.bytes for trace in self.ranks), default=0),
             "wrong": self.wrong,
             "errors": len(self.errors),
             "stuck": self.stuck,
             "faults": self.faults.total(),
-            "failovers": self.failovers(),
-            "rails": self.ranks[0].rails if 0 in self.ranks else {},
+            "failovers": {name: counts.get("failures", 0) for name, counts in rails.items()},
+            "rails": rails,
             "rss_mib": {name: round(series[-1][1], 1) for name, series in self.rss_mib.items()},
         }
 
@@ -94,15 +83,15 @@ class Tally:
             "ok": not self.failed(),
             **self.sample(),
             "rows": [
-                {"rank": rank, "calls": t.calls, "bytes": t.bytes, "wrong": t.wrong, "longest_s": t.longest_s}
-                for rank, t in sorted(self.ranks.items())
+                {"rank": rank, "calls": t.done, "bytes": t.bytes, "wrong": t.wrong, "longest_s": t.longest_s}
+                for rank, t in enumerate(self.ranks)
             ],
             "minutes": round((time.monotonic() - self.begin) / 60, 2) if self.begin else 0.0,
-            "longest_s": max((tally.longest_s for tally in self.ranks.values()), default=0.0),
-            "by_fault": dict(self.faults),
-            "error_texts": self.errors[:20],
+            "longest_s": max((trace.longest_s for trace in self.ranks), default=0.0),
+            "by_fault": self.faults,
+            "error_texts": self.errors[:MOST_TEXTS],
             "judged": self.judged,
-            "late": self.late[:20],
+            "late": self.late[:MOST_TEXTS],
             "growth_mib_per_hour": {name: growth(series) for name, series in self.rss_mib.items()},
         }
 
@@ -121,17 +110,32 @@ class Tally:
         )
         return f"{found['minutes']:.0f} min: {', '.join(words)}"
 
+    def table(self) -> Table:
+        """Return the counts so far, one per line."""
+        found = self.summary()
+        faults = ", ".join(f"{count} {name}" for name, count in self.faults.most_common())
+        slopes = found["growth_mib_per_hour"].items()
+        growing = ", ".join(f"{name} {slope:+.1f}" for name, slope in slopes if slope is not None)
+        rows = {
+            "calls of each rank": f"{found['calls']:,}",
+            "tensors of each rank": format_bytes(found["bytes"]),
+            "faults": f"{found['faults']}: {faults}" if faults else "none",
+            "failovers": ", ".join(f"{name} {count}" for name, count in found["failovers"].items()),
+            "longest time between two calls": f"{found['longest_s']:.2f} s",
+            "errors": "\n".join([str(found["errors"]), *found["error_texts"]]),
+            "wrong elements": str(found["wrong"]),
+            "calls over their time limit": "\n".join([f"{len(self.late)} of {self.judged}", *found["late"]]),
+            "memory": ", ".join(f"{name} {rss:.0f} MiB" for name, rss in found["rss_mib"].items()),
+            "memory growth (MiB/hour)": growing or "unknown: the run was too short",
+        }
+        title = f"soak of {found['minutes']:.1f} minutes"
+        return tables.table(("", ""), rows.items(), left=2, title=title, box=None, show_header=False)
+
 
 def growth(series: Sequence[tuple[float, float]]) -> float | None:
     """Return the slope of memory in MiB per hour after the warm-up, by least squares; None if too short."""
-    if not series:
+    warm = [(at, rss) for at, rss in series if at >= series[-1][0] * WARM_UP]
+    times, rss = np.array(warm, dtype=float).reshape(-1, 2).T
+    if not warm or np.ptp(times) < LEAST_S:
         return None
-    warm = series[-1][0] * WARM_UP
-    late = [(at, rss) for at, rss in series if at >= warm]
-    if late[-1][0] - late[0][0] < LEAST_S:
-        return None
-    mean_at = sum(at for at, _ in late) / len(late)
-    mean_rss = sum(rss for _, rss in late) / len(late)
-    spread = sum((at - mean_at) ** 2 for at, _ in late)
-    slope = sum((at - mean_at) * (rss - mean_rss) for at, rss in late) / spread
-    return round(slope * HOUR_S, 2)
+    return round(float(np.polyfit(times, rss, 1)[0]) * HOUR_S, 2)

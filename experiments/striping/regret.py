@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
-from railweave.experiments.soak.problem import draw
+from railweave.experiments.random_calls import draw
 from railweave.experiments.striping.virtual import LinkRail, StripedJob, What
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.capabilities import OPS, obstacle, size_bytes

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -74,8 +73,7 @@ def failover(
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.failover import report, run  # noqa: PLC0415
-        from railweave.experiments.failover.values import FailoverOptions  # noqa: PLC0415
-        from railweave.experiments.failover.worker import COLLECTIVES  # noqa: PLC0415
+        from railweave.experiments.failover.values import COLLECTIVES, FailoverOptions  # noqa: PLC0415
 
         if deadline <= 0:
             raise OptionError(f"--deadline {deadline:g}", "more than 0 seconds", "correct --deadline")
@@ -115,11 +113,9 @@ def failover(
             console.print(text)
         common.write_result(report.as_json(result), json_file, seed=seed)
         if plot is not None and result.curves:
-            from railweave.experiments.failover.plot import draw  # noqa: PLC0415
             from railweave.experiments.figures import drawing  # noqa: PLC0415
 
-            curves = {", ".join(hit): asdict(curve) for hit, curve in result.curves.items()}
-            drawing.save(draw(curves), report.caption(result), plot)
+            drawing.save(report.draw(result.curves), report.caption(result), plot)
         if not result.ok:
             raise ResultError(
                 "a trial did not end as expected, or an element was wrong",

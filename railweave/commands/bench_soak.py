@@ -40,7 +40,6 @@ def soak(
     the summary.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
-        from railweave.experiments.soak import report  # noqa: PLC0415
         from railweave.experiments.soak.run import SoakOptions, run  # noqa: PLC0415
         from railweave.experiments.soak.tally import Tally  # noqa: PLC0415
 
@@ -64,8 +63,8 @@ def soak(
         try:
             common.run(run(options, tally, on_phase=common.phase), folder)
         finally:
-            if tally.ranks:
-                common.console(json_file).print(report.table(tally))
+            if tally.begun:
+                common.console(json_file).print(tally.table())
                 common.write_result(tally.summary(), json_file, seed=seed)
         if failed := tally.failed():
             raise ResultError(failed, "none of these", f"read the logs in {folder}")

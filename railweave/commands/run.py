@@ -91,8 +91,8 @@ def run(
     (no place)         controller killed
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
+        from railweave.experiments.fault_script import parse  # noqa: PLC0415
         from railweave.experiments.program import report  # noqa: PLC0415
-        from railweave.experiments.program.fault_script import parse  # noqa: PLC0415
         from railweave.experiments.program.run import ProgramOptions  # noqa: PLC0415
         from railweave.experiments.program.run import run as run_program  # noqa: PLC0415
 

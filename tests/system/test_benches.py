@@ -17,8 +17,8 @@ from railweave._native import load
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.switch_pauses import REQUESTS
 from railweave.cli import build
-from railweave.experiments.failover.kinds import RANK_KILLED
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
+from railweave.experiments.fault_kinds import RANK_KILLED
 from railweave.experiments.striping import run as striping
 from railweave.switch.targets import TARGETS
 

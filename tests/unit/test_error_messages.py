@@ -191,7 +191,7 @@ FORWARDED = {
         "experiments/allreduce/run.py",
         "f'contender {contender.name!r}: {obstacle}'",
     ): "an obstacle, made by explain()",
-    ("experiments/program/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
+    ("experiments/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
     ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",

@@ -7,11 +7,12 @@ import random
 
 import pytest
 
+from railweave.experiments import fault_kinds as kinds
 from railweave.experiments.errors import OptionError
-from railweave.experiments.failover import kinds, run
+from railweave.experiments.failover import run
 from railweave.experiments.failover.figures import BASELINE_S, Window, curve, figures
-from railweave.experiments.failover.trace import Call, RankTrace, Slice, calls_of
 from railweave.experiments.failover.values import FailoverOptions
+from railweave.experiments.trace import Call, RankError, RankTrace, Slice
 from railweave.topologies.named import named
 from railweave.topologies.planes import planes
 
@@ -31,7 +32,7 @@ def trace(*, pause_s: float, back: float) -> RankTrace:
         rails = "a" if dead else "ab"
         calls.append(Call(begin, end, tuple(Slice(rail, begin, end, SIZE) for rail in rails)))
         now = end
-    return RankTrace(calls=calls, rails=("a", "b"))
+    return RankTrace(calls=calls, rails={"a": {}, "b": {}})
 
 
 def test_pauses_detours_and_returns_are_those_of_the_slowest_rank() -> None:
@@ -84,22 +85,34 @@ def test_the_curve_holds_every_byte_of_its_time() -> None:
 
 
 def test_calls_are_read_as_workers_tell_them() -> None:
-    message = {"since": 5.0, "calls": [[0, 2_000_000, [[1, 500_000, 1_000_000, 42]]]]}
-    assert calls_of(message, ("a", "b")) == [Call(5.0, 7.0, (Slice("b", 5.5, 6.0, 42),))]
+    found = RankTrace()
+    found.take({"event": "joined", "at": 4.0, "seed": 3, "rails": ["a", "b"]})
+    calls = [[7, 5.0, 7.0, 0.0, [["b", 5.5, 6.0, 42, False]]]]
+    rails = {"a": {"failures": 0}, "b": {"failures": 2}}
+    counts = {"done": 2, "bytes": 8, "longest_s": 1.5, "rss_bytes": 9, "rails": rails}
+    found.take({"event": "calls", "calls": calls, **counts})
+    found.take({"event": "wrong", "elements": 5})
+    assert found.calls == [Call(5.0, 7.0, (Slice("b", 5.5, 6.0, 42),), (3, 7))]
+    assert (found.done, found.wrong, found.failures("b"), found.progress) == (2, 5, 2, 7.0)
+    found.take({"event": "stuck"})
+    assert found.stuck
+    found.take({"event": "error", "at": 8.0, "kind": "PeerLost", "lost": 1, "text": "gone"})
+    assert not found.stuck
+    assert found.first_error(7.5) == RankError(8.0, "PeerLost", 1, "gone")
 
 
 def test_every_kind_of_fault_can_hit_every_kind_of_rail() -> None:
     rng = random.Random(0)
     for plane in planes(2, ["ina", "tcp", "rdma"]).planes:
-        drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.KINDS}
+        drawn = {kind.name: kind.draw(plane, rng) for kind in kinds.OF_RAILS}
         assert all(fault.inject or fault.process for fault in drawn.values())
         assert drawn["flapping"].flap_s == 0.3
     for plane in planes(2, ["rdma", "netreduce"]).planes:
-        assert all(kind.draw(plane, rng).inject for kind in kinds.OF_RDMA)
+        assert kinds.QUEUE_PAIR_ENDED.draw(plane, rng).inject
     assert [
         rail
         for kind, rail in run.check(_options(topology=planes(2, ["rdma", "tcp"])))
-        if kind in kinds.OF_RDMA
+        if kind is kinds.QUEUE_PAIR_ENDED
     ] == ["rdma"]
 
 
@@ -140,14 +153,14 @@ def test_faults_of_trees_hit_trees_and_are_tried_where_there_are_trunks() -> Non
     rng = random.Random(0)
     tree = named("leaf-spine:racks=2,hosts=2,spines=2", rails=("ina",), rates=(0,))
     found = [kind for kind, _ in run.check(_options(topology=tree))]
-    assert found == [*kinds.KINDS, *kinds.OF_TREES, *kinds.OF_RANKS]
+    assert found == [kind for kind in kinds.KINDS.values() if kind is not kinds.QUEUE_PAIR_ENDED]
     places = {kind.name: kind.draw(tree.planes[0], rng).where for kind in found if kind.words}
     leaves, spines = ({switch.name for switch in level} for level in tree.planes[0].levels())
     assert places["leaf killed"] in leaves
     assert places["spine killed"] in spines
     assert set(places["uplink cut"].split(" - ")) <= leaves | spines
     flat = run.check(_options())
-    assert {kind for kind, _ in flat} == {*kinds.KINDS, *kinds.OF_RANKS}
+    assert {kind for kind, _ in flat} == {*kinds.OF_RAILS, kinds.RANK_COMPUTES, kinds.RANK_KILLED}
     asked = run.check(_options(faults=["leaf killed", "controller restarts"]))
     assert [(kind.name, rail) for kind, rail in asked] == [
         ("leaf killed", "ina"),

@@ -9,7 +9,7 @@ import pytest
 
 from railweave.commands.run import run
 from railweave.experiments.errors import OptionError
-from railweave.experiments.program.fault_script import FORMS, parse
+from railweave.experiments.fault_script import FORMS, parse
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab import faults
 from railweave.topologies.planes import planes

@@ -8,25 +8,27 @@ from pathlib import Path
 import pytest
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.failover.figures import throughput
-from railweave.experiments.failover.trace import Call, RankTrace, Slice
 from railweave.experiments.jobs.report import as_json, utilisations
-from railweave.experiments.jobs.run import JobRun, JobsOptions, JobsResult, result_of
+from railweave.experiments.jobs.run import JobsOptions, JobsResult, result_of
+from railweave.experiments.trace import Call, RankTrace, Slice, throughput
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 OPTIONS = JobsOptions(planes(2, ("ina",), (100_000_000,)), LabOptions(Path("out")))
 
 
-def job(name: str, start: float, end: float, bytes_per_s: int) -> JobRun:
+Job = tuple[str, list[RankTrace]]
+
+
+def job(name: str, start: float, end: float, bytes_per_s: int) -> Job:
     """Return a job that reduced at a constant rate, one slice per second."""
     begins = [start + i for i in range(int(end - start))]
     calls = [Call(at, at + 1, (Slice("ina", at, at + 1, bytes_per_s),)) for at in begins]
-    return JobRun(name, [RankTrace(calls=calls)])
+    return name, [RankTrace(calls=calls)]
 
 
-def result(*jobs: JobRun) -> JobsResult:
-    return result_of(OPTIONS, jobs)
+def result(*jobs: Job) -> JobsResult:
+    return result_of(OPTIONS, dict(jobs))
 
 
 def test_only_the_time_in_which_all_run_counts() -> None:
@@ -53,7 +55,7 @@ def test_jobs_that_never_ran_at_once_are_no_measurement() -> None:
 def test_wrong_elements_and_silent_jobs_are_told() -> None:
     good = job("a", 0, 10, 1000)
     assert result(good).ok
-    bad = JobRun("a", [*good.ranks, RankTrace(wrong=1)])
+    bad = ("a", [*good[1], RankTrace(wrong=1)])
     assert not result(bad).ok
     assert result(bad).rows[0].wrong == 1
 

@@ -8,9 +8,15 @@ import pytest
 
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
 from railweave.experiments.contenders.atp.packet import SCALE
-from railweave.experiments.problem import DTYPES, OPS, SCALES, Array, Problem, problem, shard_elements
+from railweave.experiments.problem import EPSILON, OPS, SCALES, Array, Problem, problem, shard_elements
+from railweave.experiments.random_calls import DTYPES
 
-REDUCE = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
+REDUCE = {
+    "sum": np.add.reduce,
+    "prod": np.multiply.reduce,
+    "max": np.maximum.reduce,
+    "min": np.minimum.reduce,
+}
 
 
 def given(task: Problem, call: int) -> Array:
@@ -24,12 +30,20 @@ def inputs(count: int, dtype: str, op: str, ranks: int, call: int) -> list[Array
 
 
 def result(parts: list[Array], op: str) -> Array:
+    kind, ranks = parts[0].dtype, len(parts)
     if op != "avg":
-        return np.asarray(REDUCE[op](parts), parts[0].dtype)
-    total = np.add.reduce(parts, dtype=parts[0].dtype)
-    if total.dtype == np.int32:
-        return np.trunc(total / len(parts)).astype(np.int32)
-    return (total / np.float32(len(parts))).astype(np.float32)
+        return np.asarray(REDUCE[op](np.stack(parts), axis=0, dtype=kind), kind)
+    total = np.add.reduce(np.stack(parts), axis=0, dtype=kind)
+    if kind.name in EPSILON:
+        return np.asarray(total / kind.type(ranks), kind)
+    return np.array([int(abs(int(x)) // ranks) * (1 if x >= 0 else -1) for x in total], kind)
+
+
+def one_off(right: Array) -> Array:
+    """Return the array with one wrong element."""
+    changed = right.copy()
+    changed[7] = changed[7] * 2 + 1 if right.dtype.name in EPSILON else changed[7] ^ 1
+    return changed
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -42,6 +56,14 @@ def test_right_results_pass(dtype: str, op: str, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_the_first_call_are_exact(dtype: str) -> None:
+    right = result(inputs(1000, dtype, "prod", 4, call=0), "prod")
+    task = problem(1000, dtype, "prod", 0, 4)
+    assert task.wrong(0, right) == 0
+    assert task.wrong(0, one_off(right)) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", OPS)
 def test_wrong_results_are_counted(dtype: str, op: str) -> None:
     task = problem(1000, dtype, op, 0, 4)
@@ -49,9 +71,7 @@ def test_wrong_results_are_counted(dtype: str, op: str) -> None:
     stale = result(inputs(1000, dtype, op, 4, call=0), op)
     assert task.wrong(1, stale) > 900
     assert task.wrong(1, inputs(1000, dtype, op, 4, call=1)[0]) > 500  # nothing reduced
-    one_off = right.copy()
-    one_off[7] = np.nextafter(np.float32(one_off[7]) * 2 + 1, 9e9) if dtype == "float32" else one_off[7] + 1
-    assert task.wrong(1, one_off) == 1
+    assert task.wrong(1, one_off(right)) == 1
 
 
 def test_nan_is_wrong() -> None:
@@ -81,9 +101,7 @@ def test_what_is_moved_must_be_exact(dtype: str) -> None:
         for task, right in ((gathers[0], whole), (roots[0], given(roots[2], run))):
             assert task.wrong(run, right) == 0
             assert task.wrong(run + 1, right) > 0.9 * right.size
-            one_off = right.copy()
-            one_off[7] = np.nextafter(one_off[7], np.float32(9e9)) if dtype == "float32" else one_off[7] + 1
-            assert task.wrong(run, one_off) == 1
+            assert task.wrong(run, one_off(right)) == 1
 
 
 def test_counts_are_those_of_nccl_tests() -> None:

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from railweave.experiments import random_calls
+from railweave.experiments.random_calls import RandomCall
 from railweave.experiments.soak.bound import FACTOR, PER_FAULT_S, Timeline, limit_s
-from railweave.experiments.soak.problem import Problem
-from railweave.experiments.soak.run import Recorder
+from railweave.experiments.soak.run import SoakOptions, judge
 from railweave.experiments.soak.tally import Tally
+from railweave.experiments.trace import Call, RankTrace, Slice
 from railweave.hosts.limits import limit_bps
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 RANKS = 4
@@ -27,8 +30,8 @@ def alone_s(kind: str, size: int = 4 * SIZE) -> float:
 
 
 def limit(timeline: Timeline, since: float = 10.0, dtype: str = "float32", op: str = "sum") -> float:
-    problem = Problem(0, "all_reduce", SIZE, dtype, op, 0, async_op=False, in_place=False)
-    return limit_s(problem, RANKS, TOPOLOGY.planes, timeline, since)
+    call = RandomCall(0, "all_reduce", SIZE, dtype, op, 0, async_op=False, in_place=False)
+    return limit_s(call, RANKS, TOPOLOGY.planes, timeline, since)
 
 
 BOTH = 1 / (1 / alone_s("ina") + 1 / alone_s("tcp"))
@@ -83,38 +86,39 @@ def test_rails_that_cannot_carry_the_call_do_not_count() -> None:
     assert limit(Timeline(), dtype="float16") == pytest.approx(FACTOR * half)
 
 
+@dataclass(frozen=True)
+class Case:
+    took_s: float
+    judged: int
+    late: int = 0
+    waited_s: float = 0.0  # the sum over all ranks
+    reported: int = RANKS
+    rate: int = RATE
+
+
 @pytest.mark.parametrize(
-    ("rate", "ranks", "took_s", "waited_s", "judged", "late"),
+    "case",
     [
-        (RATE, RANKS, FACTOR * BOTH * 0.99, 0.0, 1, 0),
-        (RATE, RANKS, FACTOR * BOTH * 1.01, 0.0, 1, 1),
-        (RATE, RANKS, FACTOR * BOTH + 0.99, 1.0, 1, 0),  # `waited_s` is the sum over all ranks
-        (RATE, RANKS, FACTOR * BOTH + 1.01, 1.0, 1, 1),
-        (RATE, RANKS - 1, 100.0, 0.0, 0, 0),  # one rank's message is missing
-        (0, RANKS, 100.0, 0.0, 0, 0),  # links without a rate give no bound
+        Case(FACTOR * BOTH * 0.99, judged=1),
+        Case(FACTOR * BOTH * 1.01, judged=1, late=1),
+        Case(FACTOR * BOTH + 0.99, judged=1, waited_s=1.0),
+        Case(FACTOR * BOTH + 1.01, judged=1, late=1, waited_s=1.0),
+        Case(100.0, judged=0, reported=RANKS - 1),
+        Case(100.0, judged=0, rate=0),  # links without a rate give no bound
     ],
 )
-def test_calls_are_judged_by_the_ranks_messages(
-    rate: int, ranks: int, took_s: float, waited_s: float, judged: int, late: int
-) -> None:
-    tally = Tally()
-    written: list[dict[str, Any]] = []
-    recorder = Recorder(
-        planes(RANKS, ("ina", "tcp"), rate), tally, lambda _, **values: written.append(values)
-    )
-    problem = Problem(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
-    for rank in range(ranks):
-        since = 10.0 - rank  # the last rank that makes the call counts
-        slices = [["tcp", 0.0, took_s, SIZE, False]] if rank == 0 else []
-        message = {
-            "since": since,
-            "at": 10.0 + took_s,
-            "seed": 1,
-            "problem": asdict(problem),
-            "slices": slices,
-            "waited_s": waited_s / RANKS,
-        }
-        recorder.take(rank, {"event": "long", "rank": rank, **message})
-    recorder.judge()
-    assert (tally.judged, len(tally.late)) == (judged, late)
-    assert [line["slices"] for line in written] == [[["tcp", 0.0, took_s, SIZE, False]]] * judged
+def test_calls_are_judged_by_the_ranks_reports(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = RandomCall(7, "all_reduce", SIZE, "float32", "sum", 0, async_op=False, in_place=False)
+    monkeypatch.setattr(random_calls, "draw", lambda *_: call)
+    end = 10.0 + case.took_s
+    traces = [RankTrace() for _ in range(RANKS)]
+    for rank, trace in enumerate(traces[: case.reported]):  # the last rank that makes the call counts
+        piece = Slice("tcp", 10.0, end, SIZE)
+        trace.calls = [Call(10.0 - rank, end, (piece,), (1, 7), case.waited_s / RANKS)]
+    tally, written = Tally(ranks=traces), []
+    options = SoakOptions(planes(RANKS, ("ina", "tcp"), case.rate), LabOptions(Path()), 1.0)
+    judge(options, Timeline(), tally, lambda _, **values: written.append(values))
+    assert (tally.judged, len(tally.late)) == (case.judged, case.late)
+    assert [line["slices"] for line in written] == [
+        [["tcp", 0.0, round(case.took_s, 3), SIZE, False]]
+    ] * case.judged

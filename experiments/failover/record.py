@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from railweave.experiments.failover.figures import BASELINE_S, Window
-from railweave.experiments.failover.trace import RankTrace
 from railweave.experiments.failover.values import FailoverOptions, Trial
 from railweave.experiments.figures import run_by
 from railweave.experiments.records import Record, Sample
+from railweave.experiments.trace import RankTrace, joined
 
 
 def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace], window: Window) -> Record:
@@ -19,26 +19,21 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
     Times are relative to the fault. A call lasts from the start of the last rank to the end of the last rank.
     The bytes by rail are those of rank 0.
     """
-    first = max(trace.forgotten for trace in traces)
-    last = min(trace.forgotten + len(trace.calls) for trace in traces)
-    by_rank = [trace.calls[first - trace.forgotten : last - trace.forgotten] for trace in traces]
-    times_us, starts_s, carried = [], [], []
-    for calls in zip(*by_rank, strict=True):
-        begin, end = max(call.begin for call in calls), max(call.end for call in calls)
+    shown, carried = [], []
+    for by_rank in joined(traces):
+        begin, end = max(call.begin for call in by_rank), max(call.end for call in by_rank)
         if window.injected - BASELINE_S <= end and begin <= window.end:
-            times_us.append(round((end - begin) * 1e6, 1))
-            starts_s.append(round(begin - window.injected, 6))
+            shown.append((begin, end))
             carried.append(Counter[str]())
-            for piece in calls[0].slices:
+            for piece in by_rank[0].slices:
                 carried[-1][piece.rail] += piece.bytes
-    rails = "+".join(plane.name for plane in options.topology.planes)
     sample = Sample(
         size_bytes=options.bytes,
-        times_us=tuple(times_us),
+        times_us=tuple(round((end - begin) * 1e6, 1) for begin, end in shown),
         rank_times_us=(),
-        verified=len(times_us) * len(traces),
+        verified=len(shown) * len(traces),
         wrong=trial.wrong,
-        starts_s=tuple(starts_s),
+        starts_s=tuple(round(begin - window.injected, 6) for begin, _ in shown),
     )
     configuration = {
         "hosts": len(options.topology.hosts),
@@ -52,7 +47,7 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
         f"failover: {trial.fault}, {trial.rail}",
         configuration,
         trial.number,
-        contender=rails,
+        contender="+".join(plane.name for plane in options.topology.planes),
         samples=(sample,),
         seed=options.seed,
         extra={

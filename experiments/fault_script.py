@@ -49,7 +49,7 @@ class _Form:
 
 
 def _on_host(make: Callable[[Plane, str], Fault]) -> _Form:
-    return _Form("HOST PLANE", lambda topology, words: make(_plane(topology, words[1]), words[0]))
+    return _Form("HOST PLANE", lambda topology, words: make(topology.plane(words[1]), words[0]))
 
 
 def _on_switch(make: Callable[[Plane, Switch], Fault]) -> _Form:
@@ -57,7 +57,7 @@ def _on_switch(make: Callable[[Plane, Switch], Fault]) -> _Form:
 
 
 def _rate(topology: Topology, words: list[str]) -> Fault:
-    return faults.rate_changed(_plane(topology, words[1]), parse_rate(words[0]), *words[2:])
+    return faults.rate_changed(topology.plane(words[1]), parse_rate(words[0]), *words[2:])
 
 
 FORMS: dict[str, _Form] = {
@@ -123,10 +123,6 @@ def fault_of(words: str, topology: Topology) -> Fault:
         return form.make(topology, place)
     except (KeyError, TopologyError, OptionError) as error:
         raise OptionError(f"{words!r}: {error.args[0]}") from None
-
-
-def _plane(topology: Topology, name: str) -> Plane:
-    return topology.plane(name)
 
 
 def _switch(topology: Topology, name: str) -> tuple[Plane, Switch]:
