@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short runs of the benches in labs: their JSON, pictures and refusals."""
+"""Short runs of the benches in labs: their JSON and pictures."""
 
 from __future__ import annotations
 

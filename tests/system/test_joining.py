@@ -84,13 +84,3 @@ def test_a_firewall_that_refuses_the_only_rail_is_named() -> None:
             assert f"rail 'tcp' on {nic(network, 'tcp', rank)}" in str(error)
             assert ("Connection refused" in str(error)) == (rank == 1), "it is the one that dials"
             assert "no firewall" in str(error)
-
-
-def test_a_firewall_that_refuses_one_rail_leaves_the_other() -> None:
-    with plane_network(2, ["tcp", "rdma"]) as network, refused(network, "tcp", 0):
-
-        def work(comm: Communicator) -> set[str]:
-            add_up(comm)
-            return {decision.rail for decision in comm.why() if not decision.calls}
-
-        assert network.run(work) == [{"tcp"}, {"tcp"}]

@@ -123,18 +123,3 @@ def test_the_command_shows_a_row_per_upgrade() -> None:
     shown = plan("racks:racks=4,hosts=4,ina=0", "--jobs", "16x4M", "--rate", "10M").stdout
     assert "4. leaf4" in shown
     assert "1.25" in shown
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("4M", "--jobs", "4x4M"), "topology '4M': expected planes"),
-        (("racks", "--jobs", "4x4M", "--rails", "ina"), "expected --jobs with a fabric and --rate only"),
-        (("racks", "--jobs", "4x4M", "--rate", "0"), "the links of the fabric have no rate"),
-    ],
-)
-def test_wrong_arguments_give_one_line(arguments: tuple[str, ...], words: str) -> None:
-    done = plan(*arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
