@@ -40,14 +40,15 @@ TESTS = Path(__file__).parents[1]
 
 
 def topology() -> Topology:
-    """Return a topology of one network, which a second rail uses too."""
+    """Return a topology of one network, which rails without the switch's sums use too."""
     nics = [Nic(place.tap, place.tap, place.address, place.mac, "s", n) for n, place in enumerate(MEMBERS, 1)]
     nics.append(Nic("we", "nic0", HOST, OUR_MAC, "s", OUR_PORT))
     switches = (Switch("s", GRPC),)
     made = Plane("netreduce", "netreduce", f"10.9.0.0/{PREFIX}", 0, switches, tuple(nics))
     on_bridge = tuple(replace(nic, switch="bridge") for nic in nics)
-    bridge = replace(made, name="tcp", kind="tcp", switches=(Switch("bridge"),), nics=on_bridge)
-    return Topology("machines", tuple(nic.host for nic in nics), (made, bridge))
+    bridge = replace(made, switches=(Switch("bridge"),), nics=on_bridge)
+    others = (replace(bridge, name=kind, kind=kind) for kind in ("tcp", "rdma"))
+    return Topology("machines", tuple(nic.host for nic in nics), (made, *others))
 
 
 def lay_links() -> None:
@@ -177,10 +178,11 @@ def test_a_queue_pair_that_dies_is_named(world: World) -> None:
     assert all("error" in other for other in others)
 
 
-def test_a_rail_on_devices_adds_again(world: World) -> None:
+@pytest.mark.parametrize("kind", ["netreduce", "rdma"])
+def test_a_rail_on_devices_carries_data_again(world: World, kind: str) -> None:
     """It uses the same queue pairs, with packet numbers that no rank has used."""
     with world.controller(), queue_pair_ending(world):
-        both = {"rails": "netreduce@IF,tcp@IF", "shares": {"netreduce": 0.5, "tcp": 0.5}}
+        both = {"rails": f"{kind}@IF,tcp@IF", "shares": {kind: 0.5, "tcp": 0.5}}
         answers = world.run("resumed", ranks=range(len(MEMBERS)), **both)
     assert all(answer.get("carried", 0) > 0 for answer in answers), answers
 
