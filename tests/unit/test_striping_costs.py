@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave._native.collectives import Collective, DType, choose_method
+from railweave._native.collectives import Collective, DType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.costs import (
     DOUBT,
@@ -22,7 +22,7 @@ from railweave.hosts.striping.costs import (
     Slowness,
     numbers_of,
 )
-from railweave.hosts.striping.priors import STEP_S, Line, StripedRail, prior_lines
+from railweave.hosts.striping.priors import Line, StripedRail, prior_lines
 from railweave.hosts.striping.splits import ENGAGE, best_split, choose, time_of
 from railweave.hosts.striping.surveys import Item
 
@@ -122,14 +122,6 @@ def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind(table: Cost
     assert table.place(KEY, 0, True) == (key_of(8 * MIB), 0, True)
     assert slowness_in(table, key_of(4096)) == pytest.approx(7)
     assert table.line(KEY, 1) == prior(KEY, 1)
-
-
-def test_small_calls_are_taken_to_go_by_the_algorithm_that_hosts_take_for_them() -> None:
-    for hosts, steps in ((4, 2), (6, 4), (8, 3)):  # six hosts also fold and unfold, besides log2(4) exchanges
-        method = choose_method(Collective.ALL_REDUCE, 4, hosts, 10**8)
-        line = prior_lines(RAILS, hosts, "all_reduce", size=4)[0]
-        assert line.a_s == pytest.approx(steps * STEP_S), method
-        assert line.rate < prior_lines(RAILS, hosts, "all_reduce")[0].rate
 
 
 def test_another_collective_is_taken_to_use_as_much_of_a_link(table: CostTable) -> None:
