@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rail whose code throws is excluded and used again. It only ends a job that has no other rail."""
+"""A rail whose code throws is excluded and used again. The job goes on over its other rails."""
 
 from __future__ import annotations
 
