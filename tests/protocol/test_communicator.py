@@ -91,21 +91,6 @@ def test_sum_is_right_and_the_same_everywhere(ranks: int) -> None:
             np.testing.assert_array_equal(result, results[0])
 
 
-def test_why_counts_what_was_called() -> None:
-    def work(comm: Communicator) -> None:
-        for count in (10, 12, 1 << 18):
-            comm.all_reduce(np.zeros(count, np.float16))
-        rows = [(d.rail, d.dtype, d.op, d.size_class, d.used, d.reason, d.calls) for d in comm.why()]
-        assert rows == [
-            ("left", "float16", "sum", 32, True, "", 2),
-            ("right", "float16", "sum", 32, False, Reason.THRESHOLD, 2),
-            ("left", "float16", "sum", 1 << 19, True, "", 1),
-            ("right", "float16", "sum", 1 << 19, True, "", 1),
-        ]
-
-    StaticJob(2).run(work, TWO_RAILS, shares=EQUAL)
-
-
 REPEATED = [np.dtype(char) for char in "fiedbBlq"]
 
 
