@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -38,11 +38,11 @@ EQUAL = {"left": 1, "right": 1}
 
 
 @contextlib.contextmanager
-def pair(**options: Any) -> Iterator[list[Communicator]]:
+def pair() -> Iterator[list[Communicator]]:
     """Make both ranks of a job. The test makes their calls."""
     job = StaticJob(2)
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda rank: job.communicator(rank, **options), range(2)))
+        both = list(pool.map(job.communicator, range(2)))
     with both[0], both[1]:
         yield both
 
