@@ -158,7 +158,7 @@ def run(case: Case) -> None:
         check(spec, case, call)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @drawn(cases)
 def test_every_rank_gets_the_right_result(case: Case) -> None:
     run(case)

@@ -188,16 +188,14 @@ def test_an_asynchronous_barrier_is_complete_when_all_have_called_it(job: Static
     job.run(work, TWO_RAILS)
 
 
-class Jobs:
+class Jobs(dict[str, StaticJob]):
     """Replaces a controller with several jobs."""
 
-    def __init__(self) -> None:
-        self.jobs: dict[str, StaticJob] = {}
-        self.lock = threading.Lock()
+    lock = threading.Lock()
 
     def join(self, controller: str, *, job: str, size: int, **rest: Any) -> StaticMembership:
         with self.lock:
-            at = self.jobs.setdefault(job, StaticJob(size))
+            at = self.setdefault(job, StaticJob(size))
         return at.join(controller, job=job, size=size, **rest)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rail whose code throws is excluded and used again. It never ends a job that has another rail."""
+"""A rail whose code throws is excluded and used again. The job goes on over its other rails."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from protocol.recovering import DEADLINE_S, Job, Rank
 
-from railweave._native.agent import Call, Failure, FailureKind
+from railweave._native.agent import Agent, Call, Failure, FailureKind
 from railweave._native.collectives import DType, ReduceOp
 
 BROKEN = 1  # the rail
@@ -115,3 +116,22 @@ def test_a_rail_that_throws_at_the_end_keeps_nobody_waiting(where: str) -> None:
         failure = rank.agent.failure_of(op)
         assert failure is not None
         assert failure.message == "it is tested"
+
+
+@pytest.mark.parametrize("start_now", [True, False])
+def test_a_rail_that_cannot_start_a_slice_ends_the_communicator_and_holds_nothing(start_now: bool) -> None:
+    agent = Agent(0, 2)
+    rail, _ = agent.add_ina("ina", "127.0.0.1", "lo")  # a rail without a tree
+    x, out = np.ones(4, np.float32), np.empty(4, np.float32)
+    point = op, _ = agent.plan_point(DEADLINE_S)
+    agent.submit(point, Call(DType.FLOAT32, ReduceOp.SUM, 4), x, out, [(rail, 0, 4)], start_now)
+    assert agent.wait(op, DEADLINE_S)
+    failure = agent.failure_of(op)
+    assert failure is not None
+    assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "ina")
+    assert "must be attached" in failure.message
+    stats = threading.Thread(target=agent.stats, daemon=True)  # hangs if a thread never releases the loop
+    stats.start()
+    stats.join(DEADLINE_S)
+    assert not stats.is_alive()
+    agent.close(0)

@@ -129,6 +129,7 @@ def test_ranks_are_connected_with_some_only(ranks: int) -> None:
     sockets = open_files() - before
     most = min(ranks - 1, 2 * (ranks - 1).bit_length() + 2)
     assert sockets <= ranks * (most + 2) + 3  # each rank's listener and datagram socket, and the loop's
+    sent = 0
     for incarnation in (1, 2):
         slices = world.new_slices()
         world.start_all(slices)
@@ -137,6 +138,8 @@ def test_ranks_are_connected_with_some_only(ranks: int) -> None:
         world.restart(incarnation)
         world.run(world.all_ready)
         assert open_files() - before <= sockets
+        assert world.rails.stats(0).sent.payload > sent  # counts go on over restarts
+        sent = world.rails.stats(0).sent.payload
 
 
 def test_what_cannot_be_restarted_says_so() -> None:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Collection
+
 import numpy as np
 import pytest
+from protocol.calls import Call
 from protocol.recovering import DEADLINE_S, Job, Rank
 
-from railweave._native.agent import Agent, Call
-from railweave._native.collectives import DType, ReduceOp
+from railweave._native.agent import Agent
+from railweave._native.agent import Call as NativeCall
+from railweave._native.collectives import Collective, DType, ReduceOp
 
 COUNTS = [10, 1000, 100_000]
 
@@ -53,7 +58,7 @@ def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:
     """A single call may exceed the bound. The next calls wait until all ranks have completed earlier ones."""
     with Job(2, most_kept_bytes=1 << 20) as job:
         x = np.ones(1 << 20, np.int8)
-        call = Call(DType.INT8, ReduceOp.SUM, x.size)
+        call = NativeCall(DType.INT8, ReduceOp.SUM, x.size)
         first = job.ranks[0]
         outs = [np.empty_like(x) for _ in range(3)]
         for out in outs[:2]:
@@ -76,7 +81,7 @@ def test_a_large_call_and_a_survey_leave_room_for_the_next_call(share: float) ->
     """Each call needs `share` of the bound. Requested sizes count, and the largest call does not count."""
     with Job(2, most_kept_bytes=1 << 20) as job:
         sizes = [int(share * (1 << 20)), 512, int(share * (1 << 20))]
-        calls = [Call(DType.INT8, ReduceOp.SUM, size) for size in sizes]
+        calls = [NativeCall(DType.INT8, ReduceOp.SUM, size) for size in sizes]
         arrays = [[np.ones(size, np.int8) for size in sizes] for _ in job.ranks]
         for rank in job.ranks:  # rank 0 submits all calls before rank 1 begins
             ops = [rank.submit(call, x, x) for call, x in zip(calls, arrays[rank.rank], strict=True)]
@@ -90,7 +95,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         agent = job.ranks[0].agent
         x = np.ones(4, np.float32)
         with pytest.raises(RuntimeError, match="call #3 is not the next one, which is #0"):
-            agent.submit((3, 0), Call(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
+            agent.submit((3, 0), NativeCall(DType.FLOAT32, ReduceOp.SUM, 4), x, x, [(0, 0, 4)])
         with pytest.raises(ValueError, match="no rail 7"):
             agent.set_obstacle(7, "there is none")
         assert agent.wait_change(0, 0.0) is False
@@ -104,7 +109,7 @@ def test_rails_change_while_a_rank_plans(submitted: bool) -> None:
     """
     with Job(2) as job:
         planning, other = job.ranks
-        x, call = np.ones(4, np.float32), Call(DType.FLOAT32, ReduceOp.SUM, 4)
+        x, call = np.ones(4, np.float32), NativeCall(DType.FLOAT32, ReduceOp.SUM, 4)
         out, theirs = np.empty_like(x), np.empty_like(x)
         op, known = planning.agent.plan_point(DEADLINE_S)
         ahead = other.submit_at([(1, 0, 4)], call, x, theirs) if submitted else None
@@ -147,7 +152,7 @@ def test_a_rail_that_comes_back_takes_over_what_others_have_not_begun(late: int)
     outs = [np.empty_like(x) for _ in range(2)]
 
     def make(rank: Rank) -> int:
-        return rank.submit_at(parts, Call(DType.INT32, ReduceOp.SUM, x.size), x, outs[rank.rank])
+        return rank.submit_at(parts, NativeCall(DType.INT32, ReduceOp.SUM, x.size), x, outs[rank.rank])
 
     def call(rank: Rank) -> None:
         rank.until(lambda: rank.alive(0) == [0])
@@ -164,3 +169,83 @@ def test_a_rail_that_comes_back_takes_over_what_others_have_not_begun(late: int)
     with Job(2) as job:
         job.ranks[0].agent.set_obstacle(1, "it is tested")
         job.run(call)
+
+
+# ------------------------------------------------------------ every collective
+
+IN_FLIGHT = 6  # calls that are submitted before the first wait
+CALLS = 24
+ALWAYS = 1 << 30  # a call far in the future
+
+
+def made(number: int, size: int, collective: Collective, count: int, root: int, in_place: bool) -> Call:
+    """Return a call with numbers that every rank knows."""
+    numbers = np.random.default_rng(number)
+    shape = (size, count) if collective == Collective.REDUCE_SCATTER else (count,)
+    inputs = [numbers.integers(-(1 << 20), 1 << 20, shape, np.int32) for _ in range(size)]
+    root = root if collective == Collective.BROADCAST else 0
+    return Call(inputs, collective, root=root, in_place=in_place)
+
+
+def drawn(seed: int, calls: range, size: int) -> list[Call]:
+    random = np.random.default_rng(seed)
+    return [
+        made(
+            *(number, size, list(Collective)[random.integers(4)]),
+            count=int(random.choice([1, 500, 30_000, 120_000])),
+            root=int(random.integers(size)),
+            in_place=bool(random.integers(2)),
+        )
+        for number in calls
+    ]
+
+
+def make_all(rank: Rank, todo: list[Call], lost: Collection[int] = (), back: Collection[int] = ()) -> None:
+    """Make the calls, several in flight. Rank 1 reports that rails have an obstacle, or have none any more.
+
+    The rails `lost` die in the middle of a large call: rank 0 makes this call after the others, when the
+    rails are dead.
+    """
+    pending: deque[tuple[Call, int]] = deque()
+
+    def submit(call: Call) -> None:
+        native = NativeCall(DType.INT32, ReduceOp.SUM, call.whole, call.collective, call.root)
+        pending.append((call, rank.submit(native, call.given[rank.rank], call.outputs[rank.rank])))
+
+    def finish() -> None:
+        call, op = pending.popleft()
+        rank.wait(op)
+        wanted = call.expected(lambda parts: np.sum(parts, axis=0, dtype=np.int32))
+        call.check(rank.rank, wanted[rank.rank], call.collective)
+
+    for place, call in enumerate(todo):
+        middle = place == len(todo) // 2
+        if middle and rank.rank == 0:
+            rank.until(lambda: not {*lost} & {*rank.alive(ALWAYS)})
+        submit(call)
+        if middle and rank.rank == 1:
+            for rail in lost:
+                rank.agent.set_obstacle(rail, "it is tested")
+            for rail in back:
+                rank.agent.set_obstacle(rail, "")
+        if len(pending) == IN_FLIGHT:
+            finish()
+    while pending:
+        finish()
+
+
+@pytest.mark.parametrize(
+    ("size", "collective"), [(2, Collective.ALL_REDUCE), *((4, collective) for collective in Collective)]
+)
+def test_all_collectives_while_rails_come_and_go(size: int, collective: Collective) -> None:
+    """Two rails die and come back, then another one. Deaths interrupt a call of the given collective."""
+    with Job(size, rails=3) as job:
+        for seed, lost in enumerate(((1, 2), (0,))):
+            going, coming = (drawn(seed, range(first, first + CALLS), size) for first in (0, CALLS))
+            going[CALLS // 2] = made(CALLS // 2, size, collective, 120_000, root=1, in_place=bool(seed))
+            job.run(lambda rank: make_all(rank, going, lost=lost))  # noqa: B023
+            job.run(lambda rank: make_all(rank, coming, back=lost))  # noqa: B023
+            job.run(lambda rank: rank.until(lambda: rank.alive(ALWAYS) == [0, 1, 2]))
+        for rank in job.ranks:
+            assert all(state.failures >= 1 for state in rank.agent.rail_states())
+            assert any(record.repair for record in rank.agent.drain_records())

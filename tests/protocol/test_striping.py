@@ -190,7 +190,7 @@ def test_a_type_that_only_some_rails_carry_is_split_over_these_and_says_nothing_
     job = StripedJob([VirtualRail(0.0003, 12e6, "ina"), tcp(), tcp()])
     job.call(LARGE)
     for _ in range(30):
-        taken = job.call(LARGE // 2, DType.FLOAT64)  # of the same class, but for the rails
+        taken = job.call(LARGE // 2, DType.FLOAT64)  # of the same size class, on fewer rails
     assert set(taken.shares()) == {1, 2}
     *_, taken = calls(job, WITHIN)
     assert set(taken.shares()) == {0, 1, 2}

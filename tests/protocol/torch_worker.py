@@ -19,19 +19,11 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
 import railweave.torch
+from railweave.hosts.arrays import NAMES
 from railweave.hosts.errors import InvalidOption, PeerLost
 
 DEADLINE = timedelta(seconds=60)
-DTYPES = (
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.int8,
-    torch.uint8,
-    torch.int32,
-    torch.int64,
-)
+DTYPES = [getattr(torch, name) for name in NAMES.values()]
 Tensor = torch.Tensor
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 import pytest
 
 from railweave.hosts.striping.classes import BUDGET, CallClass
@@ -48,15 +51,23 @@ class Learning:
         self.op_index += 2  # the survey
         return self.call_class.way
 
+    def compare(self, time_us: Callable[[Way], float]) -> Counter[Way]:
+        """Report blocks until there is nothing to compare. Return the number of blocks of each choice."""
+        blocks: Counter[Way] = Counter()
+        for _ in range(10 * SURE):
+            way = self.call_class.way
+            blocks[way] += 1
+            self.block(way, time_us(way))
+            if not self.call_class.comparing:
+                return blocks
+        raise AssertionError(f"blocks are compared for ever: {blocks}")
+
 
 def test_a_split_is_compared_although_parts_have_taken_long() -> None:
     """Late single calls show nothing about short calls, and must not keep a rail out of all splits."""
     learning = Learning((1500e-6, 1600e-6), 10**8, parts_s=(1500e-6, 0.1))
-    way, seen = learning.measure(), set()
-    for _ in range(3 * SURE):
-        seen.add(way)
-        way = learning.block(way, 700)
-    assert (0, 1) in seen
+    learning.measure()
+    assert learning.compare(lambda way: 700 if way == (0, 1) else 1500)[0, 1] > 0
     learning.call_class.way = (0, 1)
     both = learning.call_class.choose(SIZE, COUNT)
     assert both.rails == (0, 1)
@@ -70,49 +81,31 @@ def test_one_lucky_block_does_not_hold_a_way() -> None:
         learning.block(held, lucky)
     for steady in (414, 427, 419):
         learning.block(other, steady)
-    way = learning.call_class.way
-    for _ in range(6 * SURE):
-        if not learning.call_class.comparing:
-            break
-        way = learning.block(way, 900)  # all later blocks are slow
-    assert way == other
+    learning.compare(lambda _: 900)  # all later blocks are slow
+    assert learning.call_class.way == other
 
 
 def test_a_way_is_out_after_two_blocks_that_are_a_little_slower() -> None:
     learning = Learning((500e-6, 520e-6))
     held = learning.measure()
-    others = set()
-    times: dict[Way, int] = {}
-    way = held
-    for _ in range(6 * SURE):
-        times[way] = times.get(way, 0) + 1
-        if way != held:
-            others.add(way)
-        way = learning.block(way, 400 if way == held else 440)
-        if not learning.call_class.comparing:
-            break
-    assert others
-    assert {times[other] for other in others} == {2}
+    blocks = learning.compare(lambda way: 400 if way == held else 440)
+    del blocks[held]
+    assert set(blocks.values()) == {2}
     assert learning.call_class.stage == "hot"
 
 
 def test_a_way_that_was_much_slower_gets_another_block_in_its_time() -> None:
     learning = Learning((500e-6, 520e-6))
-    held = way = learning.measure()
-    slower: set[Way] = set()
-    while True:
-        if way != held:
-            slower.add(way)
-        way = learning.block(way, 400 if way == held else 600)
-        if not learning.call_class.comparing:
-            break
-    assert way == held
+    held = learning.measure()
+    slower = learning.compare(lambda way: 400 if way == held else 600)
+    assert learning.call_class.way == held
     calls = 0
     while not learning.call_class.comparing:
         way = learning.measure()
         calls += 1000
         assert calls < 100_000
     assert way in slower
+    assert way != held
     assert calls * BUDGET >= SAMPLES * 0.5  # the block costs half a block's time
 
 
@@ -144,8 +137,8 @@ def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quicke
 ) -> None:
     """Single calls show less about a rail's speed than blocks: a job's first calls are slow on all rails."""
     learning = Learning((1200e-6, 2000e-6))
-    for _ in range(6 * SURE):
-        learning.block(learning.call_class.way, {(0,): 165, (1,): 320}.get(learning.call_class.way, 400))
+    learning.measure()
+    learning.compare(lambda way: {(0,): 165, (1,): 320}.get(way, 400))
     assert learning.call_class.stage == "hot"
     for _ in range(2):
         learning.call_class.observe(Item(0, 1, KEY, learning.rails, SIZE, True, 0), 2000e-6 * quicker)

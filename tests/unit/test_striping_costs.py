@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave._native.collectives import Collective, DType, choose_method
+from railweave._native.collectives import Collective, DType
 from railweave.hosts.striping import surveys
 from railweave.hosts.striping.costs import (
     DOUBT,
@@ -22,7 +22,7 @@ from railweave.hosts.striping.costs import (
     Slowness,
     numbers_of,
 )
-from railweave.hosts.striping.priors import STEP_S, Line, StripedRail, prior_lines
+from railweave.hosts.striping.priors import Line, StripedRail, prior_lines
 from railweave.hosts.striping.splits import ENGAGE, best_split, choose, time_of
 from railweave.hosts.striping.surveys import Item
 
@@ -124,14 +124,6 @@ def test_costs_are_those_of_the_nearest_class_then_those_of_the_kind(table: Cost
     assert table.line(KEY, 1) == prior(KEY, 1)
 
 
-def test_small_calls_are_taken_to_go_by_the_algorithm_that_hosts_take_for_them() -> None:
-    for hosts, steps in ((4, 2), (6, 4), (8, 3)):  # six hosts also fold and unfold, besides log2(4) exchanges
-        method = choose_method(Collective.ALL_REDUCE, 4, hosts, 10**8)
-        line = prior_lines(RAILS, hosts, "all_reduce", size=4)[0]
-        assert line.a_s == pytest.approx(steps * STEP_S), method
-        assert line.rate < prior_lines(RAILS, hosts, "all_reduce")[0].rate
-
-
 def test_another_collective_is_taken_to_use_as_much_of_a_link(table: CostTable) -> None:
     observe(table, KEY, 2.0)
     assert slowness_in(table, key_of(MIB, "all_gather", "int")) == pytest.approx(2)
@@ -203,17 +195,12 @@ HALF = Line(0.0, 2e6)
         ([0.95, 25.0], [FAST, SLOW], (0, 1), {0}),
         ([1.0, 1.0, 25.0], [FAST, FAST, SLOW], (), {0, 1}),
         ([1.0, 1.0, 25.0], [FAST, FAST, SLOW], (0, 1, 2), {0, 1, 2}),
-        # Each rail is 2.5 times slower when it works with others, so that no two of them are worth it.
-        (
-            [1 / 0.9, 1 / 1.2, 1 / 1.1],
-            [Line(0.0, (4 << 20) * part / 2.5) for part in (0.9, 1.2, 1.1)],
-            (),
-            {0, 1, 2},
-        ),
-        # One rail is left for another only if that is clearly quicker.
+        # Beside others, a rail takes 2.5 times as long. Only a split over all three rails is faster.
+        ([1.0, 1.0, 1.0], [Line(0.0, (4 << 20) / 2.5)] * 3, (), {0, 1, 2}),
+        # A rail is replaced by a rail that is 5 % faster.
         ([1.04, 1.0], [Line(0.0, 1.0)] * 2, (0,), {0}),
         ([1.06, 1.0], [Line(0.0, 1.0)] * 2, (0,), {1}),
-        ([1.0, 1.0], [HALF, HALF], (0, 1), {0}),  # a split that was measured slow
+        ([1.0, 1.0], [HALF, HALF], (0, 1), {0}),  # the split was measured as slow
     ],
 )
 def test_rails_are_engaged_that_pay(
@@ -334,11 +321,7 @@ def expected(table: CostTable, key: CostKey, rail: int = 0) -> float:
     ("key", "rail", "longest"),
     [
         (key_of(8 * MIB), 0, 1.2),
-        (
-            key_of(16 * MIB),
-            0,
-            LIKELY * 1.2,
-        ),  # another size leaves a rail that has become slow almost as early
+        (key_of(16 * MIB), 0, LIKELY * 1.2),
         (key_of(8 * MIB, "broadcast", "int"), 0, DOUBT * 1.2),
         (key_of(8 * MIB, numbers="half"), 0, DOUBT * 1.2),
         (key_of(8 * MIB), 1, DOUBT),

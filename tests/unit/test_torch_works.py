@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import threading
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,8 +36,12 @@ def test_a_completed_call_keeps_no_tensors() -> None:
 
     from railweave.torch.works import Completions  # noqa: PLC0415
 
+    class Ended:
+        def complete(self, end: Any) -> None:
+            end.set_result(None)
+
     completions = Completions()
-    work: Any = SimpleNamespace(complete=lambda end: end.set_result(None))
+    work: Any = Ended()
     freed = threading.Event()
     weakref.finalize(work, freed.set)
     end = torch.futures.Future()
