@@ -95,10 +95,10 @@ class Runs:
         """Return the sizes that were run, in bytes."""
         return sorted({sample.size_bytes for run in self.of(scenario, contender) for sample in run.samples})
 
-    def medians_us(self, scenario: str, contender: str, size: int) -> dict[int, float]:
-        """Return the median time of a call, by round."""
+    def medians_us(self, scenario: str, contender: str, size: int, block: int = 1) -> dict[int, float]:
+        """Return the median time of a call, by round. Blocks of several calls count with their mean."""
         return {
-            run.round: sample.median_us
+            run.round: statistics.median(statistics.block_means(sample.times_us, block))
             for run in self.of(scenario, contender)
             if (sample := run.sample(size)) is not None
         }
@@ -108,10 +108,10 @@ class Runs:
         samples = [run.sample(size) for run in self.of(scenario, contender)]
         return [time for sample in samples if sample is not None for time in sample.times_us]
 
-    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int) -> list[float]:
+    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int, block: int = 1) -> list[float]:
         """Return the speedup of `of` over the fastest of `over` in the same round, by round."""
-        fast = self.medians_us(scenario, of, size)
-        others = [self.medians_us(scenario, other, size) for other in over]
+        fast = self.medians_us(scenario, of, size, block)
+        others = [self.medians_us(scenario, other, size, block) for other in over]
         common = sorted(set(fast).intersection(*others))
         if not common:
             raise NotMeasured(f"{of} and {', '.join(over)} have no round in common in {scenario}")
@@ -155,8 +155,9 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the speedup of `of` over the fastest of `over`.
 
     With `limit`, return the ratio of the rates that the links allow. With `per_limit`, divide by this ratio.
+    With `block`, a number of calls, compare the mean times of blocks: they include rare long calls.
     """
-    scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
+    scenario, of, over, block = ask["scenario"], ask["of"], list(ask["over"]), ask.get("block", 1)
     scale = 1.0
     if ask.get("per_limit") or ask.get("limit"):
         scale = _limit_bps(runs, scenario, of) / max(_limit_bps(runs, scenario, name) for name in over)
@@ -165,7 +166,7 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     return _over_sizes(
         runs,
         ask,
-        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size)],
+        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size, block)],
         runs.cpu_bound(scenario, of, *over),
     )
 
