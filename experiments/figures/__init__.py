@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 PAPERS = ("nezha", "multicast", "netreduce", "rina")
+EXACT = "exact"  # the claim that every figure with scenarios has
 OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
 OnPhase: TypeAlias = Callable[[str], None]
 
@@ -91,10 +92,10 @@ class Figure:
         """Check a figure's table. Raise OptionError for the first mistake in it."""
         where = name if path.parent == FOLDER else "figure"
         read = build(Table, table, where)
-        claims = [
-            build(Claim, each, f"{where}.claims[{place}]")
-            for place, each in enumerate(Filler(templates).fill(read.claims))
-        ]
+        entries = Filler(templates).fill(read.claims)
+        if read.scenarios and EXACT not in [each.get("id") for each in entries]:
+            entries.append(templates[EXACT])
+        claims = [build(Claim, each, f"{where}.claims[{place}]") for place, each in enumerate(entries)]
         _require_unique("claim", [claim.id for claim in claims])
         for claim in claims:
             claim.check()
