@@ -24,7 +24,7 @@ from railweave.experiments import provenance
 from railweave.experiments.claims import Claim, needed
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import modules, panels
-from railweave.experiments.figures.entries import Filler, scenario_values
+from railweave.experiments.figures.entries import Filler, listed, scenario_values
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import FAILED, OK, SKIPPED, Record
 from railweave.experiments.scenario import Scenario
@@ -68,10 +68,11 @@ class Table:
 
     title: str
     about: str  # the caption of the plot: one to three sentences
-    claims: tuple[Any, ...]
+    claims: Any  # tables by id, or a list of tables
     panels: tuple[Any, ...]
-    scenarios: tuple[Any, ...] = ()
-    experiments: tuple[Any, ...] = ()
+    scenarios: Any = ()  # tables by name, or a list of tables
+    experiments: Any = ()  # the same
+    exact: bool = True  # a figure with scenarios claims that no element is wrong
     main: str = ""  # id of the claim that represents the figure in tables; the first one by default
     columns: int = 3  # panels beside each other, at most
 
@@ -92,8 +93,8 @@ class Figure:
         """Check a figure's table. Raise OptionError for the first mistake in it."""
         where = name if path.parent == FOLDER else "figure"
         read = build(Table, table, where)
-        entries = Filler(templates).fill(read.claims)
-        if read.scenarios and EXACT not in [each.get("id") for each in entries]:
+        entries = [_without_empty(each) for each in Filler(templates).fill(listed(read.claims, "id"))]
+        if read.scenarios and read.exact and EXACT not in [each.get("id") for each in entries]:
             entries.append(templates[EXACT])
         claims = [build(Claim, each, f"{where}.claims[{place}]") for place, each in enumerate(entries)]
         _require_unique("claim", [claim.id for claim in claims])
@@ -139,11 +140,11 @@ class Figure:
         try:
             scenarios = [
                 build(Scenario, scenario_values(each), f"{self.name}.scenarios[{place}]")
-                for place, each in enumerate(filler.fill(self.table.scenarios))
+                for place, each in enumerate(filler.fill(listed(self.table.scenarios, "name")))
             ]
             programs = [
                 build(Program, each, f"{self.name}.experiments[{place}]")
-                for place, each in enumerate(filler.fill(self.table.experiments))
+                for place, each in enumerate(filler.fill(listed(self.table.experiments, "name")))
             ]
             steps: list[Scenario | Experiment] = [*scenarios, *(self._experiment(each) for each in programs)]
             _require_unique("scenario or experiment", [step.name for step in steps])
@@ -184,6 +185,11 @@ class Publication:
     published: str
     about: str
     figures: tuple[Figure, ...]
+
+
+def _without_empty(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out empty tables: an entry for several claims gives `paper = {}` to those without a paper."""
+    return {key: value for key, value in claim.items() if value != {}}
 
 
 def _require_unique(what: str, names: Sequence[str]) -> None:
