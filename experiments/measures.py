@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -176,34 +176,19 @@ def time(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
     With `limit`, return the time that the links allow.
     """
-    scenario, of, scale_us = ask["scenario"], ask["of"], ask.get("scale", 1) / 1e3
-    if ask.get("limit"):
-        limit_bps, work = _limit_bps(runs, scenario, of), runs.scenarios[scenario].workload
-        return _over_sizes(
-            runs, ask, lambda size: [1e6 * scale_us * (work.compute_s + 8 * size / limit_bps)], 0
-        )
-    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
-    return _over_sizes(runs, ask, lambda size: [scale_us * us for us in times(size).values()], cpu_bound)
+    scale = ask.get("scale", 1) / 1e3
+    return _of_calls(runs, ask, lambda _, us: scale * us)
 
 
 def rate(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the throughput in Mbit/s of tensor. With `limit`, return the rate that the links allow."""
-    scenario, of = ask["scenario"], ask["of"]
-    if ask.get("limit"):
-        return Measured.of([_limit_bps(runs, scenario, of) / 1e6])
-    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
-    return _over_sizes(runs, ask, lambda size: [8 * size / us for us in times(size).values()], cpu_bound)
+    return _of_calls(runs, ask, lambda size, us: 8 * size / us)
 
 
 def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the part of the rate allowed by the links that a contender reaches."""
-    scenario, of = ask["scenario"], ask["of"]
-    limit = _limit_bps(runs, scenario, of)
-
-    def at(size: int) -> list[float]:
-        return [size * 8e6 / time / limit for time in runs.medians_us(scenario, of, size).values()]
-
-    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
+    limit = _limit_bps(runs, ask["scenario"], ask["of"])
+    return _of_calls(runs, ask, lambda size, us: size * 8e6 / us / limit)
 
 
 def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
@@ -283,10 +268,7 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 def _field(extra: Any, path: str) -> Any:
     """Return a field, or one in a mapping or list in it: `times.ring.8`. Return None if it is missing."""
     for part in path.split("."):
-        if isinstance(extra, Mapping):
-            extra = extra.get(part)
-        elif extra is not None:
-            extra = extra[int(part)]
+        extra = extra.get(part) if isinstance(extra, Mapping) else extra and extra[int(part)]
     return extra
 
 
@@ -377,6 +359,20 @@ def _limit_bps(runs: Runs, scenario: str, of: str) -> float:
     if limit := sum(runs.limits_bps(scenario, of).values()):
         return limit
     raise NotMeasured(f"the links of {scenario} have no rate")
+
+
+def _of_calls(runs: Runs, ask: Mapping[str, Any], value: Callable[[int, float], float]) -> Measured:
+    """Measure a value of calls, from size and µs. With `limit`, take the time that the links allow."""
+    scenario, of = ask["scenario"], ask["of"]
+    if ask.get("limit"):
+        compute_us = 1e6 * runs.scenarios[scenario].workload.compute_s
+        byte_us = 8e6 / _limit_bps(runs, scenario, of)
+        return _over_sizes(runs, ask, lambda size: [value(size, compute_us + byte_us * size)], 0)
+
+    def at(size: int) -> list[float]:
+        return [value(size, us) for us in runs.medians_us(scenario, of, size).values()]
+
+    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 
 
 def _over_sizes(

@@ -156,7 +156,7 @@ class Curves(Panel):
                 _dotted(axes, points, curve.name)
                 continue
             across |= {x for x, _ in points}
-            marks |= drawn(axes, points, curve.name, self.band)
+            marks |= _banded(axes, points, curve.name, self.band)
             if self.limit:
                 _dotted(axes, self._points(curve, runs, limit=True), self.limit, colour(curve.name))
         for place, level in enumerate(self.levels):
@@ -273,19 +273,19 @@ class Own(Panel):
         return set()
 
 
-KINDS: dict[str, tuple[str, type[Panel]]] = {  # with the key that only this kind has
+KINDS: dict[str, tuple[str, type[Panel]]] = {  # each with a key that the kinds above lack
+    "times": ("scenario", Times),
     "curves": ("curves", Curves),
     "bars": ("bars", Bars),
     "timeline": ("experiment", Timeline),
     "own": ("run", Own),
-    "times": ("scenario", Times),
 }
 
 
 def panel(values: Mapping[str, Any], folder: Path, where: str) -> Panel:
     """Return a panel from its entry in a figure's file. Raise OptionError or TopologyError for a mistake."""
     arguments = dict(values)
-    told = (name for name, (key, _) in KINDS.items() if key in values)
+    told = (name for name, (key, _) in reversed(KINDS.items()) if key in values)
     kind = arguments.pop("kind", next(told, None))
     if kind not in KINDS:
         raise OptionError(f"{where}: kind {kind!r}", f"one of {', '.join(KINDS)}", "correct the kind")
@@ -329,7 +329,7 @@ def timeline(axes: Axes, curve: Mapping[str, Any]) -> None:
     legend(axes)
 
 
-def drawn(axes: Axes, points: Sequence[tuple[float, Measured]], name: str, band: str) -> set[str]:
+def _banded(axes: Axes, points: Sequence[tuple[float, Measured]], name: str, band: str) -> set[str]:
     """Draw values with their intervals. Return the sentences that explain the marks."""
     if not points:
         return set()
