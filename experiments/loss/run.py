@@ -30,9 +30,8 @@ class NetworkConditions:
 
     def settings(self) -> str:
         """Return the switches' option for these conditions; empty if all probabilities are 0."""
-        if not (self.loss or self.duplicate or self.reorder):
-            return ""
-        return f"loss={self.loss:g},duplicate={self.duplicate:g},reorder={self.reorder:g}"
+        values = asdict(self)
+        return ",".join(f"{name}={value:g}" for name, value in values.items()) if any(values.values()) else ""
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Recorder:
     @property
     def start(self) -> float:
         """The start of the first rank, CLOCK_MONOTONIC."""
-        return min(message["time"] for message in self._messages["start"])
+        return float(min(message["time"] for message in self._messages["start"]))
 
     def done(self) -> dict[int, Message]:
         """Return the last message of each rank."""

@@ -10,10 +10,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from protocol.striping_job import COMPARING, LARGE, SMALL, SMALL_BYTES, WITHIN, assert_split, calls, tcp
+from protocol.striping_job import (
+    COMPARING,
+    LARGE,
+    SMALL,
+    SMALL_BYTES,
+    WITHIN,
+    assert_split,
+    calls,
+    ideal_shares,
+    link_rails,
+    tcp,
+)
 
 from railweave._native.collectives import Called, Collective, DType, ReduceOp
-from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares, link_rails
+from railweave.experiments.striping.virtual import StripedJob, VirtualRail
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown, UnsupportedDType
 from railweave.hosts.prediction import predict, shares
