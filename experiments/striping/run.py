@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from railweave.experiments.allreduce import report
-from railweave.experiments.allreduce.run import Sweep
-from railweave.experiments.allreduce.run import run as run_sweep
+from railweave.experiments.allreduce.run import Sweep, run_all
 from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED, Verdict, judge, range_text
 from railweave.experiments.figures import drawing, panels
 from railweave.experiments.measures import Runs
@@ -54,19 +54,23 @@ async def run(
     on_phase: Callable[[str], None] = lambda _: None,
     on_found: Callable[[Found], None] = lambda _: None,
 ) -> list[Found]:
-    """Run one scenario after the other. Raises LabError and OptionError."""
-    chosen = [(name, scenario) for name, part in parts.items() for scenario in part.scenarios]
-    found = []
-    for place, (name, scenario) in enumerate(chosen):
+    """Run one part after the other. Raises LabError and OptionError."""
+    found: list[Found] = []
 
-        def phase(text: str, prefix: str = f"{place + 1} of {len(chosen)}, {name}") -> None:
-            on_phase(f"{prefix}: {text}")
-
-        sweep = await run_sweep(scenario, out / f"{place}-{name}", phase)
+    def keep(name: str, sweep: Sweep) -> None:
         if name == "convergence":
-            sweep = replace(sweep, records=[trace.with_phases(each, scenario) for each in sweep.records])
+            records = [trace.with_phases(each, sweep.scenario) for each in sweep.records]
+            sweep = replace(sweep, records=records)
         found.append(Found(name, sweep))
         on_found(found[-1])
+
+    for name, part in parts.items():
+        await run_all(
+            part.scenarios,
+            out / name,
+            lambda text, name=name: on_phase(f"{name}: {text}"),  # type: ignore[misc]
+            on_sweep=partial(keep, name),
+        )
     return found
 
 
