@@ -12,8 +12,8 @@ import inspect
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -46,20 +46,35 @@ class Experiment:
     """A measurement by a separate program. Its records stand beside those of scenarios."""
 
     name: str
-    key: str  # different for different options
-    seconds: float  # estimated duration
-    run: Callable[[Path, OnPhase], Awaitable[list[Record]]] = field(compare=False)  # (folder for logs, …)
-
-
-@dataclass(frozen=True)
-class Program:
-    """An experiment's entry in a figure."""
-
-    name: str
     run: str  # the module with the function `measure(options, out, on_phase)`
     contender: str
-    seconds: float
+    seconds: float  # estimated duration
     options: Mapping[str, Any]
+    folder: Path = FOLDER  # of the figure's file
+
+    @property
+    def key(self) -> str:
+        """Identify the measurement. The key is different for different options."""
+        return key_of(self.name, self.options)
+
+    def program(self) -> Callable[..., Any]:
+        """Return the function. Raise OptionError if it is missing."""
+        return modules.load(self.run, self.folder, "measure")
+
+    async def records(self, out: Path, on_phase: OnPhase) -> list[Record]:
+        """Run the program. Return a record for each mapping of numbers that it returns."""
+        made = partial(run_by, self.name, self.options, contender=self.contender)
+        measure = self.program()
+        arguments = self.options, out, lambda phase: on_phase(f"{self.name}: {phase}")
+        try:
+            if inspect.iscoroutinefunction(measure):
+                found = await measure(*arguments)
+            else:
+                found = await asyncio.to_thread(measure, *arguments)
+        except UserError as error:
+            status = SKIPPED if isinstance(error, Unavailable) else FAILED
+            return [made(0, status=status, error=str(error))]
+        return [made(place, extra=extra) for place, extra in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -142,11 +157,13 @@ class Figure:
                 build(Scenario, scenario_values(each), f"{self.name}.scenarios[{place}]")
                 for place, each in enumerate(filler.fill(listed(self.table.scenarios, "name")))
             ]
-            programs = [
-                build(Program, each, f"{self.name}.experiments[{place}]")
+            experiments = [
+                replace(build(Experiment, each, f"{self.name}.experiments[{place}]"), folder=self.path.parent)
                 for place, each in enumerate(filler.fill(listed(self.table.experiments, "name")))
             ]
-            steps: list[Scenario | Experiment] = [*scenarios, *(self._experiment(each) for each in programs)]
+            for each in experiments:
+                each.program()
+            steps: list[Scenario | Experiment] = [*scenarios, *experiments]
             _require_unique("scenario or experiment", [step.name for step in steps])
             return steps
         except (TopologyError, OptionError) as error:
@@ -169,11 +186,6 @@ class Figure:
     def draw(self, runs: Runs) -> Drawing:
         """Draw the panels that have measured values. Raise NotMeasured if none has."""
         return panels.draw(self.panels, runs, self.table.columns)
-
-    def _experiment(self, program: Program) -> Experiment:
-        measure = modules.load(program.run, self.path.parent, "measure")
-        key = key_of(program.name, program.options)
-        return Experiment(program.name, key, program.seconds, partial(_records, measure, program))
 
 
 @dataclass(frozen=True)
@@ -198,26 +210,6 @@ def _require_unique(what: str, names: Sequence[str]) -> None:
             raise OptionError(
                 f"{what} {name!r} stands {count} times", "different names", "add a name of `each` to it"
             )
-
-
-async def _records(
-    measure: Callable[..., Any], program: Program, out: Path, on_phase: OnPhase
-) -> list[Record]:
-    """Run an experiment. Return a record for each mapping of numbers that it returns."""
-
-    def report(phase: str) -> None:
-        on_phase(f"{program.name}: {phase}")
-
-    made = partial(run_by, program.name, program.options)
-    try:
-        if inspect.iscoroutinefunction(measure):
-            found = await measure(program.options, out, report)
-        else:
-            found = await asyncio.to_thread(measure, program.options, out, report)
-    except UserError as error:
-        status = SKIPPED if isinstance(error, Unavailable) else FAILED
-        return [made(0, contender=program.contender, status=status, error=str(error))]
-    return [made(place, contender=program.contender, extra=extra) for place, extra in enumerate(found)]
 
 
 def figures(names: Sequence[str] = ()) -> list[Figure]:
