@@ -43,10 +43,11 @@ class Panel:
     """A panel of any kind."""
 
     INCHES: ClassVar[float] = drawing.PANEL_INCHES[1]  # height
+    SOURCE: ClassVar[str] = "scenario"  # the field that names what is drawn, if no measure does
     title: str = ""
 
     def _asked(self) -> Iterator[Ask]:
-        raise NotImplementedError
+        yield {"what": "extra", "scenario": getattr(self, self.SOURCE)}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw what is measured. Return the sentences that explain the marks."""
@@ -70,9 +71,6 @@ class Times(Panel):
     """The time of a call by size, for each contender of a scenario."""
 
     scenario: str
-
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "time", "scenario": self.scenario}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw each contender's median time by size, a whisker to the 99th percentile, and its limit."""
@@ -239,10 +237,8 @@ class Timeline(Panel):
     """The throughput of each rail around a fault, as an experiment recorded it."""
 
     INCHES = 2.2
+    SOURCE = "experiment"
     experiment: str
-
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "extra", "scenario": self.experiment}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw the first trial that has a curve."""
@@ -259,9 +255,6 @@ class Own(Panel):
     run: str  # the module
     scenario: str = "*"  # pattern of the scenarios and experiments that it needs
     folder: str = ""  # of the module
-
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "extra", "scenario": self.scenario}
 
     def check(self, where: str) -> None:
         """Raise OptionError if the module or its function is missing."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -90,9 +90,6 @@ class Shares(Panel):
     """The last rail's share from call to call. Dashed: a change of its rate."""
 
     scenario: str
-
-    def _asked(self) -> Iterator[Mapping[str, Any]]:
-        yield {"what": "extra", "scenario": self.scenario}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw the trace."""

@@ -159,7 +159,7 @@ class Recorder:
         `lanes` is the number of lanes of a packet, by rail. `netreduce` has the names of netreduce rails.
         """
         found: Counter[str] = Counter()
-        every = (message for messages in self._messages.values() for message in messages)
+        every = (message for event in ("start", "step", "done") for message in self._messages[event])
         for piece in (piece for message in every if not message["rank"] for piece in message["slices"]):
             rail, survey, elements = piece["rail"], piece["survey"], piece["bytes"] // 4
             if piece["repair"]:

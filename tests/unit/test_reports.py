@@ -196,6 +196,7 @@ def test_chunks_are_data_and_their_exponents() -> None:
 def test_of_netreduce_rails_the_switch_sums_data_alone() -> None:
     assert [sums_of(elements, 256) for elements in (1, 1024, 1025, 256 * 257)] == [0, 0, 5, 257]
     recorder = run.Recorder(2, lambda _: None)
+    recorder.take({"event": "joined", "rank": 0})  # has no slices
     sizes, lanes = [4 * 1024, 4 * 256 * 257], {"netreduce": 256, "ina": 256}
     for rail in lanes:
         main = {"rail": rail, "survey": False, "repair": False}
