@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts do in an allreduce: rings, one tree, and a ring of racks (network.hpp is what they do it on).
+// The hosts' part in an allreduce: rings, one tree, and a ring of racks. network.hpp has the network.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ namespace railweave_simulation {
 
 using Done = std::function<void(std::uint32_t)>;  // at a host
 
-// Of an allreduce's ring at a host whose blocks come one by one: how many are there, and what is told of
-// those that are complete.
+// The blocks of a ring at a host, if they come one by one. `there` returns their number. `complete` is called
+// when more blocks are complete.
 struct Blocks {
   std::function<std::uint32_t(std::uint32_t)> there;
   Done complete;
 };
 
 // Steps of a ring: in each, a member sends a message of equal size on, once it has that of the step before.
-// An allreduce has 2 (L - 1) steps, its halves have L - 1. Of a member that is a rack, each host sends an
-// equal part of the message, and has a part of its own in what arrives.
+// An allreduce has 2 (L - 1) steps, its halves have L - 1. If a member is a rack, each of its hosts sends
+// and receives an equal part of the message.
 class Ring : public std::enable_shared_from_this<Ring> {
  public:
   Ring(Plane& plane, const std::vector<std::vector<std::uint32_t>>& members, std::uint64_t bytes,
@@ -157,9 +157,9 @@ inline void begin_tree(Plane& plane, std::uint64_t bytes, const Done& last) {
     plane.racked[host]->contribute(task, bytes, false, [last, host] { last(host); });
 }
 
-// The first `ina` racks are members of a ring, the hosts of all others, too (native/ina/composed.hpp): racks
-// sum a segment, each host for a column of it; the columns go round the ring; racks hand them out. Segments
-// overlap.
+// A ring of the first `ina` racks and of the hosts of all other racks (native/ina/composed.hpp). A rack sums
+// a segment, and each host gets a column of the sum. The columns go round the ring. Then the rack hands them
+// out. Segments overlap.
 class ComposedCall {
  public:
   ComposedCall(Plane& plane, std::uint32_t ina, std::uint64_t bytes, std::uint64_t message)
@@ -224,8 +224,8 @@ class ComposedCall {
   std::uint32_t members() const { return ina_ + (plane_.fabric.racks - ina_) * ranks_; }
   std::uint32_t count() const { return static_cast<std::uint32_t>(segments_.size()); }
 
-  // What the rack begins next: sums of up to kDepth segments, then in turn the handing out of one and the sum
-  // of the next one; each piece by piece.
+  // The rack first sums up to kDepth segments. Then it alternates: it hands out one segment, and sums the
+  // next one. It does so piece by piece.
   void in_rack(std::uint32_t host) {
     if (single(host)) return;
     State& state = states_[host];
