@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -95,10 +95,10 @@ class Runs:
         """Return the sizes that were run, in bytes."""
         return sorted({sample.size_bytes for run in self.of(scenario, contender) for sample in run.samples})
 
-    def medians_us(self, scenario: str, contender: str, size: int) -> dict[int, float]:
-        """Return the median time of a call, by round."""
+    def medians_us(self, scenario: str, contender: str, size: int, block: int = 1) -> dict[int, float]:
+        """Return the median time of a call, by round. Blocks of several calls count with their mean."""
         return {
-            run.round: sample.median_us
+            run.round: statistics.median(statistics.block_means(sample.times_us, block))
             for run in self.of(scenario, contender)
             if (sample := run.sample(size)) is not None
         }
@@ -108,10 +108,10 @@ class Runs:
         samples = [run.sample(size) for run in self.of(scenario, contender)]
         return [time for sample in samples if sample is not None for time in sample.times_us]
 
-    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int) -> list[float]:
+    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int, block: int = 1) -> list[float]:
         """Return the speedup of `of` over the fastest of `over` in the same round, by round."""
-        fast = self.medians_us(scenario, of, size)
-        others = [self.medians_us(scenario, other, size) for other in over]
+        fast = self.medians_us(scenario, of, size, block)
+        others = [self.medians_us(scenario, other, size, block) for other in over]
         common = sorted(set(fast).intersection(*others))
         if not common:
             raise NotMeasured(f"{of} and {', '.join(over)} have no round in common in {scenario}")
@@ -155,8 +155,9 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the speedup of `of` over the fastest of `over`.
 
     With `limit`, return the ratio of the rates that the links allow. With `per_limit`, divide by this ratio.
+    With `block`, a number of calls, compare the mean times of blocks: they include rare long calls.
     """
-    scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
+    scenario, of, over, block = ask["scenario"], ask["of"], list(ask["over"]), ask.get("block", 1)
     scale = 1.0
     if ask.get("per_limit") or ask.get("limit"):
         scale = _limit_bps(runs, scenario, of) / max(_limit_bps(runs, scenario, name) for name in over)
@@ -165,7 +166,7 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     return _over_sizes(
         runs,
         ask,
-        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size)],
+        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size, block)],
         runs.cpu_bound(scenario, of, *over),
     )
 
@@ -175,34 +176,19 @@ def time(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 
     With `limit`, return the time that the links allow.
     """
-    scenario, of, scale_us = ask["scenario"], ask["of"], ask.get("scale", 1) / 1e3
-    if ask.get("limit"):
-        limit_bps, work = _limit_bps(runs, scenario, of), runs.scenarios[scenario].workload
-        return _over_sizes(
-            runs, ask, lambda size: [1e6 * scale_us * (work.compute_s + 8 * size / limit_bps)], 0
-        )
-    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
-    return _over_sizes(runs, ask, lambda size: [scale_us * us for us in times(size).values()], cpu_bound)
+    scale = ask.get("scale", 1) / 1e3
+    return _of_calls(runs, ask, lambda _, us: scale * us)
 
 
 def rate(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the throughput in Mbit/s of tensor. With `limit`, return the rate that the links allow."""
-    scenario, of = ask["scenario"], ask["of"]
-    if ask.get("limit"):
-        return Measured.of([_limit_bps(runs, scenario, of) / 1e6])
-    times, cpu_bound = partial(runs.medians_us, scenario, of), runs.cpu_bound(scenario, of)
-    return _over_sizes(runs, ask, lambda size: [8 * size / us for us in times(size).values()], cpu_bound)
+    return _of_calls(runs, ask, lambda size, us: 8 * size / us)
 
 
 def utilisation(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the part of the rate allowed by the links that a contender reaches."""
-    scenario, of = ask["scenario"], ask["of"]
-    limit = _limit_bps(runs, scenario, of)
-
-    def at(size: int) -> list[float]:
-        return [size * 8e6 / time / limit for time in runs.medians_us(scenario, of, size).values()]
-
-    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
+    limit = _limit_bps(runs, ask["scenario"], ask["of"])
+    return _of_calls(runs, ask, lambda size, us: size * 8e6 / us / limit)
 
 
 def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
@@ -282,10 +268,7 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
 def _field(extra: Any, path: str) -> Any:
     """Return a field, or one in a mapping or list in it: `times.ring.8`. Return None if it is missing."""
     for part in path.split("."):
-        if isinstance(extra, Mapping):
-            extra = extra.get(part)
-        elif extra is not None:
-            extra = extra[int(part)]
+        extra = extra.get(part) if isinstance(extra, Mapping) else extra and extra[int(part)]
     return extra
 
 
@@ -376,6 +359,20 @@ def _limit_bps(runs: Runs, scenario: str, of: str) -> float:
     if limit := sum(runs.limits_bps(scenario, of).values()):
         return limit
     raise NotMeasured(f"the links of {scenario} have no rate")
+
+
+def _of_calls(runs: Runs, ask: Mapping[str, Any], value: Callable[[int, float], float]) -> Measured:
+    """Measure a value of calls, from size and µs. With `limit`, take the time that the links allow."""
+    scenario, of = ask["scenario"], ask["of"]
+    if ask.get("limit"):
+        compute_us = 1e6 * runs.scenarios[scenario].workload.compute_s
+        byte_us = 8e6 / _limit_bps(runs, scenario, of)
+        return _over_sizes(runs, ask, lambda size: [value(size, compute_us + byte_us * size)], 0)
+
+    def at(size: int) -> list[float]:
+        return [value(size, us) for us in runs.medians_us(scenario, of, size).values()]
+
+    return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 
 
 def _over_sizes(

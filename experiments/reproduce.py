@@ -160,7 +160,7 @@ async def _run(step: Step, records: Records, out: Path, on_phase: Callable[[str]
         return
     known = records.of(step.key)
     if failures(known) or not any(record.status == OK for record in known):
-        for record in await step.run(folder, on_phase):
+        for record in await step.records(folder, on_phase):
             records.append(record)
 
 

@@ -27,6 +27,14 @@ def p99(values: Sequence[float]) -> float:
     return float(sorted(values)[math.ceil(0.99 * len(values)) - 1])
 
 
+def block_means(values: Sequence[float], block: int) -> Sequence[float]:
+    """Return the mean of each whole block of `block` values; the values themselves for blocks of 1."""
+    if block == 1:
+        return values
+    whole = np.asarray(values)[: len(values) // block * block]
+    return [float(mean) for mean in whole.reshape(-1, block).mean(axis=1)]
+
+
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Return a confidence interval of the median, by the percentile bootstrap (Efron, 1979)."""
     if len(set(values)) < 2:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,6 +176,22 @@ async def run(
             on_row(row)
 
     return Sweep(scenario, await Runner(scenario, out, on_phase=on_phase, on_record=take).run())
+
+
+async def run_all(
+    scenarios: Sequence[Scenario],
+    out: Path,
+    on_phase: Callable[[str], None] = lambda _: None,
+    on_row: Callable[[Row], None] = lambda _: None,
+    on_sweep: Callable[[Sweep], None] = lambda _: None,
+) -> list[Sweep]:
+    """Measure one scenario after the other, each into a folder of its own. Raises as `run` does."""
+    sweeps = []
+    for scenario in scenarios:
+        folder = out / re.sub(r"[^\w.-]+", "-", scenario.name)
+        sweeps.append(await run(scenario, folder, on_phase, on_row))
+        on_sweep(sweeps[-1])
+    return sweeps
 
 
 def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:

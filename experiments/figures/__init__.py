@@ -12,8 +12,8 @@ import inspect
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from railweave.experiments import provenance
 from railweave.experiments.claims import Claim, needed
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import modules, panels
-from railweave.experiments.figures.entries import Filler, scenario_values
+from railweave.experiments.figures.entries import Filler, listed, scenario_values
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import FAILED, OK, SKIPPED, Record
 from railweave.experiments.scenario import Scenario
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 PAPERS = ("nezha", "multicast", "netreduce", "rina")
+EXACT = "exact"  # the claim that every figure with scenarios has
 OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
 OnPhase: TypeAlias = Callable[[str], None]
 
@@ -45,20 +46,35 @@ class Experiment:
     """A measurement by a separate program. Its records stand beside those of scenarios."""
 
     name: str
-    key: str  # different for different options
-    seconds: float  # estimated duration
-    run: Callable[[Path, OnPhase], Awaitable[list[Record]]] = field(compare=False)  # (folder for logs, …)
-
-
-@dataclass(frozen=True)
-class Program:
-    """An experiment's entry in a figure."""
-
-    name: str
     run: str  # the module with the function `measure(options, out, on_phase)`
     contender: str
-    seconds: float
+    seconds: float  # estimated duration
     options: Mapping[str, Any]
+    folder: Path = FOLDER  # of the figure's file
+
+    @property
+    def key(self) -> str:
+        """Identify the measurement. The key is different for different options."""
+        return key_of(self.name, self.options)
+
+    def program(self) -> Callable[..., Any]:
+        """Return the function. Raise OptionError if it is missing."""
+        return modules.load(self.run, self.folder, "measure")
+
+    async def records(self, out: Path, on_phase: OnPhase) -> list[Record]:
+        """Run the program. Return a record for each mapping of numbers that it returns."""
+        made = partial(run_by, self.name, self.options, contender=self.contender)
+        measure = self.program()
+        arguments = self.options, out, lambda phase: on_phase(f"{self.name}: {phase}")
+        try:
+            if inspect.iscoroutinefunction(measure):
+                found = await measure(*arguments)
+            else:
+                found = await asyncio.to_thread(measure, *arguments)
+        except UserError as error:
+            status = SKIPPED if isinstance(error, Unavailable) else FAILED
+            return [made(0, status=status, error=str(error))]
+        return [made(place, extra=extra) for place, extra in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -67,10 +83,11 @@ class Table:
 
     title: str
     about: str  # the caption of the plot: one to three sentences
-    claims: tuple[Any, ...]
+    claims: Any  # tables by id, or a list of tables
     panels: tuple[Any, ...]
-    scenarios: tuple[Any, ...] = ()
-    experiments: tuple[Any, ...] = ()
+    scenarios: Any = ()  # tables by name, or a list of tables
+    experiments: Any = ()  # the same
+    exact: bool = True  # a figure with scenarios claims that no element is wrong
     main: str = ""  # id of the claim that represents the figure in tables; the first one by default
     columns: int = 3  # panels beside each other, at most
 
@@ -91,10 +108,10 @@ class Figure:
         """Check a figure's table. Raise OptionError for the first mistake in it."""
         where = name if path.parent == FOLDER else "figure"
         read = build(Table, table, where)
-        claims = [
-            build(Claim, each, f"{where}.claims[{place}]")
-            for place, each in enumerate(Filler(templates).fill(read.claims))
-        ]
+        entries = [_without_empty(each) for each in Filler(templates).fill(listed(read.claims, "id"))]
+        if read.scenarios and read.exact and EXACT not in [each.get("id") for each in entries]:
+            entries.append(templates[EXACT])
+        claims = [build(Claim, each, f"{where}.claims[{place}]") for place, each in enumerate(entries)]
         _require_unique("claim", [claim.id for claim in claims])
         for claim in claims:
             claim.check()
@@ -138,13 +155,15 @@ class Figure:
         try:
             scenarios = [
                 build(Scenario, scenario_values(each), f"{self.name}.scenarios[{place}]")
-                for place, each in enumerate(filler.fill(self.table.scenarios))
+                for place, each in enumerate(filler.fill(listed(self.table.scenarios, "name")))
             ]
-            programs = [
-                build(Program, each, f"{self.name}.experiments[{place}]")
-                for place, each in enumerate(filler.fill(self.table.experiments))
+            experiments = [
+                replace(build(Experiment, each, f"{self.name}.experiments[{place}]"), folder=self.path.parent)
+                for place, each in enumerate(filler.fill(listed(self.table.experiments, "name")))
             ]
-            steps: list[Scenario | Experiment] = [*scenarios, *(self._experiment(each) for each in programs)]
+            for each in experiments:
+                each.program()
+            steps: list[Scenario | Experiment] = [*scenarios, *experiments]
             _require_unique("scenario or experiment", [step.name for step in steps])
             return steps
         except (TopologyError, OptionError) as error:
@@ -168,11 +187,6 @@ class Figure:
         """Draw the panels that have measured values. Raise NotMeasured if none has."""
         return panels.draw(self.panels, runs, self.table.columns)
 
-    def _experiment(self, program: Program) -> Experiment:
-        measure = modules.load(program.run, self.path.parent, "measure")
-        key = key_of(program.name, program.options)
-        return Experiment(program.name, key, program.seconds, partial(_records, measure, program))
-
 
 @dataclass(frozen=True)
 class Publication:
@@ -185,32 +199,17 @@ class Publication:
     figures: tuple[Figure, ...]
 
 
+def _without_empty(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out empty tables: an entry for several claims gives `paper = {}` to those without a paper."""
+    return {key: value for key, value in claim.items() if value != {}}
+
+
 def _require_unique(what: str, names: Sequence[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise OptionError(
                 f"{what} {name!r} stands {count} times", "different names", "add a name of `each` to it"
             )
-
-
-async def _records(
-    measure: Callable[..., Any], program: Program, out: Path, on_phase: OnPhase
-) -> list[Record]:
-    """Run an experiment. Return a record for each mapping of numbers that it returns."""
-
-    def report(phase: str) -> None:
-        on_phase(f"{program.name}: {phase}")
-
-    made = partial(run_by, program.name, program.options)
-    try:
-        if inspect.iscoroutinefunction(measure):
-            found = await measure(program.options, out, report)
-        else:
-            found = await asyncio.to_thread(measure, program.options, out, report)
-    except UserError as error:
-        status = SKIPPED if isinstance(error, Unavailable) else FAILED
-        return [made(0, contender=program.contender, status=status, error=str(error))]
-    return [made(place, contender=program.contender, extra=extra) for place, extra in enumerate(found)]
 
 
 def figures(names: Sequence[str] = ()) -> list[Figure]:

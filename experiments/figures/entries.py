@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of a file that stand for several: templates, lists of values, and changes for the quick set.
 
-A table in a list may have the keys `like`, `quick` and `each`, at any depth. `like` names a template: the
-table takes its keys, unless it has them itself. `quick` has the keys that differ in the quick set, or is
-false if the quick set leaves the table out. `each` has names with a list of values each: the table is
-repeated for every combination of values. A value that is a table gives values to the names of its keys.
+An entry, and a table in a list at any depth, may have the keys `like`, `quick` and `each`. `like` names a
+template: the table takes its keys, unless it has them itself. `quick` has the keys that differ in the quick
+set, or is false if the quick set leaves the table out. `each` has names with a list of values each: the table
+is repeated for every combination of values. A value that is a table gives values to the names of its keys.
 
 `{name}` in a text becomes the value of that name. A text with nothing else becomes the value itself.
 """
@@ -85,6 +85,13 @@ class Filler:
             )
         own = {key: value for key, value in table.items() if key != "like"}
         return merged(self.templates[name], own) if name is not None else own
+
+
+def listed(entries: Any, key: str) -> Any:
+    """Return entries as a list: tables that have their name as key get it as the value of `key`."""
+    if isinstance(entries, Mapping):
+        return [{key: name, **table} for name, table in entries.items()]
+    return entries
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

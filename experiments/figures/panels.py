@@ -43,10 +43,11 @@ class Panel:
     """A panel of any kind."""
 
     INCHES: ClassVar[float] = drawing.PANEL_INCHES[1]  # height
+    SOURCE: ClassVar[str] = "scenario"  # the field that names what is drawn, if no measure does
     title: str = ""
 
     def _asked(self) -> Iterator[Ask]:
-        raise NotImplementedError
+        yield {"what": "extra", "scenario": getattr(self, self.SOURCE)}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw what is measured. Return the sentences that explain the marks."""
@@ -71,12 +72,34 @@ class Times(Panel):
 
     scenario: str
 
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "time", "scenario": self.scenario}
-
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
-        """Draw the median of all calls, whiskers and the limit of the links."""
-        return times(axes, runs, self.scenario)
+        """Draw each contender's median time by size, a whisker to the 99th percentile, and its limit."""
+        at = self.scenario
+        calls = {
+            who: {size: [us / 1e3 for us in runs.times_us(at, who, size)] for size in runs.sizes(at, who)}
+            for who in runs.contenders(at)
+        }
+        medians = {who: [statistics.median(of) for of in by_size.values()] for who, by_size in calls.items()}
+        marks, least = {WHISKERS}, LEAST_OF_TIMES * min(min(each) for each in medians.values())
+        for place, (who, by_size) in enumerate(calls.items()):
+            sizes, middles = list(by_size), medians[who]
+            ends = [statistics.p99(of) for of in by_size.values()]
+            tails = [max(0.0, end - middle) for end, middle in zip(ends, middles, strict=True)]
+            hollow = bool(runs.cpu_bound(at, who))
+            marks |= {HOLLOW} if hollow else set()
+            axes.errorbar(
+                sizes, middles, yerr=[[0.0] * len(sizes), tails], label=who, color=colour(who), capsize=2,
+                elinewidth=0.8, marker=drawing.MARKERS[place], markersize=4.5, linewidth=1.4,
+                markerfacecolor="none" if hollow else colour(who),
+            )  # fmt: skip
+            limit_bps = sum(runs.limits_bps(at, who).values())
+            limits = [(size, Measured.of([size * 8e3 / limit_bps])) for size in sizes if limit_bps]
+            _dotted(axes, [each for each in limits if each[1].value >= least], LIMIT, colour(who))
+        drawing.decades(axes)
+        axes.set_ylabel("time of a call (ms)")
+        drawing.size_axis(axes, [size for by_size in calls.values() for size in by_size])
+        legend(axes, LIMIT)
+        return marks
 
 
 @dataclass(frozen=True)
@@ -131,7 +154,7 @@ class Curves(Panel):
                 _dotted(axes, points, curve.name)
                 continue
             across |= {x for x, _ in points}
-            marks |= drawn(axes, points, curve.name, self.band)
+            marks |= _banded(axes, points, curve.name, self.band)
             if self.limit:
                 _dotted(axes, self._points(curve, runs, limit=True), self.limit, colour(curve.name))
         for place, level in enumerate(self.levels):
@@ -214,10 +237,8 @@ class Timeline(Panel):
     """The throughput of each rail around a fault, as an experiment recorded it."""
 
     INCHES = 2.2
+    SOURCE = "experiment"
     experiment: str
-
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "extra", "scenario": self.experiment}
 
     def draw(self, axes: Axes, runs: Runs) -> set[str]:
         """Draw the first trial that has a curve."""
@@ -235,9 +256,6 @@ class Own(Panel):
     scenario: str = "*"  # pattern of the scenarios and experiments that it needs
     folder: str = ""  # of the module
 
-    def _asked(self) -> Iterator[Ask]:
-        yield {"what": "extra", "scenario": self.scenario}
-
     def check(self, where: str) -> None:
         """Raise OptionError if the module or its function is missing."""
         modules.load(self.run, Path(self.folder), "draw")
@@ -248,19 +266,24 @@ class Own(Panel):
         return set()
 
 
-KINDS: dict[str, type[Panel]] = {
-    "times": Times, "curves": Curves, "bars": Bars, "timeline": Timeline, "own": Own
-}  # fmt: skip
+KINDS: dict[str, tuple[str, type[Panel]]] = {  # each with a key that the kinds above lack
+    "times": ("scenario", Times),
+    "curves": ("curves", Curves),
+    "bars": ("bars", Bars),
+    "timeline": ("experiment", Timeline),
+    "own": ("run", Own),
+}
 
 
 def panel(values: Mapping[str, Any], folder: Path, where: str) -> Panel:
     """Return a panel from its entry in a figure's file. Raise OptionError or TopologyError for a mistake."""
     arguments = dict(values)
-    kind = arguments.pop("kind", None)
+    told = (name for name, (key, _) in reversed(KINDS.items()) if key in values)
+    kind = arguments.pop("kind", next(told, None))
     if kind not in KINDS:
         raise OptionError(f"{where}: kind {kind!r}", f"one of {', '.join(KINDS)}", "correct the kind")
     more = {"folder": str(folder)} if kind == "own" else {}
-    made = build(KINDS[kind], arguments | more, where)
+    made = build(KINDS[kind][1], arguments | more, where)
     made.check(where)
     return made
 
@@ -287,38 +310,6 @@ def _has_runs(panel: Panel, runs: Runs) -> bool:
     return any(fnmatch(name, pattern) for name in runs.kept for pattern in wanted)
 
 
-def times(axes: Axes, runs: Runs, scenario: str) -> set[str]:
-    """Draw each contender's median time by size, a whisker to the 99th percentile, and its limit."""
-    marks = {WHISKERS}
-    sizes_of = {who: runs.sizes(scenario, who) for who in runs.contenders(scenario)}
-    calls = {
-        (who, size): [time / 1e3 for time in runs.times_us(scenario, who, size)]
-        for who, sizes in sizes_of.items()
-        for size in sizes
-    }
-    least = LEAST_OF_TIMES * min(statistics.median(each) for each in calls.values())
-    for place, (who, sizes) in enumerate(sizes_of.items()):
-        medians = [statistics.median(calls[who, size]) for size in sizes]
-        ends = [statistics.p99(calls[who, size]) for size in sizes]
-        tails = [max(0.0, end - middle) for end, middle in zip(ends, medians, strict=True)]
-        cpu_bound = runs.cpu_bound(scenario, who)
-        marks |= {HOLLOW} if cpu_bound else set()
-        axes.errorbar(
-            sizes, medians, yerr=[[0.0] * len(sizes), tails], label=who, color=colour(who), capsize=2,
-            elinewidth=0.8, marker=drawing.MARKERS[place], markersize=4.5, linewidth=1.4,
-            markerfacecolor="none" if cpu_bound else colour(who),
-        )  # fmt: skip
-        limit_bps = sum(runs.limits_bps(scenario, who).values())
-        limits = [(size, Measured.of([size * 8e3 / limit_bps])) for size in sizes if limit_bps]
-        shown = [(size, limit) for size, limit in limits if limit.value >= least]
-        _dotted(axes, shown, LIMIT, colour(who))
-    drawing.decades(axes)
-    axes.set_ylabel("time of a call (ms)")
-    drawing.size_axis(axes, [size for sizes in sizes_of.values() for size in sizes])
-    legend(axes, LIMIT)
-    return marks
-
-
 def timeline(axes: Axes, curve: Mapping[str, Any]) -> None:
     """Draw the rails' throughput around a fault, from the JSON values of a curve."""
     axes.axvspan(0, curve["repaired_s"], color=drawing.RED, alpha=0.13, linewidth=0, label="fault")
@@ -331,7 +322,7 @@ def timeline(axes: Axes, curve: Mapping[str, Any]) -> None:
     legend(axes)
 
 
-def drawn(axes: Axes, points: Sequence[tuple[float, Measured]], name: str, band: str) -> set[str]:
+def _banded(axes: Axes, points: Sequence[tuple[float, Measured]], name: str, band: str) -> set[str]:
     """Draw values with their intervals. Return the sentences that explain the marks."""
     if not points:
         return set()

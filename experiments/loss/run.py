@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.allreduce.run import Sweep, with_contenders
-from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import drawing
 from railweave.experiments.problem import LANES
@@ -18,21 +16,6 @@ from railweave.experiments.scenario import EACH, Scenario, Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class NetworkConditions:
-    """The probabilities of loss, duplication and reordering on a link, in each direction."""
-
-    loss: float
-    duplicate: float
-    reorder: float
-
-    def settings(self) -> str:
-        """Return the switches' option for these conditions; empty if all probabilities are 0."""
-        if not (self.loss or self.duplicate or self.reorder):
-            return ""
-        return f"loss={self.loss:g},duplicate={self.duplicate:g},reorder={self.reorder:g}"
 
 
 @dataclass(frozen=True)
@@ -59,43 +42,44 @@ def workload(chunks: int, size_bytes: int) -> Workload:
     return Workload((size_bytes,), dtype="int32", warmup=0, iterations=calls, verify=EACH)
 
 
-def conditions(losses: Sequence[float], duplicate: float, reorder: float) -> list[NetworkConditions]:
-    """Return the conditions for each loss. Raise OptionError for a value that is not a probability."""
-    probabilities = [("--losses", loss) for loss in losses]
-    for name, value in (*probabilities, ("--duplicate", duplicate), ("--reorder", reorder)):
+def scenarios(scenario: Scenario, losses: Sequence[float], **others: float) -> list[Scenario]:
+    """Return the scenario once per loss, with railweave as contender.
+
+    `others` are the probabilities of duplication and reordering. Raise OptionError for a value that is not a
+    probability.
+    """
+    for name, value in (*(("losses", loss) for loss in losses), *others.items()):
         if not 0 <= value < 1:
-            raise OptionError(f"{name} {value:g}", "a probability from 0 to below 1", f"correct {name}")
-    return [NetworkConditions(loss, duplicate, reorder) for loss in losses]
+            raise OptionError(f"--{name} {value:g}", "a probability from 0 to below 1", f"correct --{name}")
+    return [
+        with_contenders(
+            replace(
+                scenario,
+                name=f"{scenario.network.name}-{loss:g}",
+                impair=impairment({"loss": loss, **others}),
+            )
+        )
+        for loss in losses
+    ]
 
 
-def impaired(scenario: Scenario, under: NetworkConditions, seed: int) -> Scenario:
-    """Return the scenario under these conditions, with railweave as contender."""
-    name = f"{scenario.network.name}-{under.loss:g}"
-    return with_contenders(replace(scenario, name=name, impair=under.settings(), seed=seed))
+def impairment(probabilities: Mapping[str, float]) -> str:
+    """Return the switches' option for these conditions; empty if all probabilities are 0."""
+    if not any(probabilities.values()):
+        return ""
+    return ",".join(f"{name}={value:g}" for name, value in probabilities.items())
 
 
-async def run(
-    scenarios: Sequence[tuple[NetworkConditions, Scenario]],
-    out: Path,
-    on_phase: Callable[[str], None] = lambda _: None,
-    on_point: Callable[[Point], None] = lambda _: None,
-) -> list[Point]:
-    """Run all sweeps. Raises LabError and OptionError."""
-    points = []
-    for under, scenario in scenarios:
-        points.append(_point(under, await run_sweep(scenario, out / scenario.name, on_phase)))
-        on_point(points[-1])
-    return points
-
-
-def _point(under: NetworkConditions, sweep: Sweep) -> Point:
+def point(sweep: Sweep) -> Point:
+    """Return the results of a sweep of one size."""
     ((row,),) = sweep.rows.values()
+    impaired = dict(part.split("=") for part in filter(None, sweep.scenario.impair.split(",")))
     time_s = sum(row.seconds)
     bps = row.bytes * 8 * len(row.seconds) / time_s
     return Point(
         topology=f"{sweep.scenario.network.name}, {row.ranks} hosts",
         hosts=row.ranks,
-        **asdict(under),
+        **{name: float(impaired.get(name, 0)) for name in ("loss", "duplicate", "reorder")},
         chunks=len(row.seconds) * chunks_of(row.bytes),
         time_s=time_s,
         utilisation=bps / row.limit_bps if row.limit_bps else None,

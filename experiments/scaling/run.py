@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments import tables
 from railweave.experiments.allreduce import report
 from railweave.experiments.allreduce.run import Row, Sweep
-from railweave.experiments.allreduce.run import run as run_sweep
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import drawing
 from railweave.experiments.measures import size_text
@@ -57,16 +55,6 @@ def curves(sweeps: Sequence[Sweep]) -> dict[tuple[str, int], list[Row]]:
         for row in (row for rows in sweep.rows.values() for row in rows):
             found.setdefault((row.contender, row.bytes), []).append(row)
     return found
-
-
-async def run(
-    scenarios: Sequence[Scenario],
-    out: Path,
-    on_phase: Callable[[str], None] = lambda _: None,
-    on_row: Callable[[Row], None] = lambda _: None,
-) -> list[Sweep]:
-    """Run one sweep after the other. Raises LabError and OptionError."""
-    return [await run_sweep(each, out / each.name, on_phase, on_row) for each in scenarios]
 
 
 def header(scenario: Scenario) -> str:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts do in an allreduce: rings, one tree, and a ring of racks (network.hpp is what they do it on).
+// The hosts' part in an allreduce: rings, one tree, and a ring of racks. network.hpp has the network.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ namespace railweave_simulation {
 
 using Done = std::function<void(std::uint32_t)>;  // at a host
 
-// Of an allreduce's ring at a host whose blocks come one by one: how many are there, and what is told of
-// those that are complete.
+// The blocks of a ring at a host, if they come one by one. `there` returns their number. `complete` is called
+// when more blocks are complete.
 struct Blocks {
   std::function<std::uint32_t(std::uint32_t)> there;
   Done complete;
 };
 
 // Steps of a ring: in each, a member sends a message of equal size on, once it has that of the step before.
-// An allreduce has 2 (L - 1) steps, its halves have L - 1. Of a member that is a rack, each host sends an
-// equal part of the message, and has a part of its own in what arrives.
+// An allreduce has 2 (L - 1) steps, its halves have L - 1. If a member is a rack, each of its hosts sends
+// and receives an equal part of the message.
 class Ring : public std::enable_shared_from_this<Ring> {
  public:
   Ring(Plane& plane, const std::vector<std::vector<std::uint32_t>>& members, std::uint64_t bytes,
@@ -115,89 +115,52 @@ inline std::vector<std::vector<std::uint32_t>> singles(std::uint32_t first, std:
   return members;
 }
 
-// A call on a plane: begins on all hosts at once; `done` comes when the last has its result.
-class Call {
- public:
-  virtual ~Call() = default;
-  virtual void begin(std::function<void()> done) = 0;
+// Counts hosts that are complete, and calls `done` after the last one.
+inline Done last_of(std::uint32_t hosts, std::function<void()> done) {
+  auto left = std::make_shared<std::uint32_t>(hosts);
+  return [left, done](std::uint32_t) {
+    if (--*left == 0) done();
+  };
+}
 
- protected:
-  // Counts hosts that are complete.
-  Done last_of(std::uint32_t hosts, std::function<void()> done) {
-    auto left = std::make_shared<std::uint32_t>(hosts);
-    return [left, done](std::uint32_t) {
-      if (--*left == 0) done();
-    };
-  }
-};
+// A call begins on all hosts at once. `last` comes once per host, with its result.
 
-// All hosts in a ring, the tensor in `parts` that go round at once.
-class RingCall final : public Call {
- public:
-  RingCall(Plane& plane, std::uint64_t bytes, std::uint32_t parts)
-      : plane_(plane), bytes_(bytes), parts_(parts) {}
-  void begin(std::function<void()> done) override {
-    const auto last = last_of(plane_.size() * parts_, std::move(done));
-    for (std::uint32_t part = 0; part < parts_; ++part)
-      std::make_shared<Ring>(plane_, singles(0, plane_.size()), bytes_ / parts_, 2 * (plane_.size() - 1),
-                             last)
-          ->start_all();
-  }
-
- private:
-  Plane& plane_;
-  const std::uint64_t bytes_;
-  const std::uint32_t parts_;
-};
+// All hosts in a ring, the tensor in `parts` that go round at once; `last` comes once per host and part.
+inline void begin_ring(Plane& plane, std::uint64_t bytes, std::uint32_t parts, const Done& last) {
+  for (std::uint32_t part = 0; part < parts; ++part)
+    std::make_shared<Ring>(plane, singles(0, plane.size()), bytes / parts, 2 * (plane.size() - 1), last)
+        ->start_all();
+}
 
 // Rings in racks scatter sums, a ring of racks for each place adds them up, rings in racks gather.
-class HierarchicalCall final : public Call {
- public:
-  HierarchicalCall(Plane& plane, std::uint64_t bytes) : plane_(plane), bytes_(bytes) {}
-  void begin(std::function<void()> done) override {
-    const auto last = last_of(plane_.size(), std::move(done));
-    const auto racks = plane_.fabric.racks, ranks = plane_.fabric.hosts;
-    std::vector<std::shared_ptr<Ring>> down, across;
-    for (std::uint32_t rack = 0; rack < racks; ++rack)
-      down.push_back(std::make_shared<Ring>(plane_, singles(rack * ranks, ranks), bytes_, ranks - 1, last));
-    for (std::uint32_t place = 0; place < ranks; ++place)
-      across.push_back(
-          std::make_shared<Ring>(plane_, singles(place, racks, ranks), bytes_ / ranks, 2 * (racks - 1),
-                                 [down, ranks](std::uint32_t host) { down[host / ranks]->start(host); }));
-    for (std::uint32_t rack = 0; rack < racks; ++rack)
-      std::make_shared<Ring>(plane_, singles(rack * ranks, ranks), bytes_, ranks - 1,
-                             [across, ranks](std::uint32_t host) { across[host % ranks]->start(host); })
-          ->start_all();
-  }
-
- private:
-  Plane& plane_;
-  const std::uint64_t bytes_;
-};
+inline void begin_hierarchical(Plane& plane, std::uint64_t bytes, const Done& last) {
+  const auto racks = plane.fabric.racks, ranks = plane.fabric.hosts;
+  std::vector<std::shared_ptr<Ring>> down, across;
+  for (std::uint32_t rack = 0; rack < racks; ++rack)
+    down.push_back(std::make_shared<Ring>(plane, singles(rack * ranks, ranks), bytes, ranks - 1, last));
+  for (std::uint32_t place = 0; place < ranks; ++place)
+    across.push_back(
+        std::make_shared<Ring>(plane, singles(place, racks, ranks), bytes / ranks, 2 * (racks - 1),
+                               [down, ranks](std::uint32_t host) { down[host / ranks]->start(host); }));
+  for (std::uint32_t rack = 0; rack < racks; ++rack)
+    std::make_shared<Ring>(plane, singles(rack * ranks, ranks), bytes, ranks - 1,
+                           [across, ranks](std::uint32_t host) { across[host % ranks]->start(host); })
+        ->start_all();
+}
 
 // One tree: leaves add for their hosts, the spine for the leaves.
-class TreeCall final : public Call {
- public:
-  TreeCall(Plane& plane, std::uint64_t bytes) : plane_(plane), bytes_(bytes) {}
-  void begin(std::function<void()> done) override {
-    const auto last = last_of(plane_.size(), std::move(done));
-    const auto task = plane_.new_task();
-    const bool up = plane_.fabric.racks > 1;
-    for (auto& leaf : plane_.leaves) leaf->add(task, false, up);
-    plane_.spine->add(task, false, false);
-    for (std::uint32_t host = 0; host < plane_.size(); ++host)
-      plane_.racked[host]->contribute(task, bytes_, false, [last, host] { last(host); });
-  }
+inline void begin_tree(Plane& plane, std::uint64_t bytes, const Done& last) {
+  const auto task = plane.new_task();
+  for (auto& leaf : plane.leaves) leaf->add(task, false, plane.fabric.racks > 1);
+  plane.spine->add(task, false, false);
+  for (std::uint32_t host = 0; host < plane.size(); ++host)
+    plane.racked[host]->contribute(task, bytes, false, [last, host] { last(host); });
+}
 
- private:
-  Plane& plane_;
-  const std::uint64_t bytes_;
-};
-
-// The first `ina` racks are members of a ring, the hosts of all others, too (native/ina/composed.hpp): racks
-// sum a segment, each host for a column of it; the columns go round the ring; racks hand them out. Segments
-// overlap.
-class ComposedCall final : public Call {
+// A ring of the first `ina` racks and of the hosts of all other racks (native/ina/composed.hpp). A rack sums
+// a segment, and each host gets a column of the sum. The columns go round the ring. Then the rack hands them
+// out. Segments overlap.
+class ComposedCall {
  public:
   ComposedCall(Plane& plane, std::uint32_t ina, std::uint64_t bytes, std::uint64_t message)
       : plane_(plane), ina_(ina), ranks_(plane.fabric.hosts) {
@@ -217,8 +180,8 @@ class ComposedCall final : public Call {
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(largest / ranks_ / kPiece, 1, kMostPieces));
   }
 
-  void begin(std::function<void()> done) override {
-    last_ = last_of(plane_.size(), std::move(done));
+  void begin(Done last) {
+    last_ = std::move(last);
     states_.assign(plane_.size(), {});
     rack_tasks_.assign(ina_, {});
     for (std::uint32_t rack = 0; rack < ina_; ++rack)
@@ -261,8 +224,8 @@ class ComposedCall final : public Call {
   std::uint32_t members() const { return ina_ + (plane_.fabric.racks - ina_) * ranks_; }
   std::uint32_t count() const { return static_cast<std::uint32_t>(segments_.size()); }
 
-  // What the rack begins next: sums of up to kDepth segments, then in turn the handing out of one and the sum
-  // of the next one; each piece by piece.
+  // The rack first sums up to kDepth segments. Then it alternates: it hands out one segment, and sums the
+  // next one. It does so piece by piece.
   void in_rack(std::uint32_t host) {
     if (single(host)) return;
     State& state = states_[host];
@@ -339,27 +302,31 @@ class Simulation {
   }
   ~Simulation() {
     ns3::Simulator::Destroy();  // before the planes, whose events it holds
-    calls_.clear();
+    composed_.clear();
     planes_.clear();
   }
 
   void ring(const Fabric& fabric, std::uint64_t bytes, std::uint32_t parts) {
-    calls_.push_back(std::make_unique<RingCall>(plane(fabric), bytes, parts));
+    auto& plane = add(fabric);
+    begin(
+        [&plane, bytes, parts, last = last(plane.size() * parts)] { begin_ring(plane, bytes, parts, last); });
   }
   void hierarchical(const Fabric& fabric, std::uint64_t bytes) {
-    calls_.push_back(std::make_unique<HierarchicalCall>(plane(fabric), bytes));
+    auto& plane = add(fabric);
+    begin([&plane, bytes, last = last(plane.size())] { begin_hierarchical(plane, bytes, last); });
   }
   void tree(const Fabric& fabric, std::uint64_t bytes) {
-    calls_.push_back(std::make_unique<TreeCall>(plane(fabric), bytes));
+    auto& plane = add(fabric);
+    begin([&plane, bytes, last = last(plane.size())] { begin_tree(plane, bytes, last); });
   }
   void composed(const Fabric& fabric, std::uint32_t ina, std::uint64_t bytes, std::uint64_t message) {
-    calls_.push_back(std::make_unique<ComposedCall>(plane(fabric), ina, bytes, message));
+    auto& plane = add(fabric);
+    auto& call = *composed_.emplace_back(std::make_unique<ComposedCall>(plane, ina, bytes, message));
+    begin([&call, last = last(plane.size())] { call.begin(last); });
   }
 
   // Runs until all hosts have their results; returns that time.
   double run() {
-    busy_ = calls_.size();
-    for (auto& call : calls_) ns3::Simulator::ScheduleNow(&Simulation::begin, this, call.get());
     ns3::Simulator::Run();
     const auto dropped = std::accumulate(planes_.begin(), planes_.end(), std::uint64_t{0},
                                          [](auto sum, const auto& plane) { return sum + plane->dropped; });
@@ -371,15 +338,19 @@ class Simulation {
   std::uint64_t events() const { return ns3::Simulator::GetEventCount(); }
 
  private:
-  Plane& plane(const Fabric& fabric) { return *planes_.emplace_back(std::make_unique<Plane>(fabric)); }
-  void begin(Call* call) {
-    call->begin([this] {
+  Plane& add(const Fabric& fabric) { return *planes_.emplace_back(std::make_unique<Plane>(fabric)); }
+  void begin(std::function<void()> call) {
+    ++busy_;
+    ns3::Simulator::ScheduleNow(std::move(call));
+  }
+  Done last(std::uint32_t hosts) {
+    return last_of(hosts, [this] {
       if (--busy_ == 0) ns3::Simulator::Stop();
     });
   }
 
   std::vector<std::unique_ptr<Plane>> planes_;
-  std::vector<std::unique_ptr<Call>> calls_;
+  std::vector<std::unique_ptr<ComposedCall>> composed_;
   std::size_t busy_ = 0;
 };
 

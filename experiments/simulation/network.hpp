@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network on links, queues, IP and TCP of ns-3, and the switches that aggregate on it.
 //
-// A plane is racks of hosts below one spine. Switches forward IP. Rings are messages over ns-3's TCP. What a
-// switch adds are UDP datagrams to its address: the first 16 bytes are the header, as on the wire.
-// No element is added: what is simulated is who waits for whose packet. UDP must not lose any: it is not sent
-// again.
+// A plane is racks of hosts below one spine. Switches forward IP. Rings are messages over ns-3's TCP. A
+// switch adds UDP datagrams to its address. Their first 16 bytes are the header, as on the wire. No element
+// is added: the simulation only computes times. UDP must not lose a packet, because none is sent again.
 #pragma once
 
 #include <algorithm>
@@ -141,7 +140,7 @@ class Switch {
       const auto chunk = header_of(*packet);
       if (chunk.kind == Kind::kContribution || chunk.kind == Kind::kPartial)
         absorb(chunk);
-      else  // a result from above, or what a host spreads
+      else  // a result from above, or a chunk that a host spreads
         spread(chunk);
     }
   }
@@ -194,7 +193,7 @@ class Racked {
     fill();
   }
 
-  // Hands so many bytes to the others, and awaits as many from each.
+  // Sends this number of bytes to the other hosts, and waits for as many from each.
   void spread(std::uint32_t task, std::uint64_t bytes, std::function<void()> done) {
     const std::uint64_t most = fabric_.mtu - 28 - kHeader;
     for (std::uint64_t at = 0; at < bytes; at += most)

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from itertools import cycle, islice
 
 from railweave._native.collectives import Collective, DType, ReduceOp, item_size
+from railweave.experiments.claims import Claim
+from railweave.experiments.figures import run_by
 from railweave.experiments.random_calls import draw
+from railweave.experiments.records import Record
 from railweave.experiments.striping.virtual import LinkRail, StripedJob, What
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.capabilities import OPS, obstacle, size_bytes
 
 MIB = 1 << 20
 HALF = 500  # number of calls in each half of a run
+REGRET = {"first": 0.10, "next": 0.03}  # most, by half
+WORST_CALL = 1.25  # most, of a call of 1 MiB or more
 LATENCY_S = {"ina": 100e-6, "tcp": 150e-6, "rdma": 200e-6}  # of a message from host to host
 USED = {"ina": 0.97, "tcp": 0.93, "rdma": 0.85}  # reached share of the rate that the link allows
 SURVEY_S = 300e-6  # time of a survey outside of the rail
@@ -82,32 +88,18 @@ def transformer(world: World, seed: int = 1) -> Iterator[Kind]:
 WORKLOADS: Mapping[str, Callable[[World, int], Iterator[Kind]]] = {"soak": soak, "transformer": transformer}
 
 
-class Oracle:
-    """Knows the real costs of the rails."""
-
-    def __init__(self, rails: Sequence[LinkRail], hosts: int) -> None:
-        """Take the rails."""
-        self._rails = rails
-        self._hosts = hosts
-        self._known: dict[Kind, float] = {}
-
-    def best_s(self, kind: Kind) -> float:
-        """Return the time of the best rail, or of the best split, of a call."""
-        if kind not in self._known:
-            self._known[kind] = self._best_s(kind)
-        return self._known[kind]
-
-    def _best_s(self, kind: Kind) -> float:
-        collective, dtype, op, count = kind
-        able = [rail for rail in self._rails if obstacle(rail.kind, dtype, op, collective) is None]
-        size = size_bytes(collective, count, item_size(dtype), self._hosts)
-        single_s = min(rail.time_s(size, False, (collective, dtype)) for rail in able)
-        low, high = 0.0, single_s
-        for _ in range(24):
-            middle = (low + high) / 2
-            fits = sum(_most(rail, middle, size, (collective, dtype)) for rail in able) >= size
-            low, high = (low, middle) if fits else (middle, high)
-        return high
+def best_s(rails: Sequence[LinkRail], hosts: int, kind: Kind) -> float:
+    """Return the time of the best rail, or of the best split, of a call, from the real costs of the rails."""
+    collective, dtype, op, count = kind
+    what = (collective, dtype)
+    able = [rail for rail in rails if obstacle(rail.kind, dtype, op, collective) is None]
+    size = size_bytes(collective, count, item_size(dtype), hosts)
+    low, high = 0.0, min(rail.time_s(size, False, what) for rail in able)
+    for _ in range(24):
+        middle = (low + high) / 2
+        fits = sum(_most(rail, middle, size, what) for rail in able) >= size
+        low, high = (low, middle) if fits else (middle, high)
+    return high
 
 
 def _most(rail: LinkRail, time_s: float, size: int, what: What) -> int:
@@ -152,6 +144,28 @@ class Regret:
             f"disturbed {world.crowded - 1:.0%}, delay {world.delay_s * 1e3:g} ms"
         )
 
+    @property
+    def record(self) -> Record:
+        """The results in the form of an experiment's record."""
+        return run_by(self.name, {}, 0, contender="virtual", extra=asdict(self))
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims on the cost of learning."""
+        halves = [(f"The regret of the {half} {HALF} calls is x", most) for half, most in REGRET.items()]
+        stated = [(text, f"halves.{place}", most) for place, (text, most) in enumerate(halves)]
+        stated.append(("The slowest call of 1 MiB or more takes x times the best time", "worst", WORST_CALL))
+        return [
+            Claim(
+                f"{self.name}: {field}",
+                f"{self.name}: {text}.",
+                {"what": "extra", "scenario": self.name, "field": field},
+                (0, most),
+                "",
+            )
+            for text, field, most in stated
+        ]
+
     def __str__(self) -> str:
         """Return the name and the results, in two lines."""
         first, second = self.halves
@@ -164,24 +178,24 @@ class Regret:
 def replay(world: World, workload: str, seed: int = 1) -> Regret:
     """Make the calls of a workload, and return their regret."""
     job = world.job(seed)
-    oracle = Oracle(world.rails(), world.hosts)
+    best = cache(partial(best_s, world.rails(), world.hosts))
     halves: list[float] = []
     worst = 0.0
     calls = WORKLOADS[workload](world, seed)
     for _ in range(2):
-        spent_s = best_s = 0.0
+        spent_s = least_s = 0.0
         surveys = job.surveys
         for kind in islice(calls, HALF):
             collective, dtype, op, count = kind
             taken = job.call(count, dtype, op, collective)
-            call_s = oracle.best_s(kind)
+            call_s = best(kind)
             spent_s += taken.time_s
-            best_s += call_s
+            least_s += call_s
             if size_bytes(collective, count, item_size(dtype), world.hosts) >= MIB:
                 worst = max(worst, taken.time_s / call_s)
         # A survey takes about as long as the least call.
         spent_s += (job.surveys - surveys) * (SURVEY_S + job.rails[0].a_s)
-        halves.append(spent_s / best_s - 1)
+        halves.append(spent_s / least_s - 1)
     return Regret(world, workload, (halves[0], halves[1]), worst, job.surveys)
 
 

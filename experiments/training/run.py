@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from railweave.experiments.messages import read
 from railweave.experiments.program.run import ProgramOptions, ProgramResult
 from railweave.experiments.program.run import run as run_program
 from railweave.experiments.program.worker import command_of
+from railweave.experiments.statistics import mean
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
@@ -29,6 +31,7 @@ from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane, Topology
 
 RESULT_DECISION = "result"
+Message: TypeAlias = dict[str, Any]  # of a rank
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,23 @@ class Step:
     communicate_s: float  # both mean over the ranks
     goodput_bps: Mapping[str, float]  # by rail, mean over the ranks
     shares: Mapping[str, float]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Step:
+        """Return the step from the messages of all ranks."""
+        payload: Counter[str] = Counter()
+        rates: dict[str, list[float]] = defaultdict(list)
+        for piece in (piece for message in messages for piece in _gradients(message)):
+            payload[piece["rail"]] += piece["bytes"]
+            rates[piece["rail"]].append(piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9))
+        return cls(
+            messages[0]["step"],
+            mean([message["loss"] for message in messages]),
+            mean([message["computed"] - message["began"] for message in messages]),
+            mean([message["reduced"] - message["computed"] for message in messages]),
+            {rail: mean(values) for rail, values in rates.items()},
+            {rail: count / payload.total() for rail, count in payload.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -96,104 +116,64 @@ class DemoResult:
 class Recorder:
     """Collects the ranks' messages."""
 
-    def __init__(
-        self,
-        ranks: int,
-        on_step: Callable[[Step], None],
-        lanes: Mapping[str, int],
-        netreduce: Collection[str] = (),
-    ) -> None:
-        """Call `on_step` whenever all ranks have taken a step.
+    def __init__(self, ranks: int, on_step: Callable[[Step], None]) -> None:
+        """Call `on_step` whenever all ranks have taken a step."""
+        self._ranks = ranks
+        self._on_step = on_step
+        self._messages: dict[str, list[Message]] = defaultdict(list)  # by event
+        self.steps: list[Step] = []
+
+    def take(self, message: Message) -> None:
+        """Take one message of one rank."""
+        self._messages[message["event"]].append(message)
+        if message["event"] == "step":
+            arrived = [each for each in self._messages["step"] if each["step"] == message["step"]]
+            if len(arrived) == self._ranks:
+                self.steps.append(Step.of(arrived))
+                self._on_step(self.steps[-1])
+
+    @property
+    def start(self) -> float:
+        """The start of the first rank, CLOCK_MONOTONIC."""
+        return float(min(message["time"] for message in self._messages["start"]))
+
+    def done(self) -> dict[int, Message]:
+        """Return the last message of each rank."""
+        return {message["rank"]: message for message in self._messages["done"]}
+
+    def spans(self) -> list[Span]:
+        """Return the computation and the slices of all steps, in seconds since the start."""
+        start, found = self.start, []
+        for message in self._messages["step"]:
+            rank, number = message["rank"], message["step"]
+            times = message["began"] - start, message["computed"] - start
+            found.append(Span(rank, "compute", number, *times))
+            for piece in _gradients(message):
+                times = piece["start"] - start, piece["end"] - start
+                found.append(Span(rank, piece["rail"], number, *times, piece["bytes"]))
+        return found
+
+    def chunks(self, lanes: Mapping[str, int], netreduce: Collection[str] = ()) -> Counter[str]:
+        """Return the chunks that a switch should have summed for rank 0, by rail.
 
         `lanes` is the number of lanes of a packet, by rail. `netreduce` has the names of netreduce rails.
         """
-        self._ranks = ranks
-        self._lanes = lanes
-        self._netreduce = netreduce
-        self._on_step = on_step
-        self._waiting: dict[int, list[dict[str, Any]]] = {}
-        self.start = math.inf  # of CLOCK_MONOTONIC
-        self.steps: list[Step] = []
-        self.spans: list[Span] = []
-        self.done: dict[int, dict[str, Any]] = {}
-        self.chunks: dict[str, int] = {}  # chunks that a switch should have summed for rank 0, by rail
-
-    def take(self, message: dict[str, Any]) -> None:
-        """Take one message of one rank."""
-        match message["event"]:
-            case "start":
-                self.start = min(self.start, message["time"])
-                self._count_chunks(message)
-            case "step":
-                self._take_step(message)
-            case "done":
-                self._count_chunks(message)
-                self.done[message["rank"]] = message
-
-    def seconds(self) -> float:
-        """Return the time from the first step to the end of the last."""
-        return max((span.end_s for span in self.spans), default=0.0)
-
-    def _count_chunks(self, message: dict[str, Any]) -> None:
-        if message["rank"] == 0:
-            for piece in message["slices"]:
-                rail = piece["rail"]
-                if not piece["repair"]:
-                    self.chunks[rail] = self.chunks.get(rail, 0) + self._chunks_of(piece)
-
-    def _chunks_of(self, piece: dict[str, Any]) -> int:
-        elements, lanes = piece["bytes"] // 4, self._lanes[piece["rail"]]
-        survey = piece["survey"]  # a maximum of integers: no exponents, and not supported by netreduce
-        if piece["rail"] in self._netreduce:
-            return 0 if survey else sums_of(elements, lanes)
-        return (maxima_of if survey else chunks_of)(elements, lanes, self._ranks)
-
-    def _take_step(self, message: dict[str, Any]) -> None:
-        rank, number = message["rank"], message["step"]
-        self.spans.append(
-            Span(rank, "compute", number, message["began"] - self.start, message["computed"] - self.start)
-        )
-        for piece in _gradients(message):
-            self.spans.append(
-                Span(
-                    rank,
-                    piece["rail"],
-                    number,
-                    piece["start"] - self.start,
-                    piece["end"] - self.start,
-                    piece["bytes"],
-                )
-            )
-        self._count_chunks(message)
-        arrived = self._waiting.setdefault(number, [])
-        arrived.append(message)
-        if len(arrived) == self._ranks:
-            self.steps.append(_step(self._waiting.pop(number)))
-            self._on_step(self.steps[-1])
+        found: Counter[str] = Counter()
+        every = (message for event in ("start", "step", "done") for message in self._messages[event])
+        for piece in (piece for message in every if not message["rank"] for piece in message["slices"]):
+            rail, survey, elements = piece["rail"], piece["survey"], piece["bytes"] // 4
+            if piece["repair"]:
+                continue
+            # A survey is a maximum of integers: it has no exponents, and netreduce does not support it.
+            if rail not in netreduce:
+                found[rail] += (maxima_of if survey else chunks_of)(elements, lanes[rail], self._ranks)
+            elif not survey:
+                found[rail] += sums_of(elements, lanes[rail])
+        return found
 
 
-def _gradients(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _gradients(message: Message) -> list[dict[str, Any]]:
     return [piece for piece in message["slices"] if not piece["survey"]]
-
-
-def _step(messages: list[dict[str, Any]]) -> Step:
-    payload: dict[str, int] = {}
-    rates: dict[str, list[float]] = {}
-    for message in messages:
-        for piece in _gradients(message):
-            payload[piece["rail"]] = payload.get(piece["rail"], 0) + piece["bytes"]
-            rates.setdefault(piece["rail"], []).append(
-                piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9)
-            )
-    total = sum(payload.values()) or 1
-    return Step(
-        number=messages[0]["step"],
-        loss=sum(message["loss"] for message in messages) / len(messages),
-        compute_s=sum(message["computed"] - message["began"] for message in messages) / len(messages),
-        communicate_s=sum(message["reduced"] - message["computed"] for message in messages) / len(messages),
-        goodput_bps={rail: sum(values) / len(values) for rail, values in rates.items()},
-        shares={rail: count / total for rail, count in payload.items()},
-    )
 
 
 def check(options: DemoOptions) -> None:
@@ -220,8 +200,7 @@ async def run(
     Raises LabError and OptionError.
     """
     check(options)
-    netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
-    recorder = Recorder(len(options.topology.hosts), on_step, _lanes(options), netreduce)
+    recorder = Recorder(len(options.topology.hosts), on_step)
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
     program = ProgramOptions(
@@ -263,29 +242,30 @@ async def _train_alone(options: DemoOptions) -> Reference:
 
 def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
+    netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
+    chunks, done, spans = recorder.chunks(_lanes(options), netreduce), recorder.done(), recorder.spans()
     # If a switch of a netreduce plane has counted nothing, it only forwards packets, and the hosts add.
     results = {
         plane: packets.get(RESULT_DECISION, 0)
         for plane, packets in ran.switch_counters.items()
-        if options.topology.plane(plane).kind != "netreduce" or any(packets.values())
+        if plane not in netreduce or any(packets.values())
     }
+    rails = [
+        replace(rail, switch_results=results[rail.name], expected_results=chunks[rail.name])
+        if rail.name in results
+        else rail
+        for rail in ran.collected.rails
+    ]
     return DemoResult(
         options=options,
         steps=recorder.steps,
-        spans=recorder.spans,
-        rails=[
-            replace(
-                rail, switch_results=results[rail.name], expected_results=recorder.chunks.get(rail.name, 0)
-            )
-            if rail.name in results
-            else rail
-            for rail in ran.collected.rails
-        ],
+        spans=spans,
+        rails=rails,
         switch_counters=ran.switch_counters,
-        accuracy=recorder.done[0]["accuracy"],
-        ranks_identical=len({message["digest"] for message in recorder.done.values()}) == 1,
+        accuracy=done[0]["accuracy"],
+        ranks_identical=len({message["digest"] for message in done.values()}) == 1,
         max_abs_diff=float(np.abs(parameters - alone.parameters).max()),
         reference=alone,
-        seconds=recorder.seconds(),
+        seconds=max((span.end_s for span in spans), default=0.0),
         events=[(at - recorder.start, text) for at, text in ran.events],
     )

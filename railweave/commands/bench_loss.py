@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,36 +60,40 @@ def loss(
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import tables  # noqa: PLC0415
+        from railweave.experiments.allreduce.run import run_all  # noqa: PLC0415
         from railweave.experiments.figures import drawing  # noqa: PLC0415
         from railweave.experiments.loss import run as curve  # noqa: PLC0415
 
         work = curve.workload(chunks, units.parse_size(size))
-        chosen = [
-            common.scenario_of("", work, text, hosts, "ina", rate, "embedded")
-            for text in topology or TOPOLOGIES
-        ]
-        conditions = curve.conditions(_probabilities(losses), duplicate, reorder)
         scenarios = [
-            (each, curve.impaired(scenario, each, seed)) for scenario in chosen for each in conditions
+            replace(each, seed=seed)
+            for text in topology or TOPOLOGIES
+            for each in curve.scenarios(
+                common.scenario_of("", work, text, hosts, "ina", rate, "embedded"),
+                _probabilities(losses),
+                duplicate=duplicate,
+                reorder=reorder,
+            )
         ]
         if print_scenario:
-            common.print_scenario([scenario for _, scenario in scenarios])
+            common.print_scenario(scenarios)
             return
         tell = common.teller(json_file)
         tell(f"{tables.notes(*NOTES)}\n{HEADER}")
-        points = common.run(
-            curve.run(
+        sweeps = common.run(
+            run_all(
                 scenarios,
                 folder,
-                on_phase=common.phase,
-                on_point=lambda point: tell(_line(point)),
+                common.phase,
+                on_sweep=lambda sweep: tell(_line(curve.point(sweep))),
             ),
             folder,
         )
+        points = [curve.point(sweep) for sweep in sweeps]
         if plot is not None:
             note = (
                 f"{duplicate:.1%} duplicated, {reorder:.1%} reordered; links of "
-                f"{chosen[0].network.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
+                f"{scenarios[0].network.planes[0].rate_bps / 1e6:g} Mbit/s, emulated on one machine"
             )
             drawing.save(curve.draw(points), note, plot)
         result = curve.as_json(points)

@@ -60,13 +60,7 @@ def scaling(
         tell = common.teller(json_file)
         tell(curve.header(scenarios[0]))
         sweeps = common.run(
-            curve.run(
-                scenarios,
-                folder,
-                on_phase=common.phase,
-                on_row=lambda row: tell(curve.line(row)),
-            ),
-            folder,
+            run.run_all(scenarios, folder, common.phase, on_row=lambda row: tell(curve.line(row))), folder
         )
         if plot is not None:
             rates = report.rates_text(scenarios[0])

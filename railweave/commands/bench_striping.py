@@ -11,13 +11,14 @@ import typer
 from railweave import outputs
 from railweave.commands import common
 from railweave.experiments import units
-from railweave.experiments.errors import ResultError
+from railweave.experiments.errors import OptionError, ResultError
 from railweave.help_texts import examples
 
 EPILOG = examples(
     "bench striping --parts sizes --plot striping.png",
     "bench striping --parts convergence,overhead --json -",
 )
+REGRET = "regret"  # the part without a network
 
 
 def striping(
@@ -53,43 +54,53 @@ def striping(
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments import tables  # noqa: PLC0415
-        from railweave.experiments.striping import plot as drawing  # noqa: PLC0415
-        from railweave.experiments.striping import regret, report, run  # noqa: PLC0415
+        from railweave.experiments.claims import range_text  # noqa: PLC0415
+        from railweave.experiments.striping import regret, run  # noqa: PLC0415
+        from railweave.experiments.striping.parts import PARTS, Options  # noqa: PLC0415
 
         chosen = common.names(parts)
-        if plot is not None:
-            for part in chosen:
-                outputs.check_new_file("--plot", drawing.file_of(plot, part))
-        cases = run.cases(
-            chosen,
+        for part in chosen:
+            if part not in (*PARTS, REGRET):
+                raise OptionError(
+                    f"part {part!r}", f"one of {', '.join((*PARTS, REGRET))}", "correct the name"
+                )
+            if plot is not None:
+                outputs.check_new_file("--plot", run.file_of(plot, part))
+        options = Options(
             hosts,
             common.counts("--threshold-hosts", threshold_hosts),
             units.parse_rate(rate),
             units.parse_sizes(sizes),
             iters,
         )
+        options.check()
+        measured = {name: part(options) for name, part in PARTS.items() if name in chosen}
         tell = common.teller(json_file)
         found = common.run(
-            run.run(cases, folder, common.phase, lambda found: tell("\n".join(report.lines(found)))),
-            folder,
+            run.run(measured, folder, common.phase, lambda found: tell("\n".join(found.lines()))), folder
         )
         regrets = []
-        for each in regret.run() if "regret" in chosen else ():
+        for each in regret.run() if REGRET in chosen else ():
             regrets.append(each)
             tell(str(each))
-        claims = [*report.claims(found), *report.regret_claims(regrets)]
-        titles = ("claim", "case", "measured", "expected", "holds")
+        judged = run.verdicts(measured, found, regrets)
         rows = [
-            (claim.claim, claim.case, f"{claim.value:.3g}", claim.wanted, tables.mark(claim.ok))
-            for claim in claims
+            (
+                each.claim.text,
+                f"{each.measured.value:.3g}" if each.measured else "-",
+                range_text(each.claim.expected),
+                tables.mark(run.holds(each)),
+            )
+            for each in judged
         ]
-        common.console(json_file).print(tables.table(titles, rows, left=2, show_lines=True))
+        titles = ("claim", "measured", "expected", "holds")
+        common.console(json_file).print(tables.table(titles, rows, show_lines=True))
         if plot is not None:
-            for path in drawing.draw(found, plot):
+            for path in run.draw(measured, found, plot):
                 tell(f"drawing: {path}")
-        result = report.as_json(found, regrets)
+        result = run.as_json(found, judged, regrets)
         common.write_result(result, json_file)
         if not result["ok"]:
             raise ResultError(f"{result['wrong']} wrong elements", "0", f"read the logs in {folder}")
-        if not all(claim.ok for claim in claims):
+        if not all(run.holds(each) for each in judged):
             raise ResultError("a claim does not hold", "claims that hold", "see the table above")

@@ -13,10 +13,21 @@ from itertools import accumulate, groupby
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protocol.striping_job import COMPARING, LARGE, SMALL, SMALL_BYTES, WITHIN, assert_split, calls, tcp
+from protocol.striping_job import (
+    COMPARING,
+    LARGE,
+    SMALL,
+    SMALL_BYTES,
+    WITHIN,
+    assert_split,
+    calls,
+    ideal_shares,
+    link_rails,
+    tcp,
+)
 
 from railweave._native.collectives import Called, Collective, DType, ReduceOp
-from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares, link_rails
+from railweave.experiments.striping.virtual import StripedJob, VirtualRail
 from railweave.hosts.capabilities import SHARDED
 from railweave.hosts.errors import InvalidOption, RailDown
 from railweave.hosts.prediction import predict, shares

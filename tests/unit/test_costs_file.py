@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from protocol.striping_job import ideal_shares
 
-from railweave.experiments.striping.virtual import StripedJob, VirtualRail, ideal_shares
+from railweave.experiments.striping.virtual import StripedJob, VirtualRail
 from railweave.hosts import costs_file
 from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger

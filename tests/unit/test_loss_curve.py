@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from railweave.experiments.figures import drawing
-from railweave.experiments.loss.run import NetworkConditions, Point, as_json, chunks_of, draw, workload
+from railweave.experiments.loss.run import Point, as_json, chunks_of, draw, impairment, workload
 
 POINT = Point("planes, 8 hosts", 8, 0.01, 0.01, 0.01, 4096, 1.5, 0.9, 0, 321)
 
 
 def test_good_conditions_impair_nothing() -> None:
-    assert NetworkConditions(0, 0, 0).settings() == ""
-    assert NetworkConditions(0.001, 0.01, 0).settings() == "loss=0.001,duplicate=0.01,reorder=0"
+    assert impairment({"loss": 0, "duplicate": 0, "reorder": 0}) == ""
+    assert (
+        impairment({"loss": 0.001, "duplicate": 0.01, "reorder": 0}) == "loss=0.001,duplicate=0.01,reorder=0"
+    )
 
 
 def test_chunks_are_counted_with_the_last_partial_one() -> None:

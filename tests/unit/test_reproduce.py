@@ -295,6 +295,15 @@ def test_the_example_is_a_figure(tmp_path: Path) -> None:
     assert [verdict.claim.id for verdict in entry.verdicts if verdict.measured] == ["repair", "exact"]
 
 
+@pytest.mark.parametrize(("key", "claims"), [("", ["repair", "exact"]), ("exact = false\n", ["repair"])])
+def test_a_figure_with_scenarios_claims_that_results_are_exact(
+    tmp_path: Path, key: str, claims: list[str]
+) -> None:
+    text, _, _ = (EXAMPLE / OWN).read_text().partition("[claims.exact]")
+    figure = figure_of(tmp_path / "mine", key + text)
+    assert [claim.id for claim in figure.claims] == claims
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -18,7 +18,7 @@ from railweave.experiments.failover.values import FailoverOptions
 from railweave.experiments.loss.run import as_json as loss_json
 from railweave.experiments.scaling.run import as_json as scaling_json
 from railweave.experiments.soak.tally import Tally
-from railweave.experiments.striping.report import as_json as striping_json
+from railweave.experiments.striping.run import as_json as striping_json
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 

@@ -132,7 +132,7 @@ def test_without_ns3_figures_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_pa
     for figure in figures(["S1", "N8"]):
         for step in figure.plan(quick=True):
             assert isinstance(step, Experiment)
-            (record,) = asyncio.run(step.run(tmp_path, print))
+            (record,) = asyncio.run(step.records(tmp_path, print))
             assert (record.status, record.error) == (
                 "skipped",
                 "no ns-3: expected the package ns3; install it: make simulate",

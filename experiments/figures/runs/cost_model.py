@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scipy.optimize import bisect
+
+from railweave.experiments.statistics import ratios
+
 
 def flat_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
     """Return the time of a ring of all accelerators. Each step waits for the slowest link."""
@@ -35,45 +39,36 @@ MODELS = {
 }
 
 
-def threshold(p: int, o: Mapping[str, Any], other: Callable[[int, Mapping[str, Any], float], float]) -> float:
-    """Return the least bandwidth within machines with which NetReduce beats `other`, without latencies."""
+def threshold(p: int, o: Mapping[str, Any]) -> float:
+    """Return the bandwidth within machines from which NetReduce beats a flat ring, without latencies."""
     free = {**o, "alpha_s": 0.0}
-    low, high = 1e9, 1e12
-    for _ in range(80):
-        middle = (low + high) / 2
-        if parallel_netreduce(p, free, middle) < other(p, free, middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
+    def lead_s(intra: float) -> float:
+        return flat_ring(p, free, intra) - parallel_netreduce(p, free, intra)
 
-def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Return the times of all models, and the bandwidths from which NetReduce is faster."""
-    machines = options["accelerators"]
-    times = {
-        name: {str(p): model(p, options, options["intra_bytes_per_s"]) for p in machines}
-        for name, model in MODELS.items()
-    }
-    thresholds = {str(p): threshold(p, options, flat_ring) for p in machines}
-    closed = {str(p): closed_threshold(p, options) for p in machines}
-    worst = max(abs(thresholds[p] / closed[p] - 1) for p in thresholds)
-    gains = {p: times["flat ring"][p] / times["parallel NetReduce"][p] for p in thresholds}
-    extra = {
-        "times_s": times,
-        "thresholds": thresholds,
-        "threshold_32": thresholds["32"] / 1e9,
-        "threshold_1024": thresholds["1024"] / 1e9,
-        "off": worst,
-        "least_gain": min(gains.values()),
-        "over_hierarchical": min(
-            times["hierarchical ring"][p] / times["parallel NetReduce"][p] for p in thresholds
-        ),
-    }
-    return [extra]
+    return float(bisect(lead_s, o["inter_bytes_per_s"], 1e12))
 
 
 def closed_threshold(p: int, o: Mapping[str, Any]) -> float:
     """Return the threshold by the formula B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
     n = o["per_machine"]
     return float(o["inter_bytes_per_s"] * 2 * (n - 1) * p / (n * (p - 2)))
+
+
+def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Return the times of all models, and the bandwidths from which NetReduce is faster."""
+    machines, intra = options["accelerators"], options["intra_bytes_per_s"]
+    times = {name: {str(p): model(p, options, intra) for p in machines} for name, model in MODELS.items()}
+    thresholds = {str(p): threshold(p, options) for p in machines}
+    ring, hierarchical, ours = (list(by_size.values()) for by_size in times.values())
+    return [
+        {
+            "times_s": times,
+            "thresholds": thresholds,
+            "threshold_32": thresholds["32"] / 1e9,
+            "threshold_1024": thresholds["1024"] / 1e9,
+            "off": max(abs(thresholds[str(p)] / closed_threshold(p, options) - 1) for p in machines),
+            "least_gain": min(ratios(ring, ours)),
+            "over_hierarchical": min(ratios(hierarchical, ours)),
+        }
+    ]

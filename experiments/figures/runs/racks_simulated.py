@@ -40,9 +40,7 @@ async def measure(
         "wall_s": {what: done.wall_s for what, done in found.items()},
         "rises": float(sum(after > before for before, after in pairwise(sweep))),
         "gain": sweep[0] / sweep[-1],
-        "gain_first": sweep[0] / sweep[1],
         "gain_hierarchical": seconds["hierarchical"] / sweep[-1],
-        "gain_model": models["0"] / models[str(racks)],
         "ring_model": sweep[0] / models["0"],
         "racks_model": sweep[-1] / models[str(racks)],
     }
