@@ -35,10 +35,10 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
     sample = Sample(
         size_bytes=options.bytes,
         times_us=tuple(times_us),
-        rank_times_us=(),
         verified=len(times_us) * len(traces),
         wrong=trial.wrong,
         starts_s=tuple(starts_s),
+        carried=tuple(carried),
     )
     configuration = {
         "hosts": len(options.topology.hosts),
@@ -58,6 +58,5 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
         extra={
             "fault": f"{trial.fault}, {trial.rail}",
             "repaired_s": round(window.repaired - window.injected, 6),
-            "carried": {str(options.bytes): [dict(each) for each in carried]},
         },
     )

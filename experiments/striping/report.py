@@ -115,8 +115,7 @@ def trace(found: Found) -> dict[str, Any]:
     """Return a trace with its phases between changes of rates. Raise OptionError if a phase has no call."""
     case, (record,) = found.case, found.records
     last, rate_bps, (sample,) = case.rails[-1], case.rates_bps[-1], record.samples
-    carried = record.extra["carried"][str(sample.size_bytes)]
-    shares = [of.get(last, 0) / max(1, sum(of.values())) for of in carried]
+    shares = [of.get(last, 0) / max(1, sum(of.values())) for of in sample.carried]
     # A call during a change of rates belongs to the phase in which it began.
     changes = [bisect_right(sample.starts_s, at_s) for at_s, _ in record.extra["events"]]
     edges = [0, *changes, len(shares)]

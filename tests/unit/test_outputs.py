@@ -107,18 +107,18 @@ def test_ratios_leave_the_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     asked: list[Path] = []
 
     async def run(out: Path, on_phase: object) -> tuple[list[ratios.Found], list[str]]:
-        (out / "records.jsonl").write_text("new")
+        (out / "result").write_text("new")
         asked.append(out)
         return [], []
 
     monkeypatch.setattr(ratios, "run", run)
     monkeypatch.chdir(tmp_path)
-    Path("records.jsonl").write_text("data")
+    Path("result").write_text("data")
     for out in (".", ".", str(tmp_path)):
         assert invoke("bench ratios", "--out", out)[0] == 0
     assert asked == [Path("1"), Path("2"), tmp_path / "3"]
-    assert Path("records.jsonl").read_text() == "data"
-    assert Path("latest/records.jsonl").read_text() == "new"
+    assert Path("result").read_text() == "data"
+    assert Path("latest/result").read_text() == "new"
 
 
 def test_a_second_sweep_leaves_the_records_of_the_first(
@@ -126,7 +126,7 @@ def test_a_second_sweep_leaves_the_records_of_the_first(
 ) -> None:
     class Runner:
         def __init__(self, scenario: Scenario, out: Path, **_: Any) -> None:
-            self._file = out / "records.jsonl"
+            self._file = out / "result"
 
         async def run(self) -> list[Any]:
             self._file.write_text(str(self._file))
@@ -139,8 +139,8 @@ def test_a_second_sweep_leaves_the_records_of_the_first(
     for name in ("all-reduce", "all-gather", "all-reduce"):
         code, lines = invoke(f"bench {name}", "--rails", "tcp", "--hosts", "2")
         assert (code, lines[-1]) == (0, f"folder of this run: {max(Path('out/bench').glob('[0-9]'))}")
-    files = sorted(Path("out/bench").glob("[0-9]/records.jsonl"))
-    assert [file.read_text() for file in files] == [f"out/bench/{n}/records.jsonl" for n in (1, 2, 3)]
+    files = sorted(Path("out/bench").glob("[0-9]/result"))
+    assert [file.read_text() for file in files] == [f"out/bench/{n}/result" for n in (1, 2, 3)]
 
 
 def test_folders_are_numbered_and_the_newest_has_a_link(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_result_that_finds_no_room_is_one_line(capsys: pytest.CaptureFixture[s
 def test_a_number_that_another_run_has_just_taken_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # the list from before the other run's start
+    monkeypatch.setattr(outputs, "numbers", lambda _: [])  # the list from before the other run's start
     new_folder(tmp_path)
     assert new_folder(tmp_path).name == "2"
 

@@ -35,7 +35,7 @@ def record(case: Case, contender: str, *samples: Sample, **values: Any) -> Recor
 
 
 def sample(size: int, times_us: list[float], wrong: int = 0, **values: Any) -> Sample:
-    return Sample(size, tuple(times_us), (), len(times_us), wrong, **values)
+    return Sample(size, tuple(times_us), len(times_us), wrong, **values)
 
 
 def sweep_of(case: Case, speedups: dict[int, float], second: float = 0.5) -> Found:
@@ -145,12 +145,11 @@ def test_thresholds_grow_with_the_hosts(first: int, second: int, ok: bool) -> No
 def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> Found:
     """Return a trace of calls of one second each."""
     size, starts = 8 * MIB, tuple(map(float, range(len(shares))))
-    calls = sample(size, [1e6] * len(shares), starts_s=starts)
-    carried = [{"tcp0": size * (1 - share), "tcp1": size * share} for share in shares]
+    carried = tuple({"tcp0": size * (1 - share), "tcp1": size * share} for share in shares)
+    calls = sample(size, [1e6] * len(shares), starts_s=starts, carried=carried)
     events = [[at_s, "rate"] for at_s in changes]
-    extra = {"carried": {str(size): carried}, "events": events}
     case = chosen("convergence")[0]
-    return Found(case, [record(case, "tcp0+tcp1", calls, extra=extra)])
+    return Found(case, [record(case, "tcp0+tcp1", calls, extra={"events": events})])
 
 
 def test_a_trace_says_after_how_many_calls_the_split_was_there() -> None:
