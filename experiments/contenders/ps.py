@@ -10,21 +10,19 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
-from railweave.experiments.contenders.ring import left_s, reach
+from railweave.experiments.contenders.ring import accept, left_s, reach
 from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
 
 PORT = 29503
 CHUNK_BYTES = 16 << 10  # a server sums a chunk when it has the chunk from all ranks
 AHEAD_BYTES = 48 << 10  # a rank's pushes ahead of its pulls; more from 15 ranks overflow the server's queue
-RANK = struct.Struct("!I")
 
 
 class Kind(Implementation):
@@ -54,11 +52,10 @@ class Kind(Implementation):
             pushes = {}
             for other in range(self.servers):
                 if other != rank:
-                    pushes[other] = stack.enter_context(reach(places[other], deadline))
-                    pushes[other].sendall(RANK.pack(rank))
-            serves = accept(server, rank, job.size, deadline) if server else []
+                    pushes[other] = stack.enter_context(reach(places[other], rank, 0, deadline))
+            clients = accept(server, rank, job.size, deadline) if server else {}
             stack.pop_all()
-        return Ps(rank, self.servers, pushes, serves, job.timeout_s)
+        return Ps(rank, self.servers, pushes, [peer for peer, _ in clients.values()], job.timeout_s)
 
 
 class Stream:
@@ -194,24 +191,3 @@ class Ps(_Streams):
             self._summed = end
         for stream in self._serves:
             stream.may_send = self._summed * own.itemsize
-
-
-def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[socket.socket]:
-    """Return a connection with each of the other ranks, in the order of the ranks.
-
-    Raises TimeoutError if a rank has not connected by the deadline, and ConnectionError if a client is not a
-    rank.
-    """
-    peers: dict[int, socket.socket] = {}
-    with contextlib.ExitStack() as stack:
-        while len(peers) < ranks - 1:
-            server.settimeout(left_s(deadline))
-            peer = stack.enter_context(server.accept()[0])
-            peer.settimeout(left_s(deadline))
-            sent = peer.recv(RANK.size, socket.MSG_WAITALL)
-            rank = RANK.unpack(sent)[0] if len(sent) == RANK.size else own
-            if rank in peers or rank == own or rank not in range(ranks):
-                raise ConnectionError(f"a worker calls itself rank {rank} of {ranks}")
-            peers[rank] = peer
-        stack.pop_all()
-    return [peers[rank] for rank in sorted(peers)]
