@@ -197,7 +197,7 @@ class Records:
         ]
         try:
             with calls.open("w", newline="") as file:
-                csv.writer(file).writerows([COLUMNS, *itertools.chain(*rows)])
+                csv.writer(file, lineterminator="\n").writerows([COLUMNS, *itertools.chain(*rows)])
                 _sync(file)
             with temporary.open("w") as file:
                 json.dump(metadata, file, indent=1)
