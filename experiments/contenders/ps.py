@@ -53,9 +53,9 @@ class Kind(Implementation):
             for other in range(self.servers):
                 if other != rank:
                     pushes[other] = stack.enter_context(reach(places[other], rank, 0, deadline))
-            clients = accept(server, rank, job.size, deadline) if server else {}
+            clients = accept(server, rank, job.size, deadline) if server else []
             stack.pop_all()
-        return Ps(rank, self.servers, pushes, [peer for peer, _ in clients.values()], job.timeout_s)
+        return Ps(rank, self.servers, pushes, [peer for peer, _ in clients], job.timeout_s)
 
 
 class Stream:

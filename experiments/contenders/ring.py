@@ -129,16 +129,14 @@ def meet(rank: int, ranks: int, at: Place, mine: int, deadline: float) -> tuple[
     secret = secrets.token_bytes(SECRET_BYTES)
     with socket.create_server(at, backlog=ranks) as server:
         others = accept(server, 0, ranks, deadline)
-    ports = [mine, *(port for _, port in others.values())]
-    for peer, _ in others.values():
+    ports = [mine, *(port for _, port in others)]
+    for peer, _ in others:
         with peer:
             peer.sendall(answer.pack(secret, *ports))
     return secret, ports
 
 
-def accept(
-    server: socket.socket, own: int, ranks: int, deadline: float
-) -> dict[int, tuple[socket.socket, int]]:
+def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[tuple[socket.socket, int]]:
     """Return a connection with each of the other ranks, and its port, in the order of the ranks.
 
     Raises TimeoutError if a rank has not connected by the deadline, and ConnectionError if a client is not a
@@ -155,7 +153,7 @@ def accept(
                 raise ConnectionError(f"a client calls itself rank {rank} of {ranks}")
             peers[rank] = peer, port
         stack.pop_all()
-    return dict(sorted(peers.items()))
+    return [peers[rank] for rank in sorted(peers)]
 
 
 def reach(at: Place, rank: int, port: int, deadline: float) -> socket.socket:
