@@ -39,9 +39,9 @@ class Sample:
     """
 
     size_bytes: int
-    times_us: tuple[float, ...]
-    verified: int  # results compared element by element, over all ranks, in or after the timed calls
-    wrong: int  # number of wrong elements
+    times_us: tuple[float, ...] = ()
+    verified: int = 0  # results compared element by element, over all ranks, in or after the timed calls
+    wrong: int = 0  # number of wrong elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
     memory_bytes: int = 0  # resident memory after the timed calls, of the rank that uses most
     hot: bool = True  # nothing was left to learn before the first timed call

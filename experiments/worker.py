@@ -81,7 +81,7 @@ class Worker:
         self._endpoint.slices()
         self._start_s = self._start_s or time.monotonic()
         emit("begin", rank=self._rank, size_bytes=calls.size_bytes, at=self._start_s)
-        sample = Sample(calls.size_bytes, (), 0, 0, hot=self._hot(step))
+        sample = Sample(calls.size_bytes, hot=self._hot(step))
         deadline = time.monotonic() + (self._work.seconds or float("inf"))
         carried: Counter[str] = Counter()
         by_call: list[Counter[str]] = []
