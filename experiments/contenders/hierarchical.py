@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import MEETING_PORT, Ring
-from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
 
 
@@ -33,8 +33,7 @@ class Kind(Implementation):
         Between racks, the ranks of a rack share an uplink, which is as fast as one of their links.
         """
         per_rack = len(plane.nics) // self.racks
-        volume = 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks
-        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
+        return limits.over_link(plane, 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the rack's ring, and the ring of the ranks with the same place in their racks."""

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import accept, left_s, reach
-from railweave.hosts.limits import payload_fraction
 from railweave.topologies.model import Plane
 
 PORT = 29503
@@ -38,8 +38,7 @@ class Kind(Implementation):
 
         The link carries the server's part for every other rank, and the other parts of the server's tensor.
         """
-        volume = (len(plane.nics) - 1 + self.servers - 1) / self.servers
-        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
+        return limits.over_link(plane, (len(plane.nics) - 1 + self.servers - 1) / self.servers)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Connect with the servers. The first ranks also become servers."""
