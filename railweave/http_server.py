@@ -8,7 +8,6 @@ in the threads of their connections.
 from __future__ import annotations
 
 import io
-import math
 import socket
 import ssl
 import threading
@@ -28,7 +27,7 @@ CONNECTIONS = 32  # at a time
 DEADLINE_S = 10.0  # for handshake, request and answer together; Prometheus' default timeout
 MAX_HEAD_BYTES = 8192  # of a request
 POLL_S = 0.1  # between two checks of deadlines, and after a failed accept
-KEEP = "railweave.keep"
+RENEW = "railweave.renew"
 
 
 @dataclass
@@ -41,8 +40,8 @@ class _Connection:
 class BoundedServer(ThreadingMixIn, WSGIServer):
     """Serve a WSGI application until it is stopped.
 
-    The application finds a function in its environment under KEEP. It exempts the connection from the
-    deadline: from then on, only each write has one.
+    A connection ends after a deadline. A stream calls the function that is in its environment under RENEW
+    before each message, which gives the connection a new deadline.
     """
 
     daemon_threads = True
@@ -137,12 +136,11 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
             self.connections.pop(request, None)
         super().shutdown_request(request)
 
-    def keep(self, connection: socket.socket) -> None:
-        """Exempt a connection from the deadline."""
-        connection.settimeout(self._deadline_s)
+    def renew(self, connection: socket.socket) -> None:
+        """Give a connection a new deadline."""
         with self._lock:
             if connection in self.connections:
-                self.connections[connection].ends_at = math.inf
+                self.connections[connection].ends_at = time.monotonic() + self._deadline_s
 
     def server_close(self) -> None:
         """Close all sockets."""
@@ -176,7 +174,7 @@ class _Handler(WSGIRequestHandler):
         return head
 
     def get_environ(self) -> dict[str, Any]:
-        return {**super().get_environ(), KEEP: partial(self.server.keep, self.request)}
+        return {**super().get_environ(), RENEW: partial(self.server.renew, self.request)}
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""

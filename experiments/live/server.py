@@ -20,11 +20,11 @@ from typing import Any
 from railweave.errors import UserError
 from railweave.experiments.errors import OptionError
 from railweave.experiments.live.feed import Feed
-from railweave.http_server import KEEP, BoundedServer
+from railweave.http_server import RENEW, BoundedServer
 
 HOST = "127.0.0.1"
 MAX_STREAMS = 16
-DEADLINE_S = 5.0  # of a client: to send a request, and to read an answer or a message
+DEADLINE_S = 10.0  # of a client: to send a request and read the answer, or to read a message
 END_S = 1.0  # a client's time to read the end of a stream
 TOKEN_PLACE = b"{{token}}"
 OPEN = "open the address that --live has printed"  # the remedy in error messages
@@ -145,12 +145,13 @@ class Server:
                 do = "close other pages of this run, and load the page again"
                 raise RequestRefused(503, "too many streams", f"{MAX_STREAMS} at most", do)
             self._streams += 1
-        request[KEEP]()
-        return self._counted()
+        return self._messages(request[RENEW])
 
-    def _counted(self) -> Iterator[bytes]:
+    def _messages(self, renew: Callable[[], None]) -> Iterator[bytes]:
         try:
-            yield from (text.encode() for text in self._feed.texts())
+            for text in self._feed.texts():
+                renew()
+                yield text.encode()
         finally:
             with self._changed:
                 self._streams -= 1
