@@ -37,6 +37,8 @@ COLUMNS = (
     "commit",
     "at",
 )
+# Fields of Record that are the same for all calls of a run.
+FIELDS = ("contender", "kind", "round", "control", "bottleneck", "commit", "at")
 
 
 def records(out: str | PathLike[str]) -> pandas.DataFrame:
@@ -78,14 +80,8 @@ def records(out: str | PathLike[str]) -> pandas.DataFrame:
 def _constant(record: Record) -> dict[str, object]:
     """Return the columns that are the same for all calls of a run."""
     return {
+        **{name: getattr(record, name) for name in FIELDS},
         "scenario": record.name,
-        "contender": record.contender,
-        "kind": record.kind,
-        "round": record.round,
-        "control": record.control,
-        "bottleneck": record.bottleneck,
         "fault": record.extra.get("fault", ""),
         "repaired_s": record.extra.get("repaired_s", math.nan),
-        "commit": record.commit,
-        "at": record.at,
     }

@@ -142,7 +142,7 @@ def _number(text: str) -> float:
 
 
 def _by_name(what: str, text: str, names: Collection[str]) -> dict[str, str]:
-    """Return the values of `NAME=VALUE,…`. Raise OptionError for a name that is not one of `names`."""
+    """Return the values of `NAME=VALUE,…`. Raise OptionError for an unknown name."""
     pairs = [part.partition("=") for part in text.split(",")]
     values = {name.strip(): value.strip() for name, _, value in pairs}
     if unknown := [name for name in values if name not in names]:

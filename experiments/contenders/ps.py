@@ -103,39 +103,7 @@ class Stream:
                 self.received += got
 
 
-class _Streams(Endpoint):
-    """The common part of servers and workers. It drives connections until all are done."""
-
-    def __init__(self, peers: Sequence[socket.socket], timeout_s: float) -> None:
-        self._streams = [Stream(peer) for peer in peers]
-        self._timeout_s = timeout_s
-
-    def _advance(self) -> None:
-        """React to the bytes that have arrived."""
-
-    def _drive(self) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        with selectors.DefaultSelector() as selector:
-            waiting: dict[Stream, int] = {}
-            while not all(stream.done for stream in self._streams):
-                for stream in self._streams:
-                    if (events := stream.waits_for) != waiting.get(stream, 0):
-                        if waiting.pop(stream, 0):
-                            selector.unregister(stream.socket)
-                        if events:
-                            selector.register(stream.socket, events, stream)
-                            waiting[stream] = events
-                for key, events in selector.select(left_s(deadline)):
-                    key.data.progress(events)
-                self._advance()
-
-    def close(self) -> None:
-        """Close all connections."""
-        for stream in self._streams:
-            stream.socket.close()
-
-
-class Ps(_Streams):
+class Ps(Endpoint):
     """A rank that pushes and pulls. It may also be a server, which adds its own numbers locally."""
 
     def __init__(
@@ -151,10 +119,10 @@ class Ps(_Streams):
         `pushes` are connections with other servers, by rank. `serves` are connections with ranks that push to
         this server, in the order of the ranks.
         """
-        super().__init__([*pushes.values(), *serves], timeout_s)
-        self._rank, self._servers = rank, servers
-        self._pushes = dict(zip(pushes, self._streams, strict=False))
-        self._serves = self._streams[len(pushes) :]
+        self._rank, self._servers, self._timeout_s = rank, servers, timeout_s
+        self._pushes = {server: Stream(peer) for server, peer in pushes.items()}
+        self._serves = [Stream(peer) for peer in serves]
+        self._streams = [*self._pushes.values(), *self._serves]
         self._ahead = max(CHUNK_BYTES, AHEAD_BYTES // servers)
         self._own: Array = np.zeros(0, np.float32)
         self._pushed: list[Array] = []
@@ -173,7 +141,24 @@ class Ps(_Streams):
                 stream.begin(self._own, pushed, 0)
         self._drive()
 
+    def _drive(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        with selectors.DefaultSelector() as selector:
+            waiting: dict[Stream, int] = {}
+            while not all(stream.done for stream in self._streams):
+                for stream in self._streams:
+                    if (events := stream.waits_for) != waiting.get(stream, 0):
+                        if waiting.pop(stream, 0):
+                            selector.unregister(stream.socket)
+                        if events:
+                            selector.register(stream.socket, events, stream)
+                            waiting[stream] = events
+                for key, events in selector.select(left_s(deadline)):
+                    key.data.progress(events)
+                self._advance()
+
     def _advance(self) -> None:
+        """React to the bytes that have arrived."""
         for stream in self._pushes.values():
             stream.may_send = min(stream.received + self._ahead, stream.size)
         if self._serves:
@@ -190,3 +175,8 @@ class Ps(_Streams):
             self._summed = end
         for stream in self._serves:
             stream.may_send = self._summed * own.itemsize
+
+    def close(self) -> None:
+        """Close all connections."""
+        for stream in self._streams:
+            stream.socket.close()
