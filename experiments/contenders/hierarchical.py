@@ -16,6 +16,7 @@ import numpy as np
 from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import MEETING_PORT, Ring
+from railweave.experiments.errors import OptionError
 from railweave.topologies.model import Plane
 
 
@@ -25,6 +26,12 @@ class Kind(Implementation):
     def __init__(self, contender: Contender) -> None:
         """Take the contender that it runs."""
         super().__init__(contender)
+        if "racks" not in contender.options:
+            raise OptionError(
+                f"contender {contender.name!r} without racks",
+                "the option racks",
+                "name the contender in a scenario's file, with options = { racks = 2 }",
+            )
         self.racks = int(contender.options["racks"])
 
     def limit_bps(self, plane: Plane, collective: str) -> float:

@@ -13,6 +13,7 @@ from unit.test_ring_contender import free_port
 
 from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
 from railweave.experiments.contenders.atp import fabric
+from railweave.experiments.errors import OptionError
 from railweave.topologies.named import named
 
 RANKS = 6
@@ -68,6 +69,11 @@ def test_limits_are_those_of_their_models() -> None:
         assert implementation.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / volume)
     servers = Contender("ps", "ps", options={"servers": 16}).implementation()
     assert servers.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / 1.875)
+
+
+def test_a_hierarchy_without_racks_says_so() -> None:
+    with pytest.raises(OptionError, match="contender 'tree' without racks: expected the option racks"):
+        Contender("tree", "hierarchical").implementation()
 
 
 @pytest.mark.parametrize(("ina", "members"), [(0, 16), (1, 13), (2, 10), (3, 7), (4, 4)])
