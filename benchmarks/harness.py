@@ -137,9 +137,6 @@ class Result:
         """Return the result for machines. It has no wrong result, since such a result is an error."""
         return {
             "ok": True,
-            "command": provenance.command(),
-            "versions": provenance.versions(),
-            "seed": None,
             "commit": provenance.commit(),
             "benchmark": self.benchmark.name,
             "rows": [row.as_json() for row in self.rows],

@@ -23,6 +23,7 @@ from rich.console import Console
 from railweave import outputs
 from railweave.benchmarks import harness
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Part, Reading
+from railweave.experiments import provenance
 from railweave.experiments.errors import ResultError
 
 MIB = 1 << 20
@@ -232,9 +233,13 @@ def main() -> None:
             title = f"all_reduce of {asked.timeline} MiB, {dist.get_world_size()} ranks, {gpu}"
             plot(pieces, title, asked.plot)
         if asked.json:
-            value = {**result.as_json(), "timeline": pieces}
-            value["command"] = shlex.join(["python", "-m", "railweave.benchmarks.staging", *sys.argv[1:]])
-            value["versions"] |= {"torch": torch.__version__}
+            value = {
+                "command": shlex.join(["python", "-m", "railweave.benchmarks.staging", *sys.argv[1:]]),
+                "versions": {**provenance.versions(), "torch": torch.__version__},
+                "seed": None,
+                **result.as_json(),
+                "timeline": pieces,
+            }
             outputs.write_new_file("--json", asked.json, json.dumps(value, indent=2))
     dist.destroy_process_group()
 

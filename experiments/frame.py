@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.records import OK, Record, Records, Sample, counted
+from railweave.experiments.records import COLUMNS as CALL_COLUMNS
+from railweave.experiments.records import OK, OLD_FILE, RECORD, Record, read, require_current
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import pandas
 
-FILE = "records.jsonl"
 # One row per timed call and rail. A call whose contender does not report its rails has one row.
 COLUMNS = (
     "scenario",
@@ -37,10 +37,12 @@ COLUMNS = (
     "commit",
     "at",
 )
+# Fields of Record that are the same for all calls of a run.
+FIELDS = ("contender", "kind", "round", "control", "bottleneck", "commit", "at")
 
 
 def records(out: str | PathLike[str]) -> pandas.DataFrame:
-    """Return all timed calls of the good runs below a folder, or in one `records.jsonl`.
+    """Return all timed calls of the good runs below a folder.
 
     The table has one row per call and rail, in the columns of COLUMNS. Control runs at half the rate have
     `control` set. `wrong` counts the wrong elements of the call's size in this run.
@@ -56,54 +58,30 @@ def records(out: str | PathLike[str]) -> pandas.DataFrame:
         ) from None
 
     path = Path(out)
-    files = [path] if path.is_file() else sorted({file.resolve() for file in path.rglob(FILE)})
-    if not files:
-        raise OptionError(f"{path} has no {FILE}", "a folder of a measurement", "correct the folder")
-    rows = [
-        row
-        for file in files
-        for record in counted(Records(file).read())
+    for old in path.rglob(OLD_FILE):
+        require_current(old)
+    runs = {file.parent.resolve() for file in path.rglob(RECORD)}
+    if not runs:
+        raise OptionError(f"{path} has no {RECORD}", "a folder of a measurement", "correct the folder")
+    # In the order of the numbers that are the names of folders.
+    found = {run: read(run) for run in sorted(runs, key=lambda run: (run.parent, len(run.name), run.name))}
+    tables = [
+        pandas.DataFrame(record.rows(sample), columns=list(CALL_COLUMNS))
+        .astype({"start_s": float})
+        .assign(**_constant(record), wrong=sample.wrong, run=str(run.parent.parent))
+        for run, record in found.items()
         if record.status == OK
-        for row in _rows(record, str(file.parent))
+        for sample in record.samples
     ]
-    return pandas.DataFrame(rows, columns=list(COLUMNS))
+    every = pandas.concat(tables, ignore_index=True) if tables else pandas.DataFrame(columns=list(COLUMNS))
+    return every[list(COLUMNS)]
 
 
-def _rows(record: Record, run: str) -> Iterator[dict[str, Any]]:
-    common = {
+def _constant(record: Record) -> dict[str, object]:
+    """Return the columns that are the same for all calls of a run."""
+    return {
+        **{name: getattr(record, name) for name in FIELDS},
         "scenario": record.name,
-        "contender": record.contender,
-        "kind": record.kind,
-        "round": record.round,
-        "control": record.control,
-        "bottleneck": record.bottleneck,
         "fault": record.extra.get("fault", ""),
-        "repaired_s": record.extra.get("repaired_s"),
-        "run": run,
-        "commit": record.commit,
-        "at": record.at,
+        "repaired_s": record.extra.get("repaired_s", math.nan),
     }
-    for sample in record.samples:
-        for call, time_us in enumerate(sample.times_us):
-            start_s = sample.starts_s[call] if sample.starts_s else None
-            for rail, size in _rails(record, sample, call).items():
-                yield {
-                    **common,
-                    "size_bytes": sample.size_bytes,
-                    "call": call,
-                    "start_s": start_s,
-                    "time_us": time_us,
-                    "rail": rail,
-                    "bytes": size,
-                    "wrong": sample.wrong,
-                }
-
-
-def _rails(record: Record, sample: Sample, call: int) -> dict[str, float]:
-    """Return the bytes of the tensor by rail: of this call, or by the rails' mean shares."""
-    size = str(sample.size_bytes)
-    carried = record.extra.get("carried", {}).get(size, ())
-    if call < len(carried):
-        return dict(carried[call])
-    shares = record.shares.get(size, {})
-    return {rail: share * sample.size_bytes for rail, share in shares.items()} or {"": sample.size_bytes}

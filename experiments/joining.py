@@ -94,13 +94,13 @@ def _sample(of_ranks: Sequence[Sample], began_s: float) -> Sample:
     return Sample(
         size_bytes=of_ranks[0].size_bytes,
         times_us=tuple(times_us.round(1).tolist()),
-        rank_times_us=tuple(sample.times_us for sample in of_ranks),
         verified=sum(sample.verified for sample in of_ranks),
         wrong=sum(sample.wrong for sample in of_ranks),
         cpu_s=sum(sample.cpu_s for sample in of_ranks),
         memory_bytes=max(sample.memory_bytes for sample in of_ranks),
         hot=all(sample.hot for sample in of_ranks),
         starts_s=tuple((last_starts_s - began_s).round(6).tolist()),
+        carried=of_ranks[0].carried,
     )
 
 

@@ -28,6 +28,11 @@ def on_plane(plane: Plane, kind: str, hosts: int, collective: str) -> float:
     return limit_bps(kind, plane.rate_bps, hosts, lanes_for(mtu), Collective[collective.upper()], mtu)
 
 
+def over_link(plane: Plane, tensors: float) -> float:
+    """Return the limit over TCP if the busiest link carries this number of tensors in one direction."""
+    return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / tensors
+
+
 def ring_members(plane: Plane) -> int:
     """Return the number of racks and single ranks in the in-network rail's ring; 1: one tree."""
     hosts = len(plane.nics)

@@ -49,16 +49,10 @@ def commit() -> str:
 
     The suffix -dirty says that files differ from the commit.
     """
-    git = [
-        "git",
-        "-C",
-        str(Path(__file__).resolve().parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=12",
-    ]
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    folder = Path(__file__).resolve().parent
     try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""

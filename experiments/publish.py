@@ -67,14 +67,14 @@ class Reference:
 
 def publish(out: Path, to: Path = FOLDER) -> Reference:
     """Replace the reference run and its plots in `to` by the results in `out`."""
-    path = out / "records.jsonl"
-    if not path.is_file():
+    records = Records(out / "records")
+    if not records.ours():
         raise OptionError(
-            f"{out}: no records.jsonl", "the output folder of `railweave reproduce`", "name that folder"
+            f"{out}: no folder records", "the output folder of `railweave reproduce`", "name that folder"
         )
     if not to.is_dir():
         raise OptionError(f"{to}: no such folder", "a source tree of railweave", "run the command from one")
-    every = counted(Records(path).read())
+    every = counted(records.read())
     plots = to / PLOTS
     plots.mkdir(exist_ok=True)
     for old in plots.glob("*.svg"):

@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of runs: the file `records.jsonl` with one line per run. Lines are added, but never changed."""
+"""The results of runs. Each run has its own folder, with its metadata and a flat table of its timed calls."""
 
 from __future__ import annotations
 
+import csv
+import functools
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TextIO
 
 from railweave.errors import Unavailable, of_file
 from railweave.experiments import statistics
 from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.errors import OptionError
+from railweave.outputs import LATEST, new_folder, numbers
 from railweave.topologies.errors import TopologyError
 from railweave.topologies.values import build, plain
 
-T = TypeVar("T")
-
-VERSION = 2  # in version 1, each call used new memory
-HEAD = b'{"version": '  # every line begins with it
-BLOCK_BYTES = 1 << 16
+VERSION = 3  # version 2 was a file of lines, `records.jsonl`
+OLD_FILE, OLD_HEAD = "records.jsonl", b'{"version": '
+RECORD, CALLS = "record.json", "calls.csv"
+# The columns of CALLS. A call has a row for each rail, or one row if its contender does not report rails.
+COLUMNS = ("size_bytes", "call", "start_s", "time_us", "rail", "bytes")
 OK, FAILED, HUNG, SKIPPED = "ok", "failed", "hung", "skipped"
 LINKS, CPU, UNKNOWN = "links", "cpu", "unknown"
 
@@ -34,14 +39,16 @@ class Sample:
     """
 
     size_bytes: int
-    times_us: tuple[float, ...]
-    rank_times_us: tuple[tuple[float, ...], ...]  # by rank
-    verified: int  # results compared element by element, over all ranks, in or after the timed calls
-    wrong: int  # number of wrong elements
+    times_us: tuple[float, ...] = ()
+    verified: int = 0  # results compared element by element, over all ranks, in or after the timed calls
+    wrong: int = 0  # number of wrong elements
     cpu_s: float = 0.0  # processor time of all ranks during the timed calls
     memory_bytes: int = 0  # resident memory after the timed calls, of the rank that uses most
     hot: bool = True  # nothing was left to learn before the first timed call
     starts_s: tuple[float, ...] = ()  # start of the last rank, by call, in seconds after the first timed call
+    carried: tuple[
+        Mapping[str, int], ...
+    ] = ()  # bytes by rail, by call, on rank 0; only if they were counted
 
     @property
     def median_us(self) -> float:
@@ -53,7 +60,7 @@ class Sample:
 class RankResult:
     """The results of one rank. The worker writes them as JSON; contenders with other programs do the same."""
 
-    samples: tuple[Sample, ...]  # of this rank: rank_times_us is empty, starts_s are of CLOCK_MONOTONIC
+    samples: tuple[Sample, ...]  # of this rank: starts_s are of CLOCK_MONOTONIC
     carried: Mapping[str, Mapping[str, int]] = field(
         default_factory=dict
     )  # by size, by rail: bytes of tensors
@@ -72,7 +79,10 @@ class RankResult:
     @classmethod
     def read(cls, path: Path) -> RankResult:
         """Read a rank's file. Raise OptionError if it is not such a file."""
-        return _build(cls, path.read_text(), str(path))
+        try:
+            return build(cls, json.loads(path.read_text()), str(path))
+        except (ValueError, TopologyError) as error:
+            raise of_file(OptionError, path, error, "the result of a rank") from None
 
 
 @dataclass(frozen=True)
@@ -130,61 +140,120 @@ class Record:
         """Return the sample of a size."""
         return next((sample for sample in self.samples if sample.size_bytes == size_bytes), None)
 
-    def line(self) -> str:
-        """Return the record as one line of JSON."""
-        return json.dumps({"version": self.version, **plain(self)}) + "\n"
+    def rows(self, sample: Sample) -> Iterator[tuple[Any, ...]]:
+        """Yield the timed calls of one size, by rail, in the order of COLUMNS."""
+        shares = self.shares.get(str(sample.size_bytes)) or {"": 1.0}
+        mean = {rail: round(share * sample.size_bytes) for rail, share in shares.items()}
+        for call, time_us in enumerate(sample.times_us):
+            start_s = sample.starts_s[call] if sample.starts_s else None
+            for rail, size in ((sample.carried[call] or {"": 0}) if sample.carried else mean).items():
+                yield sample.size_bytes, call, start_s, time_us, rail, size
 
 
 class Records:
-    """The file of records. Other processes may read it at any time."""
+    """The folders of runs, 1, 2 and so on. They are never changed, so that others may read them at any time.
+
+    RECORD is written last: a folder without it is a run that did not end.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Take the path. Nothing is read or written yet."""
+        """Take the path of the folder. Nothing is read or written yet."""
         self.path = path
 
+    def folders(self) -> list[Path]:
+        """Return the folders of the runs that have ended, in order. Raise OptionError for old records."""
+        require_current(self.path.with_name(OLD_FILE))
+        folders = [self.path / str(number) for number in numbers(self.path)]
+        return [folder for folder in folders if (folder / RECORD).exists()]
+
     def read(self, key: str = "") -> list[Record]:
-        """Return all records, or the records of one scenario. An unfinished last line is ignored.
-
-        Raises OptionError for records of other versions.
-        """
-        try:
-            with self.path.open() as lines:
-                return [
-                    _record(line, f"{self.path}, line {number}")
-                    for number, line in enumerate(lines, 1)
-                    if line.endswith("\n") and key in line
-                ]
-        except FileNotFoundError:
-            return []
-
-    def ours(self) -> bool:
-        """Whether there is a file of records, or the beginning of one."""
-        try:
-            with self.path.open("rb") as file:
-                return HEAD.startswith(file.read(len(HEAD)))
-        except FileNotFoundError:
-            return False
+        """Return all records, or the records of one scenario. Raise OptionError for other versions."""
+        found = map(read, self.folders())
+        return [record for record in found if key in ("", record.scenario)]
 
     def of(self, key: str) -> list[Record]:
         """Return the counted records of a scenario, without its control runs."""
-        return [record for record in counted(self.read(key)) if record.scenario == key and not record.control]
+        return [record for record in counted(self.read(key)) if not record.control]
 
-    def append(self, record: Record) -> None:
-        """Add a record completely, or not at all. Raise Unavailable if the disk has no room."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+", buffering=0) as file:
-            whole = _whole(file)
-            file.truncate(whole)
-            try:
-                _write(file.fileno(), record.line().encode())
-                os.fsync(file.fileno())
-            except OSError as error:
-                file.truncate(whole)
-                raise Unavailable(
-                    f"{self.path}: {error.strerror}; earlier runs are kept",
-                    "room for a record",
-                    "make room, and run the command again",
-                ) from error
+    def ours(self) -> bool:
+        """Whether there is such a folder, without other files."""
+        names = {LATEST, *map(str, numbers(self.path))}
+        return self.path.is_dir() and all(each.name in names for each in self.path.iterdir())
+
+    def append(self, record: Record, folder: Path | None = None) -> None:
+        """Add a record completely, or not at all, in the folder of its run. The default is a new folder.
+
+        Raises Unavailable if the disk has no room.
+        """
+        folder = folder or new_folder(self.path)
+        calls, final = folder / CALLS, folder / RECORD
+        temporary = final.with_suffix(".new")
+        rows = [list(record.rows(sample)) for sample in record.samples]
+        metadata = {"version": VERSION, **plain(record)}
+        metadata["samples"] = [
+            plain(replace(sample, times_us=(), starts_s=(), carried=()))
+            | {"rows": len(of_sample), "by_call": bool(sample.carried)}
+            for sample, of_sample in zip(record.samples, rows, strict=True)
+        ]
+        try:
+            with calls.open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([COLUMNS, *itertools.chain(*rows)])
+                _sync(file)
+            with temporary.open("w") as file:
+                json.dump(metadata, file, indent=1)
+                _sync(file)
+            temporary.rename(final)
+        except OSError as error:
+            raise Unavailable(
+                f"{folder}: {error.strerror}; earlier runs are kept",
+                "room for a record",
+                "make room, and run the command again",
+            ) from error
+
+
+@functools.cache  # runs are never changed
+def read(folder: Path) -> Record:
+    """Return the record of a run that has ended. Raise OptionError if it is not of this version."""
+    path = folder / RECORD
+    try:
+        metadata = json.loads(path.read_text())
+        if (version := metadata["version"]) == VERSION:
+            with (folder / CALLS).open(newline="") as file:
+                rows = itertools.islice(csv.reader(file), 1, None)
+                metadata["samples"] = [_with_calls(sample, rows) for sample in metadata["samples"]]
+            return build(Record, metadata, str(path))
+    except (OSError, ValueError, LookupError, TypeError, TopologyError) as error:
+        raise of_file(OptionError, path, error, "a record that railweave has written") from None
+    raise other_version(path, version)
+
+
+def _with_calls(sample: dict[str, Any], rows: Iterator[list[str]]) -> dict[str, Any]:
+    """Return the values of a sample with those of its calls, which are the next rows of a table."""
+    of_sample = list(itertools.islice(rows, count := sample.pop("rows")))
+    if len(of_sample) < count:
+        raise ValueError(f"{CALLS} has too few rows")
+    calls = [list(of_call) for _, of_call in itertools.groupby(of_sample, key=itemgetter(1))]
+    if sample.pop("by_call"):
+        sample["carried"] = [{rail: int(size) for *_, rail, size in call if rail} for call in calls]
+    starts_s, times_us = zip(*(call[0][2:4] for call in calls), strict=True) if calls else ((), ())
+    sample["times_us"] = list(map(float, times_us))
+    sample["starts_s"] = [float(start_s) for start_s in starts_s if start_s]
+    return sample
+
+
+def other_version(path: Path, version: object) -> OptionError:
+    """Return the error of a record that another railweave has written."""
+    return OptionError(
+        f"{path}: a record of version {version}",
+        f"version {VERSION}",
+        "name another folder, or remove this one",
+    )
+
+
+def require_current(old: Path) -> None:
+    """Raise OptionError if a file holds records as older versions have written them."""
+    if old.is_file() and old.read_bytes().startswith(OLD_HEAD):
+        raise other_version(old, "2 or older")
 
 
 def counted(records: Sequence[Record]) -> list[Record]:
@@ -207,44 +276,7 @@ def _run_of(record: Record) -> tuple[str, str, int, float]:
     return record.scenario, record.contender, record.round, record.rate_factor
 
 
-def _whole(file: BinaryIO) -> int:
-    """Return the end of the last finished line, in bytes from the start of the file."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - BLOCK_BYTES)
-        file.seek(start)
-        place = file.read(end - start).rfind(b"\n")
-        if place >= 0:
-            return start + place + 1
-        end = start
-    return 0
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _record(line: str, where: str) -> Record:
-    try:
-        version = json.loads(line)["version"]
-    except (ValueError, KeyError, TypeError):
-        raise OptionError(
-            f"{where} is no record",
-            "lines that railweave has written",
-            "name another folder, or remove this line",
-        ) from None
-    if version != VERSION:
-        raise OptionError(
-            f"{where}: a record of version {version}",
-            f"version {VERSION}",
-            "name another folder, or remove the file",
-        )
-    return _build(Record, line, where)
-
-
-def _build(cls: type[T], text: str, where: str) -> T:
-    try:
-        return build(cls, json.loads(text), where)
-    except (ValueError, TopologyError) as error:
-        raise of_file(OptionError, where, error, "a line that railweave has written") from None
+def _sync(file: TextIO) -> None:
+    """Write a file's content to the disk, which may turn out to be full."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -68,21 +68,21 @@ def check(options: Options) -> None:
 
 def _claim(out: Path) -> None:
     """Make the folder for results, or accept one that this command made. Raise OptionError for any other."""
-    records = Records(out / "records.jsonl")
+    records = Records(out / "records")
     try:
         out.mkdir(parents=True, exist_ok=True)
+        records.read()  # raises for records of older versions
         if any(out.iterdir()) and not records.ours():
             raise OptionError(
                 f"--out {out}: the folder has files that this command did not write",
-                "a new folder, or one with the records.jsonl of earlier figures",
+                "a new folder, or one with the records of earlier figures",
                 "name another one",
             )
-        records.path.open("ab").close()
+        records.path.mkdir(exist_ok=True)
     except OSError as error:
         raise OptionError(
             f"--out {out}: {error.strerror}", "a folder that can be written to", "name another one"
         ) from None
-    records.read()
 
 
 def seconds(step: Step) -> float:
@@ -111,7 +111,7 @@ async def reproduce(options: Options, on_phase: Callable[[str], None] = lambda _
     Records are kept: the same command continues after an interruption, and runs failed steps again.
     Raises OptionError.
     """
-    records = Records(options.out / "records.jsonl")
+    records = Records(options.out / "records")
     if others := other_sources(records.read()):
         logging.getLogger(__name__).warning("%s: %s", records.path, others)
     todo = {step.key: step for figure in options.figures for step in options.plan(figure)}

@@ -31,6 +31,7 @@ from railweave.experiments.joining import Outcome, bottleneck, joined
 from railweave.experiments.records import FAILED, HUNG, OK, SKIPPED, RankResult, Record, Records
 from railweave.experiments.scenario import Scenario
 from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages
+from railweave.outputs import new_folder
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -60,13 +61,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the run's folder and of its job."""
+        """The name of the run's job."""
         control = "control-" if self.rate_factor != 1.0 else ""
         return f"{control}{self.round}-{_slug(self.contender.name)}"
 
 
 class Runner:
-    """Measures one scenario into `out`/records.jsonl. Folders beside this file have the logs of each run."""
+    """Measures one scenario into `out`/records, with a folder for each run."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Runner:
         A run ends as hung if its ranks send no message for `silence_s` plus the time of its largest call
         times 20.
         """
-        self.records = Records(out / "records.jsonl")
+        self.records = Records(out / "records")
         self._scenario = scenario
         self._out = out
         self._on_phase = on_phase
@@ -146,18 +147,19 @@ class Runner:
                 run = self._left[0]
                 self._on_phase(self._progress(run))
                 begin = time.monotonic()
-                record, whole = await self._run_one(lab, run, scenario)
+                job = self._job(lab, run, scenario)
+                record, whole = await self._run_one(lab, run, job)
                 self._durations[run.contender.name] = time.monotonic() - begin
-                self._keep(record)
+                self._keep(record, Path(job.out))
                 del self._left[0]
 
     def _scenario_at(self, factor: float) -> Scenario:
         rates = tuple(round(rate * factor) for rate in self._scenario.rates)
         return replace(self._scenario, rates=rates)
 
-    async def _run_one(self, lab: Lab, run: Run, scenario: Scenario) -> tuple[Record, bool]:
+    async def _run_one(self, lab: Lab, run: Run, job: Job) -> tuple[Record, bool]:
         """Return the run's record, and whether the lab still works."""
-        outcome, whole = Outcome(self._job(lab, run, scenario)), True
+        outcome, whole = Outcome(job), True
         status, error = OK, ""
         record = self._record(run, OK, "")
         try:
@@ -177,8 +179,6 @@ class Runner:
     async def _measure(self, lab: Lab, run: Run, outcome: Outcome) -> None:
         """Run all ranks to their end, and read their results."""
         job, implementation = outcome.job, run.contender.implementation()
-        for rank in range(job.size):
-            job.result_of(rank).unlink(missing_ok=True)
         wires = _wires(lab, job)
         queue: list[int] = []
         sampling = asyncio.create_task(_sample(queue))
@@ -198,15 +198,13 @@ class Runner:
 
     def _job(self, lab: Lab, run: Run, scenario: Scenario) -> Job:
         planes = scenario.planes_of(run.contender)
-        folder = self._out / "runs" / _slug(scenario.name) / run.name
-        folder.mkdir(parents=True, exist_ok=True)
         return Job(
             contender=run.contender,
             size=len(lab.topology.hosts),
             planes=planes,
             addresses={name: tuple(nic.address for nic in lab.topology.plane(name).nics) for name in planes},
             rates_bps={name: lab.topology.plane(name).rate_bps for name in planes},
-            out=str(folder.absolute()),
+            out=str(new_folder(self.records.path).absolute()),
             timeout_s=self._timeout_s,
             workload=plain(replace(scenario.workload, verify=scenario.verify)),
             seed=scenario.seed + run.round,
@@ -272,8 +270,8 @@ class Runner:
             **provenance.of_run(),
         )
 
-    def _keep(self, record: Record) -> None:
-        self.records.append(record)
+    def _keep(self, record: Record, folder: Path | None = None) -> None:
+        self.records.append(record, folder)
         if record.control and record.status == OK:
             self._controls[record.contender] = record
         self._on_record(record)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from railweave.experiments.errors import OptionError
 from railweave.quantities import rate_bps, size_bytes
@@ -90,32 +90,21 @@ def parse_loss(text: str, planes: Sequence[tuple[str, str]]) -> dict[str, float]
 
     One number is for the `ina` and `rdma` planes, which carry datagrams; `ina=0.01,rdma=0` chooses planes.
     """
-    known = dict(planes)
     if "=" not in text:
         probability = _probability(text)
         return {name: probability for name, kind in planes if kind != "tcp" and probability}
-    losses = {}
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        if name.strip() not in known:
-            raise OptionError(
-                f"loss {part!r}: plane {name.strip()!r}", f"one of {', '.join(known)}", "correct the name"
-            )
-        if known[name.strip()] == "tcp":
-            raise OptionError(
-                f"loss {part!r} on a tcp plane",
-                "an ina or rdma plane, which carry datagrams",
-                "name another plane",
-            )
-        losses[name.strip()] = _probability(value)
-    return losses
+    values = _by_name("loss", text, dict(planes))
+    if on_tcp := [name for name, kind in planes if kind == "tcp" and name in values]:
+        raise OptionError(
+            f"loss {text!r} on the tcp plane {on_tcp[0]}",
+            "an ina or rdma plane, which carry datagrams",
+            "name another plane",
+        )
+    return {name: _probability(value) for name, value in values.items()}
 
 
 def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _number(text)
     if not 0 <= value <= 0.5:
         raise OptionError(f"loss {text!r}", "a probability from 0 to 0.5, such as 0.01", "correct the loss")
     return value
@@ -126,31 +115,41 @@ def parse_shares(text: str | None, rails: Sequence[str]) -> dict[str, float] | N
     if text is None:
         return None
     parts = text.split(",")
-    if "=" not in text:
-        if len(parts) != len(rails):
-            raise OptionError(
-                f"shares {text!r}: {len(parts)} numbers",
-                f"{len(rails)}, one per rail ({', '.join(rails)})",
-                "correct the shares",
-            )
-        parts = [f"{rail}={part}" for rail, part in zip(rails, parts, strict=True)]
-    shares = dict.fromkeys(rails, 0.0)
-    for part in parts:
-        rail, _, number = (word.strip() for word in part.partition("="))
-        if rail not in shares:
-            raise OptionError(
-                f"shares {text!r}: rail {rail!r}", f"one of {', '.join(rails)}", "correct the name"
-            )
-        try:
-            shares[rail] = float(number)
-        except ValueError:
-            raise OptionError(f"shares {text!r}: {number!r}", "a number", "correct the share") from None
+    if "=" in text:
+        values = _by_name("shares", text, rails)
+    elif len(parts) == len(rails):
+        values = dict(zip(rails, parts, strict=True))
+    else:
+        raise OptionError(
+            f"shares {text!r}: {len(parts)} numbers",
+            f"{len(rails)}, one per rail ({', '.join(rails)})",
+            "correct the shares",
+        )
+    shares = {rail: _number(values.get(rail, "0")) for rail in rails}
     total = sum(shares.values())
-    if not (math.isfinite(total) and total > 0 and min(shares.values()) >= 0):
+    if not 0 < total < math.inf or min(shares.values()) < 0:
         raise OptionError(
             f"shares {text!r}", "numbers of at least 0 that are not all 0", "correct the shares"
         )
     return {rail: share / total for rail, share in shares.items()}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _by_name(what: str, text: str, names: Collection[str]) -> dict[str, str]:
+    """Return the values of `NAME=VALUE,…`. Raise OptionError for an unknown name."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    values = {name.strip(): value.strip() for name, _, value in pairs}
+    if unknown := [name for name in values if name not in names]:
+        raise OptionError(
+            f"{what} {text!r}: {unknown[0]!r}", f"one of {', '.join(names)}", "correct the name"
+        )
+    return values
 
 
 def format_rate(bps: float) -> str:

@@ -54,7 +54,6 @@ class Worker:
         self._token = np.zeros(1, np.int32)
         self._carried: dict[str, Counter[str]] = {}
         self._series: dict[str, Counter[int]] = defaultdict(Counter)  # bytes by rail and bin
-        self._by_call: dict[str, list[Counter[str]]] = {}  # bytes by size, call and rail
         self._cpu = CpuTimes()
         self._start_s = 0.0  # start of the first timed call, CLOCK_MONOTONIC
         self._news_s = time.monotonic()
@@ -64,9 +63,7 @@ class Worker:
         work = self._work
         steps = [work.messages] if work.messages else [(size,) for size in work.sizes]
         samples = tuple(self._measure(step) for step in steps)
-        extra = (
-            {"bin_s": BIN_S, "series": self._binned(), "carried": self._by_call} if self._job.series else {}
-        )
+        extra = {"bin_s": BIN_S, "series": self._binned()} if self._job.series else {}
         return RankResult(
             samples,
             self._carried,
@@ -84,15 +81,17 @@ class Worker:
         self._endpoint.slices()
         self._start_s = self._start_s or time.monotonic()
         emit("begin", rank=self._rank, size_bytes=calls.size_bytes, at=self._start_s)
-        sample = Sample(calls.size_bytes, (), (), 0, 0, hot=self._hot(step))
+        sample = Sample(calls.size_bytes, hot=self._hot(step))
         deadline = time.monotonic() + (self._work.seconds or float("inf"))
         carried: Counter[str] = Counter()
+        by_call: list[Counter[str]] = []
         while batch := self._sum(self._next_batch(sample, deadline) if self._rank == 0 else 0):
             begin = warm + len(sample.times_us)
             sample = self._batch(calls, sample, range(begin, begin + batch))
-            self._take_slices(carried, sample)
+            self._take_slices(carried, by_call, sample.starts_s)
         if carried:
             self._carried[str(calls.size_bytes)] = carried
+        sample = replace(sample, carried=tuple(by_call) if self._job.series else ())
         return sample if self._each else self._verified(calls, sample)
 
     def _warm_up(self, calls: _Step) -> int:
@@ -191,14 +190,16 @@ class Worker:
         self._endpoint.all_reduce(self._token.copy(), self._token, "sum")
         return int(self._token[0])
 
-    def _take_slices(self, carried: Counter[str], sample: Sample) -> None:
-        by_call = self._by_call.setdefault(str(sample.size_bytes), []) if self._job.series else []
-        by_call += [Counter() for _ in sample.starts_s[len(by_call) :]]
+    def _take_slices(
+        self, carried: Counter[str], by_call: list[Counter[str]], starts_s: Sequence[float]
+    ) -> None:
+        """Count the bytes of new slices by rail, and by call and rail if the run has a series."""
+        by_call += [Counter() for _ in starts_s[len(by_call) :]]
         for piece in self._endpoint.slices():
             carried[piece.rail] += piece.bytes
             if self._job.series:
                 self._series[piece.rail][int((piece.end_s - self._start_s) / BIN_S)] += piece.bytes
-                call = bisect_right(sample.starts_s, piece.start_s) - 1
+                call = bisect_right(starts_s, piece.start_s) - 1
                 by_call[max(call, 0)][piece.rail] += piece.bytes
 
     def _binned(self) -> dict[str, list[int]]:

@@ -157,8 +157,7 @@ def records(out: str | PathLike[str]) -> pandas.DataFrame:
     The table has one row per call and rail. Its columns are described in the reference of file formats.
 
     Args:
-        out: Folder that `railweave bench`, `railweave bench failover` or `railweave reproduce` has written,
-            or one of its `records.jsonl`.
+        out: Folder that `railweave bench`, `railweave bench failover` or `railweave reproduce` has written.
 
     Returns:
         A pandas DataFrame.

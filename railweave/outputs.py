@@ -47,7 +47,7 @@ def new_folder(out: Path) -> Path:
     """Make the folder of a new run as `run_folder` does, and return its path."""
     try:
         _make(out)
-        number = max(_numbers(out), default=0) + 1
+        number = max(numbers(out), default=0) + 1
         while not _made(out / str(number)):
             number += 1  # another run has taken this number meanwhile
         _link_latest(out)
@@ -56,8 +56,10 @@ def new_folder(out: Path) -> Path:
     return out / str(number)
 
 
-def _numbers(out: Path) -> list[int]:
-    return [int(each.name) for each in out.iterdir() if _NUMBER.fullmatch(each.name)]
+def numbers(out: Path) -> list[int]:
+    """Return the numbers of the folders of runs, in order."""
+    names = [each.name for each in out.iterdir()] if out.is_dir() else []
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
 
 def _make(folder: Path) -> None:
@@ -77,14 +79,14 @@ def _made(folder: Path) -> bool:
 
 def _link_latest(out: Path) -> None:
     """Point the link to the newest folder. Keep any other file of the link's name."""
-    latest, numbers = out / LATEST, _numbers(out)
+    latest, runs = out / LATEST, numbers(out)
     # Another run may do the same at the same time.
     with contextlib.suppress(FileNotFoundError):
         if latest.is_symlink() and _NUMBER.fullmatch(str(latest.readlink())):
             latest.unlink()
     with contextlib.suppress(FileExistsError):
-        if numbers:
-            latest.symlink_to(str(max(numbers)))
+        if runs:
+            latest.symlink_to(str(runs[-1]))
 
 
 def check_new_file(option: str, path: Path | None) -> None:

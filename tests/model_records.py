@@ -42,7 +42,7 @@ def of_scenario(
                 carried = limits if split else {best: limits[best]}
                 seconds = work.compute_s + latency_s + 8 * size / (reached * sum(carried.values()))
                 times = tuple(seconds * 1e6 * rng.uniform(0.98, 1.05, CALLS))
-                samples.append(Sample(size, times, (times,) * hosts, CALLS * hosts, 0))
+                samples.append(Sample(size, times, CALLS * hosts, 0))
                 shares[str(size)] = {rail: limit / sum(carried.values()) for rail, limit in carried.items()}
             made = Record(
                 scenario.key, scenario.name, contender.name, contender.kind, number, "ok",

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import MEETING_PORT, Ring
-from railweave.hosts.limits import payload_fraction
+from railweave.experiments.errors import OptionError
 from railweave.topologies.model import Plane
 
 
@@ -25,6 +26,12 @@ class Kind(Implementation):
     def __init__(self, contender: Contender) -> None:
         """Take the contender that it runs."""
         super().__init__(contender)
+        if "racks" not in contender.options:
+            raise OptionError(
+                f"contender {contender.name!r} without racks",
+                "the option racks",
+                "name the contender in a scenario's file, with options = { racks = 2 }",
+            )
         self.racks = int(contender.options["racks"])
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
@@ -33,8 +40,7 @@ class Kind(Implementation):
         Between racks, the ranks of a rack share an uplink, which is as fast as one of their links.
         """
         per_rack = len(plane.nics) // self.racks
-        volume = 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks
-        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
+        return limits.over_link(plane, 2 * (per_rack - 1) / per_rack + 2 * (self.racks - 1) / self.racks)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the rack's ring, and the ring of the ranks with the same place in their racks."""

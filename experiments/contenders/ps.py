@@ -10,21 +10,19 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-import struct
 import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from railweave.experiments import limits
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
-from railweave.experiments.contenders.ring import left_s, reach
-from railweave.hosts.limits import payload_fraction
+from railweave.experiments.contenders.ring import accept, left_s, reach
 from railweave.topologies.model import Plane
 
 PORT = 29503
 CHUNK_BYTES = 16 << 10  # a server sums a chunk when it has the chunk from all ranks
 AHEAD_BYTES = 48 << 10  # a rank's pushes ahead of its pulls; more from 15 ranks overflow the server's queue
-RANK = struct.Struct("!I")
 
 
 class Kind(Implementation):
@@ -40,8 +38,7 @@ class Kind(Implementation):
 
         The link carries the server's part for every other rank, and the other parts of the server's tensor.
         """
-        volume = (len(plane.nics) - 1 + self.servers - 1) / self.servers
-        return plane.rate_bps * payload_fraction("tcp", mtu=plane.least_mtu) / volume
+        return limits.over_link(plane, (len(plane.nics) - 1 + self.servers - 1) / self.servers)
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Connect with the servers. The first ranks also become servers."""
@@ -54,11 +51,10 @@ class Kind(Implementation):
             pushes = {}
             for other in range(self.servers):
                 if other != rank:
-                    pushes[other] = stack.enter_context(reach(places[other], deadline))
-                    pushes[other].sendall(RANK.pack(rank))
-            serves = accept(server, rank, job.size, deadline) if server else []
+                    pushes[other] = stack.enter_context(reach(places[other], rank, 0, deadline))
+            clients = accept(server, rank, job.size, deadline) if server else []
             stack.pop_all()
-        return Ps(rank, self.servers, pushes, serves, job.timeout_s)
+        return Ps(rank, self.servers, pushes, [peer for peer, _ in clients], job.timeout_s)
 
 
 class Stream:
@@ -107,39 +103,7 @@ class Stream:
                 self.received += got
 
 
-class _Streams(Endpoint):
-    """The common part of servers and workers. It drives connections until all are done."""
-
-    def __init__(self, peers: Sequence[socket.socket], timeout_s: float) -> None:
-        self._streams = [Stream(peer) for peer in peers]
-        self._timeout_s = timeout_s
-
-    def _advance(self) -> None:
-        """React to the bytes that have arrived."""
-
-    def _drive(self) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        with selectors.DefaultSelector() as selector:
-            waiting: dict[Stream, int] = {}
-            while not all(stream.done for stream in self._streams):
-                for stream in self._streams:
-                    if (events := stream.waits_for) != waiting.get(stream, 0):
-                        if waiting.pop(stream, 0):
-                            selector.unregister(stream.socket)
-                        if events:
-                            selector.register(stream.socket, events, stream)
-                            waiting[stream] = events
-                for key, events in selector.select(left_s(deadline)):
-                    key.data.progress(events)
-                self._advance()
-
-    def close(self) -> None:
-        """Close all connections."""
-        for stream in self._streams:
-            stream.socket.close()
-
-
-class Ps(_Streams):
+class Ps(Endpoint):
     """A rank that pushes and pulls. It may also be a server, which adds its own numbers locally."""
 
     def __init__(
@@ -155,10 +119,10 @@ class Ps(_Streams):
         `pushes` are connections with other servers, by rank. `serves` are connections with ranks that push to
         this server, in the order of the ranks.
         """
-        super().__init__([*pushes.values(), *serves], timeout_s)
-        self._rank, self._servers = rank, servers
-        self._pushes = dict(zip(pushes, self._streams, strict=False))
-        self._serves = self._streams[len(pushes) :]
+        self._rank, self._servers, self._timeout_s = rank, servers, timeout_s
+        self._pushes = {server: Stream(peer) for server, peer in pushes.items()}
+        self._serves = [Stream(peer) for peer in serves]
+        self._streams = [*self._pushes.values(), *self._serves]
         self._ahead = max(CHUNK_BYTES, AHEAD_BYTES // servers)
         self._own: Array = np.zeros(0, np.float32)
         self._pushed: list[Array] = []
@@ -177,7 +141,24 @@ class Ps(_Streams):
                 stream.begin(self._own, pushed, 0)
         self._drive()
 
+    def _drive(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        with selectors.DefaultSelector() as selector:
+            waiting: dict[Stream, int] = {}
+            while not all(stream.done for stream in self._streams):
+                for stream in self._streams:
+                    if (events := stream.waits_for) != waiting.get(stream, 0):
+                        if waiting.pop(stream, 0):
+                            selector.unregister(stream.socket)
+                        if events:
+                            selector.register(stream.socket, events, stream)
+                            waiting[stream] = events
+                for key, events in selector.select(left_s(deadline)):
+                    key.data.progress(events)
+                self._advance()
+
     def _advance(self) -> None:
+        """React to the bytes that have arrived."""
         for stream in self._pushes.values():
             stream.may_send = min(stream.received + self._ahead, stream.size)
         if self._serves:
@@ -195,23 +176,7 @@ class Ps(_Streams):
         for stream in self._serves:
             stream.may_send = self._summed * own.itemsize
 
-
-def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[socket.socket]:
-    """Return a connection with each of the other ranks, in the order of the ranks.
-
-    Raises TimeoutError if a rank has not connected by the deadline, and ConnectionError if a client is not a
-    rank.
-    """
-    peers: dict[int, socket.socket] = {}
-    with contextlib.ExitStack() as stack:
-        while len(peers) < ranks - 1:
-            server.settimeout(left_s(deadline))
-            peer = stack.enter_context(server.accept()[0])
-            peer.settimeout(left_s(deadline))
-            sent = peer.recv(RANK.size, socket.MSG_WAITALL)
-            rank = RANK.unpack(sent)[0] if len(sent) == RANK.size else own
-            if rank in peers or rank == own or rank not in range(ranks):
-                raise ConnectionError(f"a worker calls itself rank {rank} of {ranks}")
-            peers[rank] = peer
-        stack.pop_all()
-    return [peers[rank] for rank in sorted(peers)]
+    def close(self) -> None:
+        """Close all connections."""
+        for stream in self._streams:
+            stream.socket.close()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import struct
 import time
-from typing import TextIO
 
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import Collective, ReduceOp
@@ -23,7 +23,9 @@ from railweave.protocol import SECRET_BYTES
 
 MEETING_PORT = 29501  # on rank 0
 PAUSE_S = 0.05  # between two attempts to connect
-NUMBER_CHARACTERS = 79  # of 256 bits, and a blank
+HELLO = struct.Struct("!IH")  # a rank, and a port where it listens
+
+Place = tuple[str, int]  # IPv4 address and port
 
 
 class Kind(Implementation):
@@ -114,50 +116,51 @@ class Ring(Endpoint):
         self._agent.close()
 
 
-def meet(rank: int, ranks: int, at: tuple[str, int], mine: int, deadline: float) -> tuple[bytes, list[int]]:
-    """Exchange the ports of all ranks, and a secret of this job, through rank 0 at `at`.
+def meet(rank: int, ranks: int, at: Place, mine: int, deadline: float) -> tuple[bytes, list[int]]:
+    """Exchange a secret of this job, and the ports of all ranks, through rank 0 at `at`.
 
-    Raises TimeoutError if a rank has not connected by the deadline (time.monotonic), and ConnectionError if a
-    client is not a rank.
+    Raises TimeoutError and ConnectionError as `accept` does.
     """
+    answer = struct.Struct(f"!{SECRET_BYTES}s{ranks}H")
     if rank:
-        with reach(at, deadline) as peer, peer.makefile("rw") as lines:
-            print(rank, mine, file=lines, flush=True)
-            number, *answered = _numbers(lines, 1 + ranks)
-            return number.to_bytes(SECRET_BYTES), answered
-    ports = {0: mine}
+        with reach(at, rank, mine, deadline) as peer:
+            secret, *ports = answer.unpack(_read(peer, answer.size))
+        return secret, ports
     secret = secrets.token_bytes(SECRET_BYTES)
-    with socket.create_server(at, backlog=ranks) as server, contextlib.ExitStack() as stack:
-        peers = []
-        while len(ports) < ranks:
+    with socket.create_server(at, backlog=ranks) as server:
+        others = accept(server, 0, ranks, deadline)
+    ports = [mine, *(port for _, port in others)]
+    for peer, _ in others:
+        with peer:
+            peer.sendall(answer.pack(secret, *ports))
+    return secret, ports
+
+
+def accept(server: socket.socket, own: int, ranks: int, deadline: float) -> list[tuple[socket.socket, int]]:
+    """Return a connection with each of the other ranks, and its port, in the order of the ranks.
+
+    Raises TimeoutError if a rank has not connected by the deadline, and ConnectionError if a client is not a
+    rank.
+    """
+    peers: dict[int, tuple[socket.socket, int]] = {}
+    with contextlib.ExitStack() as stack:
+        while len(peers) < ranks - 1:
             server.settimeout(left_s(deadline))
-            peer, _ = server.accept()
-            with peer:
-                peer.settimeout(left_s(deadline))
-                peers.append(stack.enter_context(peer.makefile("rw")))
-            other, port = _numbers(peers[-1], 2)
-            if other in ports or other not in range(ranks) or port not in range(1 << 16):
-                raise ConnectionError(f"a rank of the ring calls itself {other} of {ranks}, at port {port}")
-            ports[other] = port
-        answer = [ports[other] for other in range(ranks)]
-        for lines in peers:
-            print(int.from_bytes(secret), *answer, file=lines, flush=True)
-    return secret, answer
+            peer = stack.enter_context(server.accept()[0])
+            peer.settimeout(left_s(deadline))
+            rank, port = HELLO.unpack(_read(peer, HELLO.size))
+            if rank in peers or rank == own or rank not in range(ranks):
+                raise ConnectionError(f"a client calls itself rank {rank} of {ranks}")
+            peers[rank] = peer, port
+        stack.pop_all()
+    return [peers[rank] for rank in sorted(peers)]
 
 
-def _numbers(lines: TextIO, count: int) -> list[int]:
-    """Read a line of `count` numbers. Raise ConnectionError for any other line."""
-    line = ""
-    with contextlib.suppress(ValueError):  # UnicodeDecodeError, too
-        line = lines.readline(count * NUMBER_CHARACTERS)
-        numbers = [int(word) for word in line.split()]
-        if len(numbers) == count and line.endswith("\n"):
-            return numbers
-    raise ConnectionError(f"a rank of the ring sent {line!r}; expected a line of {count} numbers")
+def reach(at: Place, rank: int, port: int, deadline: float) -> socket.socket:
+    """Connect, and say who this rank is. Try again until somebody listens.
 
-
-def reach(at: tuple[str, int], deadline: float) -> socket.socket:
-    """Connect, and try again until somebody listens. Raise TimeoutError at the deadline."""
+    Raises TimeoutError at the deadline.
+    """
     while True:
         try:
             peer = socket.create_connection(at, left_s(deadline))
@@ -165,7 +168,18 @@ def reach(at: tuple[str, int], deadline: float) -> socket.socket:
             time.sleep(min(PAUSE_S, left_s(deadline)))
         else:
             peer.settimeout(left_s(deadline))
+            peer.sendall(HELLO.pack(rank, port))
             return peer
+
+
+def _read(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        received = peer.recv(size - len(data))
+        if not received:
+            raise ConnectionError("a client has left before it said who it is")
+        data += received
+    return data
 
 
 def left_s(deadline: float) -> float:

@@ -30,10 +30,10 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
     sample = Sample(
         size_bytes=options.bytes,
         times_us=tuple(round((end - begin) * 1e6, 1) for begin, end in shown),
-        rank_times_us=(),
         verified=len(shown) * len(traces),
         wrong=trial.wrong,
         starts_s=tuple(round(begin - window.injected, 6) for begin, _ in shown),
+        carried=tuple(carried),
     )
     configuration = {
         "hosts": len(options.topology.hosts),
@@ -53,6 +53,5 @@ def record_of(options: FailoverOptions, trial: Trial, traces: Sequence[RankTrace
         extra={
             "fault": f"{trial.fault}, {trial.rail}",
             "repaired_s": round(window.repaired - window.injected, 6),
-            "carried": {str(options.bytes): [dict(each) for each in carried]},
         },
     )

@@ -54,11 +54,11 @@ async def run(
 ) -> FailoverResult:
     """Run the experiment. Raises LabError and OptionError.
 
-    The calls around each fault of a rail are written to records.jsonl in the lab's folder.
+    The calls around each fault of a rail are written to the folder records in the lab's folder.
     """
     trials: list[Trial] = []
     curves: dict[tuple[str, str], Curve] = {}
-    records = Records(options.lab.out / "records.jsonl")
+    records = Records(options.lab.out / "records")
     for kind, rail in check(options):
         on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}, {options.trials} trials per fault")
         done = 0

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
+import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 KEPT_MESSAGES = 240  # for late readers; the stream of a reader that lags further behind ends
@@ -23,41 +22,39 @@ class Feed:
         self._kept: deque[str] = deque(maxlen=KEPT_MESSAGES)
         self._count = 0
         self._ended = False
-        self._changed = asyncio.Event()  # replaced with every change
+        self._changed = threading.Condition()
 
     def publish(self, message: Mapping[str, Any]) -> None:
         """Send a message to all streams."""
-        self._kept.append(_event("state", message))
-        self._count += 1
-        self._wake()
+        with self._changed:
+            self._kept.append(_event("state", message))
+            self._count += 1
+            self._changed.notify_all()
 
     def end(self) -> None:
         """End all streams."""
-        self._ended = True
-        self._wake()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
-    async def texts(self) -> AsyncGenerator[str, None]:
+    def texts(self) -> Iterator[str]:
         """Yield the text of one stream. The stream ends early if its reader lags too far behind."""
         yield _event("hello", self._greeting())
         place = self._count - len(self._kept)
         while True:
-            new, place, changed = self._count - place, self._count, self._changed
-            if new > len(self._kept):
+            with self._changed:
+                heard = self._changed.wait_for(lambda: self._count > place or self._ended, QUIET_S)  # noqa: B023
+                new, kept = self._count - place, list(self._kept)
+            if not heard:
+                yield ": waiting\n\n"
+            elif new > len(kept):
                 return
-            if new:
-                yield "".join(list(self._kept)[-new:])
-            elif self._ended:
+            elif new:
+                place += new
+                yield "".join(kept[-new:])
+            else:
                 yield _event("end", {})
                 return
-            else:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), QUIET_S)
-                if self._changed is changed:
-                    yield ": waiting\n\n"
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 def _event(name: str, value: Mapping[str, Any]) -> str:

@@ -1,44 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP server on 127.0.0.1: fixed files, one stream of server-sent events, and orders.
+"""The live page's web server on 127.0.0.1: fixed files, one stream of server-sent events, and orders.
 
 Other programs on this machine can reach the server. So can any web site, through a browser. Therefore a
-request has a bounded head and no body. It must name this machine as its host, which prevents DNS rebinding.
-Orders need a token that only the page has. The server drops a client that does not read.
+request must name this machine as its host, which prevents DNS rebinding. Orders need a token that only the
+page has. The number of connections is bounded, and the server drops a client that does not read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from railweave.errors import UserError
 from railweave.experiments.errors import OptionError
 from railweave.experiments.live.feed import Feed
+from railweave.http_server import RENEW, BoundedServer
 
 HOST = "127.0.0.1"
-MAX_HEAD_BYTES = 8192
-MAX_CONNECTIONS = 64
 MAX_STREAMS = 16
-HEAD_S = 5.0  # a client's time to send a request
-WRITE_S = 5.0  # a client's time to read an answer
+DEADLINE_S = 10.0  # of a client: to send a request and read the answer, or to read a message
 END_S = 1.0  # a client's time to read the end of a stream
 TOKEN_PLACE = b"{{token}}"
 OPEN = "open the address that --live has printed"  # the remedy in error messages
-CLOSE = "close other pages of this run, and load the page again"
 
 TEXT = "text/plain; charset=utf-8"
 File = tuple[str, bytes]  # media type and content
 
-_REQUEST = re.compile(r"([A-Z]{1,10}) (/[!-~]{0,255}) HTTP/1\.[01]")
-_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)")
 _OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
 _ALWAYS = {
-    "Connection": "close",
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -74,142 +69,102 @@ class Server:
         self._feed = feed
         self._order = order
         self._token = secrets.token_urlsafe(24)
-        self._connections: set[asyncio.Task[None]] = set()
         self._streams = 0
-        self._listener: asyncio.Server | None = None
-
-    @property
-    def url(self) -> str:
-        """The address of the page."""
-        assert self._listener is not None  # noqa: S101 - within `async with`
-        return f"http://{HOST}:{self._listener.sockets[0].getsockname()[1]}/"
-
-    @property
-    def connections(self) -> int:
-        """The number of open connections."""
-        return len(self._connections)
+        self._changed = threading.Condition()  # of the number of streams
 
     async def __aenter__(self) -> Server:
         """Listen. Raise OptionError if the port cannot be used."""
+        self._loop = asyncio.get_running_loop()
         try:
-            self._listener = await asyncio.start_server(
-                self._connected, HOST, self._port, limit=MAX_HEAD_BYTES
-            )
+            self._server = BoundedServer(HOST, self._port, self._answer, deadline_s=DEADLINE_S)
         except (OSError, OverflowError) as error:
             text = error.strerror if isinstance(error, OSError) else str(error)
             raise OptionError(
                 f"--live {self._port}: {text}", f"a free port on {HOST}", "name another port, or none"
             ) from error
+        self.url = f"http://{HOST}:{self._server.server_port}/"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """End the streams, wait END_S seconds for their readers, and close all connections."""
-        assert self._listener is not None  # noqa: S101
-        self._listener.close()
         self._feed.end()
-        if self._connections:
-            await asyncio.wait(self._connections, timeout=END_S)
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.to_thread(self._end)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101
-        self._connections.add(task)
-        writer.transport.set_write_buffer_limits(0)  # drain() returns when all bytes are sent
-        try:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                await self._serve(reader, writer)
-        except asyncio.CancelledError:  # by __aexit__; asyncio would report it if it were raised again
-            pass
-        finally:
-            self._connections.discard(task)
-            if writer.transport.get_write_buffer_size():
-                writer.transport.abort()
-            writer.close()
+    def _end(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._streams, END_S)
+        self._server.stop()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._server.connections)
+
+    def _answer(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request, in the thread of its connection."""
+        status, media_type = 200, TEXT
+        answer: Iterable[bytes]
         try:
-            if len(self._connections) > MAX_CONNECTIONS:
-                raise RequestRefused(503, "too many connections", f"{MAX_CONNECTIONS} at most", CLOSE)
-            method, path, fields = await _request(reader)
-            _check_origin(fields, path)
+            method, path = request["REQUEST_METHOD"], request["PATH_INFO"]
+            _check_origin(request, path)
             if (method, path) == ("GET", "/events"):
-                await self._stream(writer)
-                return
-            media_type, content = await self._answer(method, path, fields)
+                media_type, answer = "text/event-stream", self._stream(request)
+            elif method == "GET" and path in self._files:
+                media_type, content = self._files[path]
+                answer = [content.replace(TOKEN_PLACE, self._token.encode())]
+            elif path in self._files or path == "/events":
+                raise RequestRefused(405, f"{method} {path}", "GET", OPEN)
+            elif method == "POST":
+                answer = [f"{self._carried_out(request, path)}\n".encode()]
+            else:
+                raise RequestRefused(404, f"no file {path}", f"one of {', '.join(self._files)}", OPEN)
         except RequestRefused as refusal:
-            await _write(writer, _head(refusal.code, TEXT) + f"{refusal}\n".encode())
-            return
-        await _write(writer, _head(200, media_type) + content)
+            status, answer = refusal.code, [f"{refusal}\n".encode()]
+        start(f"{status} {HTTPStatus(status).phrase}", [("Content-Type", media_type), *_ALWAYS.items()])
+        return answer
 
-    async def _answer(self, method: str, path: str, fields: Mapping[str, str]) -> tuple[str, bytes]:
-        if method == "GET" and path in self._files:
-            media_type, content = self._files[path]
-            return media_type, content.replace(TOKEN_PLACE, self._token.encode())
-        if path in self._files or path == "/events":
-            raise RequestRefused(405, f"{method} {path}", "GET", OPEN)
-        if method != "POST":
-            raise RequestRefused(404, f"no file {path}", f"one of {', '.join(self._files)}", OPEN)
-        if "origin" not in fields or not hmac.compare_digest(fields.get("x-token", ""), self._token):
+    def _carried_out(self, request: Mapping[str, Any], path: str) -> str:
+        """Carry out an order in the event loop, and return its effect."""
+        if "HTTP_ORIGIN" not in request or not hmac.compare_digest(
+            request.get("HTTP_X_TOKEN", "").encode(), self._token.encode()
+        ):
             raise RequestRefused(403, "an order without the page's token", "an order of the page", OPEN)
-        done = await self._order(path)
+
+        async def order() -> str | None:
+            return await self._order(path)
+
+        done = asyncio.run_coroutine_threadsafe(order(), self._loop).result()
         if done is None:
             raise RequestRefused(404, f"no order {path}", "an order of the page", OPEN)
-        return TEXT, f"{done}\n".encode()
+        return done
 
-    async def _stream(self, writer: asyncio.StreamWriter) -> None:
-        if self._streams >= MAX_STREAMS:
-            raise RequestRefused(503, "too many streams", f"{MAX_STREAMS} at most", CLOSE)
-        self._streams += 1
+    def _stream(self, request: Mapping[str, Any]) -> Iterator[bytes]:
+        """Return the stream of the feed for one reader."""
+        with self._changed:
+            if self._streams >= MAX_STREAMS:
+                do = "close other pages of this run, and load the page again"
+                raise RequestRefused(503, "too many streams", f"{MAX_STREAMS} at most", do)
+            self._streams += 1
+        return self._messages(request[RENEW])
+
+    def _messages(self, renew: Callable[[], None]) -> Iterator[bytes]:
         try:
-            await _write(writer, _head(200, "text/event-stream"))
-            async with contextlib.aclosing(self._feed.texts()) as texts:
-                async for text in texts:
-                    await _write(writer, text.encode())
+            for text in self._feed.texts():
+                renew()
+                yield text.encode()
         finally:
-            self._streams -= 1
+            with self._changed:
+                self._streams -= 1
+                self._changed.notify_all()
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
-    """Return the method, path and fields of a request without a body. Raise RequestRefused for others."""
-    try:
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
-    except asyncio.LimitOverrunError:
-        raise RequestRefused(431, "the head is too long", f"up to {MAX_HEAD_BYTES} bytes", OPEN) from None
-    except asyncio.IncompleteReadError:
-        raise ConnectionResetError from None
-    except TimeoutError:
-        raise RequestRefused(408, "no request", f"one within {HEAD_S:g} s", OPEN) from None
-    first, *lines = head.decode("latin-1").split("\r\n")[:-2]
-    request = _REQUEST.fullmatch(first)
-    matches = [_FIELD.fullmatch(line) for line in lines]
-    fields = {match[1].lower(): match[2].strip() for match in matches if match is not None}
-    if request is None or len(fields) != len(lines):  # malformed, or a field twice
-        raise RequestRefused(400, "a malformed request", "HTTP/1.1 with each field once", OPEN)
-    if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":
-        raise RequestRefused(413, "a body", "a request without a body", OPEN)
-    return request[1], request[2], fields
-
-
-def _check_origin(fields: Mapping[str, str], path: str) -> None:
+def _check_origin(request: Mapping[str, Any], path: str) -> None:
     """Refuse requests that a browser sends for another web site: with another host name or origin."""
-    host = fields.get("host", "")
+    host = request.get("HTTP_HOST", "")
     if _OWN_HOST.fullmatch(host) is None:
         raise RequestRefused(403, f"host {host!r}", "127.0.0.1 or localhost", OPEN)
-    if fields.get("origin", f"http://{host}") != f"http://{host}":
-        raise RequestRefused(403, f"origin {fields['origin']!r}", f"http://{host}", OPEN)
-    if path != "/" and fields.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise RequestRefused(403, f"a request of a {fields['sec-fetch-site']} page", "the page itself", OPEN)
-
-
-def _head(status: int, media_type: str) -> bytes:
-    fields = {"Content-Type": media_type, **_ALWAYS}
-    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode()
-
-
-async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    writer.write(data)
-    await asyncio.wait_for(writer.drain(), WRITE_S)
+    origin, site = request.get("HTTP_ORIGIN", f"http://{host}"), request.get("HTTP_SEC_FETCH_SITE", "none")
+    if origin != f"http://{host}":
+        raise RequestRefused(403, f"origin {origin!r}", f"http://{host}", OPEN)
+    if path != "/" and site not in ("none", "same-origin"):
+        raise RequestRefused(403, f"a request of a {site} page", "the page itself", OPEN)

@@ -27,8 +27,7 @@ NEAR = 0.05  # relative distance from the final share
 def with_phases(record: Record, scenario: Scenario) -> Record:
     """Return the record with the phases of its trace. Raise OptionError if a phase has no call."""
     last, (sample,) = scenario.network.planes[-1], record.samples
-    carried = record.extra["carried"][str(sample.size_bytes)]
-    shares = [of.get(last.name, 0) / max(1, sum(of.values())) for of in carried]
+    shares = [of.get(last.name, 0) / max(1, sum(of.values())) for of in sample.carried]
     # A call during a change of rates belongs to the phase in which it began.
     changes = [bisect_right(sample.starts_s, at_s) for at_s, _ in record.extra["events"]]
     edges = [0, *changes, len(shares)]

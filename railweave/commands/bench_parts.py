@@ -140,5 +140,5 @@ def _measure(
             console.print()
         console.print(result.notes())
         value = result.as_json()
-        common.write_json(value, folder / "result.json")
-        common.write_json(value, json_file)
+        common.write_result(value, folder / "result.json")
+        common.write_result(value, json_file)

@@ -80,7 +80,7 @@ def reproduce(
                 "runs without errors",
                 "run the same command again, which repeats them",
             )
-        every = counted(Records(out / "records.jsonl").read())
+        every = counted(Records(out / "records").read())
         entries = [work.entry(options, figure, every) for figure in options.figures]
         if missed := sum(entry.counts[NOT_REPRODUCED] for entry in entries):
             raise ResultError(

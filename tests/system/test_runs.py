@@ -130,7 +130,7 @@ def test_a_scenario_is_measured_from_its_file(start: Start, tmp_path: Path) -> N
     result = result_of(start, tmp_path, "bench", "--scenario", str(file))
     assert [row["bytes"] for row in result["rows"]] == [4096, 65536]
     assert [len(row["times_us"]) for row in result["baselines"]["ring"]["rows"]] == [4, 4]
-    records = Records(tmp_path / "out" / "1" / "records.jsonl").of(scenario.key)
+    records = Records(tmp_path / "out" / "1" / "records").of(scenario.key)
     assert [record.contender for record in records] == ["both", "ring"] * 2
 
 

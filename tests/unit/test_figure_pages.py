@@ -17,6 +17,7 @@ from railweave.experiments.claims import NOT_MEASURED, REPRODUCED
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import figures, publications
 from railweave.experiments.publish import FOLDER, PLOTS, FigureRun, Reference, Result
+from railweave.experiments.records import Records
 
 MOST_SVG_BYTES = 60_000
 FIGURES = {figure.name: figure for figure in figures()}
@@ -41,8 +42,8 @@ def record(out: Path, *names: str, quick: bool) -> None:
     options = reproduce.Options(figures(names), out, quick)
     steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
     made = [each for step in steps.values() for each in model_records.of(step, lambda kept: kept)]
-    with (out / "records.jsonl").open("a") as file:
-        file.writelines(each.line() for each in made)
+    for each in made:
+        Records(out / "records").append(each)
 
 
 # ------------------------------------------------------------ the committed files
@@ -104,21 +105,20 @@ def test_an_interrupted_figure_is_not_published(tmp_path: Path) -> None:
     for folder in ("out", "site"):
         (tmp_path / folder).mkdir()
     record(tmp_path / "out", "T2", quick=True)
-    records = tmp_path / "out" / "records.jsonl"
-    every = records.read_text().splitlines(keepends=True)
-    records.write_text("".join(every[:-1]))
+    last = Records(tmp_path / "out" / "records").folders()[-1] / "record.json"
+    last.rename(last.with_suffix(".new"))
     assert publish.publish(tmp_path / "out", tmp_path / "site").figures == {}
-    records.write_text("".join(every))
+    last.with_suffix(".new").rename(last)
     assert list(publish.publish(tmp_path / "out", tmp_path / "site").figures) == ["T2"]
 
 
 @pytest.mark.parametrize(
-    ("out", "to", "words"), [("none", "site", "no records.jsonl"), ("out", "none", "no such folder")]
+    ("out", "to", "words"), [("none", "site", "no folder records"), ("out", "none", "no such folder")]
 )
 def test_mistakes_name_the_folder(tmp_path: Path, out: str, to: str, words: str) -> None:
     for folder in ("out", "site"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "out" / "records.jsonl").touch()
+    (tmp_path / "out" / "records").mkdir()
     with pytest.raises(OptionError, match=words):
         publish.publish(tmp_path / out, tmp_path / to)
     assert publish.main([]) == 2

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import socket
-import struct
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from unit.test_ring_contender import free_port
 
 from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
 from railweave.experiments.contenders.atp import fabric
-from railweave.experiments.contenders.ring import reach
+from railweave.experiments.errors import OptionError
 from railweave.topologies.named import named
 
 RANKS = 6
@@ -73,22 +71,16 @@ def test_limits_are_those_of_their_models() -> None:
     assert servers.limit_bps(network.planes[0], "all_reduce") == pytest.approx(goodput / 1.875)
 
 
+def test_a_hierarchy_without_racks_says_so() -> None:
+    with pytest.raises(OptionError, match="contender 'tree' without racks: expected the option racks"):
+        Contender("tree", "hierarchical").implementation()
+
+
 @pytest.mark.parametrize(("ina", "members"), [(0, 16), (1, 13), (2, 10), (3, 7), (4, 4)])
 def test_our_limit_follows_the_members_of_the_ring(ina: int, members: int) -> None:
     network = named(f"racks:racks=4,hosts=4,ina={ina}", rails=["ina"], rates=[10_000_000])
     limit = Contender("ina", "railweave").implementation().limit_bps(network.planes[0], "all_reduce")
     assert limit == pytest.approx(10e6 * 1448 / 1514 * members / (2 * (members - 1)))
-
-
-@pytest.mark.parametrize("sent", [b"", b"abc", struct.pack("!I", 0), struct.pack("!I", 9)])
-def test_who_is_no_worker_is_an_error(sent: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        accepting = pool.submit(ps.accept, server, 0, 3, time.monotonic() + DEADLINE_S)
-        with reach(server.getsockname(), time.monotonic() + DEADLINE_S) as peer:
-            peer.sendall(sent)
-            peer.shutdown(socket.SHUT_WR)
-            with pytest.raises(ConnectionError, match="a worker calls itself"):
-                accepting.result(DEADLINE_S / 2)
 
 
 def test_a_worker_that_leaves_is_an_error() -> None:

@@ -13,13 +13,8 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.live import feed as feed_module
 from railweave.experiments.live import server as server_module
 from railweave.experiments.live.feed import KEPT_MESSAGES, Feed
-from railweave.experiments.live.server import (
-    MAX_CONNECTIONS,
-    MAX_HEAD_BYTES,
-    MAX_STREAMS,
-    RequestRefused,
-    Server,
-)
+from railweave.experiments.live.server import MAX_STREAMS, RequestRefused, Server
+from railweave.http_server import CONNECTIONS, MAX_HEAD_BYTES
 
 PAGE = b"<meta content={{token}}>"
 
@@ -77,7 +72,7 @@ async def test_the_page_has_the_token_and_may_load_nothing_from_elsewhere() -> N
     async with Live() as live:
         answer = await live.exchange(f"GET / HTTP/1.1\r\nHost: localhost:{live.port}\r\n\r\n".encode())
         head, _, body = answer.partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert head.startswith(b"HTTP/1.0 200 OK\r\n")
         assert b"default-src 'none'; script-src 'self'" in head
         assert b"Access-Control-Allow-Origin" not in head
         assert body == PAGE.replace(b"{{token}}", (await live.token()).encode())
@@ -106,7 +101,7 @@ async def test_an_order_needs_the_token_and_the_pages_origin() -> None:
         ("GET / HTTP/1.1\r\n\r\n", 403),  # no host
         ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),  # a foreign name that resolves to this machine
         ("GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", 403),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 403),
         ("GET /events HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n", 403),
         ("GET /events HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n", 403),
         ("GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
@@ -115,21 +110,12 @@ async def test_an_order_needs_the_token_and_the_pages_origin() -> None:
         ("GET /links/0/cut HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         ("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         ("DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
-        ("POST /links/0/cut HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", 413),
-        ("POST /links/0/cut HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
-        ("GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        ("GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
-        ("GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\nX: \0\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost: localhost\r\nX: \xff\r\n\r\n", 400),
-        ("\r\n\r\n", 400),
-        ("\x16\x03\x01\x02\r\n\r\n", 400),  # the beginning of TLS
-        ("GET /" + 300 * "a" + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nX: " + MAX_HEAD_BYTES * "a" + "\r\n\r\n", 431),
-        (2 * MAX_HEAD_BYTES * "a", 431),
+        (
+            "POST /links/0/cut HTTP/1.1\r\nHost: localhost\r\nX-Token: \xff\r\nOrigin: http://localhost\r\n\r\n",
+            403,
+        ),
+        ("GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n", 403),
     ],
 )
 async def test_other_requests_are_refused(request_text: str, status: int) -> None:
@@ -139,10 +125,13 @@ async def test_other_requests_are_refused(request_text: str, status: int) -> Non
         assert await live.status("GET /") == 200
 
 
-async def test_who_sends_no_request_in_time_is_told_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_S", 0.05)
+@pytest.mark.parametrize("request_text", [b"GET / HT", MAX_HEAD_BYTES * b"a", b"\r\n\r\n"])
+async def test_who_sends_no_request_in_time_or_too_much_is_dropped(
+    request_text: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "DEADLINE_S", 0.05)
     async with Live() as live:
-        assert (await live.exchange(b"GET / HT")).startswith(b"HTTP/1.1 408 ")
+        assert await live.exchange(request_text) == b""
 
 
 async def test_a_stream_begins_with_what_was_and_ends_with_the_run() -> None:
@@ -170,7 +159,7 @@ async def test_a_stream_without_messages_gets_comments(monkeypatch: pytest.Monke
 
 
 async def test_a_reader_that_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "WRITE_S", 0.05)
+    monkeypatch.setattr(server_module, "DEADLINE_S", 0.05)
     async with Live() as live:
         with socket.create_connection(("127.0.0.1", live.port)) as idle:
             idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -191,14 +180,18 @@ async def test_there_are_no_more_streams_and_connections_than_allowed() -> None:
             await reader.readuntil(b"hello")
             writers.append(writer)
         assert await live.status("GET /events") == 503
-        while live.server.connections < MAX_CONNECTIONS:
-            writers.append((await live.connect())[1])
+        silent = [await live.connect() for _ in range(CONNECTIONS - MAX_STREAMS)]
+        while live.server.connections < CONNECTIONS:
             await asyncio.sleep(0)
-        assert await live.status("GET /") == 503
-        for writer in writers:
+        assert await live.status("GET /") == 200  # in place of the oldest silent connection
+        assert await silent[0][0].read() == b""
+        for writer in (*writers, *(writer for _, writer in silent)):
             writer.close()
-        while await live.status("GET /") != 200:
-            live.feed.publish({})
+        reader, writer = await live.connect(stream)
+        while b" 503 " in await reader.readline():
+            live.feed.publish({})  # finds that readers have left
+            reader, writer = await live.connect(stream)
+        writer.close()
 
 
 async def test_a_port_in_use_is_named() -> None:

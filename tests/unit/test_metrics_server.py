@@ -17,7 +17,8 @@ from certificates import authority, certificate
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from railweave.access import IN_CLEAR, Access
-from railweave.metrics_server import CONNECTIONS, MAX_HEAD_BYTES, MetricsServer
+from railweave.http_server import CONNECTIONS, MAX_HEAD_BYTES
+from railweave.metrics_server import MetricsServer
 
 DEADLINE_S = 20.0
 SOON_S = 3.0  # on an idle machine, milliseconds are enough

@@ -96,18 +96,18 @@ def test_ratios_leave_the_folder_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     asked: list[Path] = []
 
     async def run(out: Path, on_phase: object) -> tuple[list[ratios.Found], list[str]]:
-        (out / "records.jsonl").write_text("new")
+        (out / "result").write_text("new")
         asked.append(out)
         return [], []
 
     monkeypatch.setattr(ratios, "run", run)
     monkeypatch.chdir(tmp_path)
-    Path("records.jsonl").write_text("data")
+    Path("result").write_text("data")
     for out in (".", ".", str(tmp_path)):
         assert invoke("bench ratios", "--out", out)[0] == 0
     assert asked == [Path("1"), Path("2"), tmp_path / "3"]
-    assert Path("records.jsonl").read_text() == "data"
-    assert Path("latest/records.jsonl").read_text() == "new"
+    assert Path("result").read_text() == "data"
+    assert Path("latest/result").read_text() == "new"
 
 
 def test_folders_are_numbered_and_the_newest_has_a_link(tmp_path: Path) -> None:
@@ -168,6 +168,6 @@ def test_a_result_that_finds_no_room_is_one_line(capsys: pytest.CaptureFixture[s
 def test_a_number_that_another_run_has_just_taken_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "_numbers", lambda _: [])  # the list from before the other run's start
+    monkeypatch.setattr(outputs, "numbers", lambda _: [])  # the list from before the other run's start
     new_folder(tmp_path)
     assert new_folder(tmp_path).name == "2"

@@ -320,7 +320,7 @@ def row(contender: str, seconds: float) -> Row:
 
 def record(contender: Contender, time_s: float, wrong: int = 0) -> Record:
     times = (time_s * 1e6,) * 3
-    sample = Sample(4 << 20, times, (times,) * 4, 12, wrong)
+    sample = Sample(4 << 20, times, 12, wrong)
     shares = {str(4 << 20): {"ina": 0.75, "tcp": 0.25}} if contender.kind == "railweave" else {}
     versions = {"torch": "2.13.0"} if contender.kind == "gloo" else {}
     return Record(

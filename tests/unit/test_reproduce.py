@@ -45,8 +45,9 @@ def recorded(options: reproduce.Options, skip: str = "") -> Records:
 
     steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
     made = [record for step in steps.values() for record in model_records.of(step, change)]
-    records = Records(options.out / "records.jsonl")
-    records.path.write_text("".join(record.line() for record in made))
+    records = Records(options.out / "records")
+    for record in made:
+        records.append(record)
     return records
 
 
@@ -121,21 +122,21 @@ def test_a_missing_contender_is_left_out_and_named(tmp_path: Path) -> None:
 def test_other_figures_with_records_stay_in_the_report(tmp_path: Path) -> None:
     recorded(reproduce.Options(figures(["N1", "N6"]), tmp_path, quick=True))
     options = reproduce.Options(figures(["N4"]), tmp_path, quick=True)
-    found = entries(options, Records(tmp_path / "records.jsonl"))
+    records = Records(tmp_path / "records")
+    found = entries(options, records)
     assert list(found) == ["N1", "N4", "N6"]  # N2 shares a scenario with N1, but has more
     assert found["N4"].svg == ""
-    assert (
-        "Nothing is measured yet" in reproduce.write(options, Records(tmp_path / "records.jsonl")).read_text()
-    )
+    assert "Nothing is measured yet" in reproduce.write(options, records).read_text()
 
 
 def test_a_claim_that_is_not_reproduced_fails_the_command(tmp_path: Path) -> None:
     records = recorded(reproduce.Options(figures(["N1"]), tmp_path, quick=True))
-    command = ["reproduce", "N1", "--quick", "--out", str(tmp_path)]
-    assert CliRunner().invoke(build("reproduce"), command).exit_code == 0
-    slow = [slowed(record) if record.contender == "tcp+tcp" else record for record in records.read()]
-    records.path.write_text("".join(record.line() for record in slow))
-    done = CliRunner().invoke(build("reproduce"), command)
+    command = ["reproduce", "N1", "--quick", "--out"]
+    assert CliRunner().invoke(build("reproduce"), [*command, str(tmp_path)]).exit_code == 0
+    slow = Records(tmp_path / "slow" / "records")
+    for record in records.read():
+        slow.append(slowed(record) if record.contender == "tcp+tcp" else record)
+    done = CliRunner().invoke(build("reproduce"), [*command, str(tmp_path / "slow")])
     assert done.exit_code == 1
     assert re.search(r"claims that are not reproduced: \d+: expected none; read", done.stderr)
 
@@ -221,7 +222,7 @@ def test_what_is_recorded_is_not_run_again_and_what_fails_is_named(tmp_path: Pat
         assert asyncio.run(reproduce.reproduce(options)) == ["breaks: x, round 1 failed: a switch has ended"]
     assert (out / "counted").read_text() == "run"
     assert (out / "breaks").read_text() == "runrun"
-    names = [record.name for record in Records(out / "records.jsonl").read()]
+    names = [record.name for record in Records(out / "records").read()]
     assert names == ["breaks", "counted", "breaks"]
     report = (out / "report.html").read_text()
     assert f"railweave reproduce {folder} --out {out}" in report
@@ -249,7 +250,7 @@ def test_failed_runs_are_named_and_the_same_command_tries_them_again(tmp_path: P
     assert "railweave: breaks: x, round 1 failed: a switch was slow" in first.output.splitlines()
     assert first.output.splitlines()[-1].endswith("run the same command again, which repeats them")
     assert "a switch was slow" not in second.output
-    assert len(Records(tmp_path / "out" / "records.jsonl").read()) == 3  # the third ran nothing
+    assert len(Records(tmp_path / "out" / "records").read()) == 3  # the third ran nothing
     assert "a switch was slow" not in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -259,24 +260,21 @@ def test_records_of_another_commit_are_named(tmp_path: Path, caplog: pytest.LogC
     options = reproduce.Options([figure], tmp_path / "out")
     reproduce.check(options)
     asyncio.run(reproduce.reproduce(options))
-    records = Records(options.out / "records.jsonl")
+    records = Records(options.out / "records")
     assert not reproduce.other_sources(records.read())
-    old, *others = records.read()
-    records.path.write_text("".join(r.line() for r in (replace(old, commit="0123456789ab"), *others)))
+    records.append(replace(records.read()[0], round=1, commit="0123456789ab"))
     asyncio.run(reproduce.reproduce(options))
     (warning,) = caplog.messages
-    assert "1 of 2 records are not of this version" in warning
+    assert "1 of 3 records are not of this version" in warning
     assert ": 1 of commit 0123456789ab. Give --out a new folder" in warning
     _, _, body = (options.out / "report.html").read_text().partition("<body>\n")
     assert "1 of commit 0123456789ab" in body.splitlines()[0]
 
 
-@pytest.mark.parametrize("name", ["report.html", "records.jsonl"])
+@pytest.mark.parametrize("name", ["report.html", "records"])
 @pytest.mark.parametrize("text", ["", "mine", '{"x": 1}'])
 def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    if (name, text) == ("records.jsonl", ""):
-        return  # an interrupted command leaves such a file
     result = CliRunner().invoke(build("reproduce"), ["reproduce", "A1", "--out", str(tmp_path)])
     (line,) = result.output.splitlines()
     assert f"--out {tmp_path}: the folder has files that this command did not write" in line
@@ -284,7 +282,7 @@ def test_a_folder_of_something_else_stays_as_it_is(tmp_path: Path, name: str, te
 
 
 def test_an_interrupted_first_record_is_of_this_command(tmp_path: Path) -> None:
-    (tmp_path / "records.jsonl").write_text('{"vers')
+    (tmp_path / "records" / "1").mkdir(parents=True)
     reproduce.check(reproduce.Options(figures(["A1"]), tmp_path))
 
 

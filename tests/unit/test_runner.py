@@ -35,7 +35,7 @@ JOB = Job(GLOO, 2, ("tcp", "ina", "rdma"), {}, "", 1.0, {}, series=True)
 def result(
     times: tuple[float, ...], starts: tuple[float, ...], carried: dict[str, int], bins: list[int]
 ) -> RankResult:
-    sample = Sample(1 << 20, times, (), len(times), 0, cpu_s=0.5, starts_s=starts)
+    sample = Sample(1 << 20, times, len(times), 0, cpu_s=0.5, starts_s=starts)
     return RankResult(
         (sample,), {"1048576": carried}, {"tcp": {"slices": 2}}, {"torch": "2"},
         {"bin_s": 0.01, "series": {"tcp": bins}}, CpuTimes(10.0, 4.0, 1.0, 2.0), starts[0] - 1.0,
@@ -43,7 +43,7 @@ def result(
 
 
 def record_of(median_us: float, idle: float = 0.5, size: int = 1 << 20) -> Record:
-    return replace(RUN, samples=(Sample(size, (median_us,), (), 1, 0),), cpu=Cpu(1, idle, 0, 1, 2))
+    return replace(RUN, samples=(Sample(size, (median_us,), 1, 0),), cpu=Cpu(1, idle, 0, 1, 2))
 
 
 def test_a_contender_that_a_machine_lacks_is_named_once(
@@ -83,7 +83,8 @@ class Failing(Implementation):
 def test_what_a_failed_run_has_counted_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gloo, "Kind", Failing)
     lab = QuietLab(SCENARIO.network, LabOptions(tmp_path))
-    record, whole = asyncio.run(Runner(SCENARIO, tmp_path)._run_one(lab, Run(GLOO, 0), SCENARIO))
+    runner, run = Runner(SCENARIO, tmp_path), Run(GLOO, 0)
+    record, whole = asyncio.run(runner._run_one(lab, run, runner._job(lab, run, SCENARIO)))
     assert (record.status, record.error, record.extra) == ("failed", "a path was not used", {"subflows": 1})
     assert whole
 
@@ -120,7 +121,6 @@ def test_a_call_lasts_from_its_last_start_to_its_last_end() -> None:
     record = joined(RUN, Outcome(JOB, results, {"subflows": 2}, [(0.5, "link down")], wires))
     (sample,) = record.samples
     assert sample.times_us == (20.0, 40.0)
-    assert sample.rank_times_us == ((50.0, 40.0), (20.0, 30.0))
     assert (sample.verified, sample.cpu_s, sample.starts_s) == (4, 1.0, (1.000031, 1.00006))
     assert record.shares == {"1048576": pytest.approx({"tcp": 2 / 3, "ina": 1 / 3, "rdma": 0})}
     assert record.counters == {"tcp": {"wire_bytes": 100, "dropped": 0, "slices": 4}}

@@ -42,7 +42,7 @@ def record(scenario: Scenario, contender: str, *samples: Sample, **values: Any) 
 
 
 def sample(size: int, times_us: list[float], wrong: int = 0, **values: Any) -> Sample:
-    return Sample(size, tuple(times_us), (), len(times_us), wrong, **values)
+    return Sample(size, tuple(times_us), len(times_us), wrong, **values)
 
 
 def sweep_of(part: str, scenario: Scenario, speedups: dict[int, float], second: float = 0.5) -> Found:
@@ -179,9 +179,9 @@ def test_thresholds_grow_with_the_hosts(first: int, second: int, ok: bool) -> No
 def trace_of(shares: list[float], changes: tuple[float, ...] = (39.5, 79.5)) -> Record:
     """Return a trace of calls of one second each."""
     size, starts = 8 * MIB, tuple(map(float, range(len(shares))))
-    calls = sample(size, [1e6] * len(shares), starts_s=starts)
-    carried = [{"tcp0": size * (1 - share), "tcp1": size * share} for share in shares]
-    extra = {"carried": {str(size): carried}, "events": [[at_s, "rate"] for at_s in changes]}
+    carried = tuple({"tcp0": size * (1 - share), "tcp1": size * share} for share in shares)
+    calls = sample(size, [1e6] * len(shares), starts_s=starts, carried=carried)
+    extra = {"events": [[at_s, "rate"] for at_s in changes]}
     scenario = chosen("convergence").scenarios[0]
     together = {str(size): {"tcp0": 0.5, "tcp1": 0.5}}
     return trace.with_phases(record(scenario, "tcp0+tcp1", calls, extra=extra, shares=together), scenario)
