@@ -4,7 +4,7 @@
 It needs p4c-bm2-ss and simple_switch_grpc on PATH.
 
 A case is FEATURE/NAME.p4 with its steps in NAME.vectors.json: a sentence about them, then one step per line.
-A step is a packet, or the call of a method of `vectors.steps.Controlled`. Steps of a new case have no results.
+A step is a packet, or the call of a method of `vectors.steps.Controlled`. Steps of a new case lack results.
 
 The recorder compiles the program and keeps the result compressed. It starts a BMv2 and does the steps one by
 one: a packet leaves before the next packet enters. Then it writes the results beside the steps, which
