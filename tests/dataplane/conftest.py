@@ -51,12 +51,6 @@ def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) ->
     return _target(request.param, _processes)
 
 
-@pytest.fixture(params=["embedded", "bmv2"])
-def wired(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> WireSwitch:
-    """A target without a program, which has links and P4Runtime."""
-    return _processes[request.param]
-
-
 @pytest.fixture(params=PLACES, ids=place_name)
 def switch(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
     """A target that runs the aggregation program."""

@@ -84,14 +84,10 @@ class Switch:
         action: str,
         params: Mapping[str, int] | None = None,
         priority: int = 0,
-        kind: p4r.Update.Type.ValueType = p4r.Update.INSERT,
     ) -> None:
         chosen = fy.P4TableAction(action, **(params or {}))
-        self._update(
-            kind, fy.P4TableEntry(table, match=fy.P4TableMatch(key), action=chosen, priority=priority)
-        )
-
-    modify = functools.partialmethod(insert, kind=p4r.Update.MODIFY)
+        entry = fy.P4TableEntry(table, match=fy.P4TableMatch(key), action=chosen, priority=priority)
+        self._update(p4r.Update.INSERT, entry)
 
     def delete(self, table: str, key: Mapping[str, Any], priority: int = 0) -> None:
         self._update(p4r.Update.DELETE, fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority))
@@ -134,9 +130,6 @@ class Switch:
     def register(self, name: str, index: int) -> int:
         [found] = self._read(fy.P4RegisterEntry(name, index=index))
         return int(found.data)
-
-    def set_register(self, name: str, index: int, value: int) -> None:
-        self._update(p4r.Update.MODIFY, fy.P4RegisterEntry(name, index=index, data=value))
 
     def exchange(self, port: int, packet: bytes) -> Frames:
         """Send a packet. Return all resulting packets with their ports."""

@@ -115,7 +115,7 @@ class Sent:
 
 @dataclass
 class Slot:
-    """The state of a slot: the sum so far, and what its senders have sent beside their lanes."""
+    """The state of a slot. It holds the sum so far, and the other fields that its senders have sent."""
 
     epoch: int
     index: int

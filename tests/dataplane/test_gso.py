@@ -87,8 +87,15 @@ def test_a_udp_super_packet_leaves_as_its_datagrams(router: WireSwitch, tag: byt
     assert out == [(2, packet[:12] + tag + packet[12:]) for packet in expected]
 
 
+def arrived(out: Frames, to: Member) -> list[bytes]:
+    """Return the payloads for a member. Ignore UDP checksums: the kernel adds them when it cuts a frame."""
+    frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
+    opened = [open_frame(data, VIRTUAL, to) for data in frames]
+    assert {port for port, _ in opened} == {to.udp_port}
+    return [payload for _, payload in opened]
+
+
 def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSwitch) -> None:
-    """The test ignores UDP checksums, because the kernel adds them when it cuts a super-packet."""
     group = Group(embedded.load(aggregation(64)), children(3)).install()
     sender, *others = group.members
 
@@ -103,9 +110,7 @@ def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSw
     offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 1016, 34, 6)
     out = send_with_offload(embedded, sender.port, offload, whole)
     for to in others:
-        frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
-        arrived = [open_frame(data, VIRTUAL, to) for data in frames]
-        assert arrived == [(to.udp_port, chunk) for chunk in chunks(to)]
+        assert arrived(out, to) == chunks(to)
     assert len(out) == 2 * 40
 
 
@@ -124,14 +129,10 @@ def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch, lane
     offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 16 + 4 * lanes, 34, 6)
     out = send_with_offload(embedded, last.port, offload, whole)
     for to in group.members:
-        frames = [data[:40] + bytes(2) + data[42:] for port, data in out if port == to.port]
-        results = [
-            group.chunk(
-                to, [2] * lanes if to is owners[slot % 2] else (), kind=RESULT, slot=slot, flags=OWNER
-            ).pack()
-            for slot in range(8)
-        ]
-        assert [open_frame(data, VIRTUAL, to) for data in frames] == [(to.udp_port, r) for r in results]
+        for slot, result in enumerate(arrived(out, to)):
+            values = [2] * lanes if to is owners[slot % 2] else ()
+            assert result == group.chunk(to, values, kind=RESULT, slot=slot, flags=OWNER).pack()
+    assert len(out) == 8 * 3
 
 
 def test_a_run_of_like_packets_is_cut_into_the_very_same(router: WireSwitch) -> None:

@@ -27,7 +27,7 @@ ENDS = (-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 2, 2**31 - 1)
 KINDS = (SPREAD, PROBE, CONTRIBUTE, RESULT)
 FLAGS = (packets.RETRANSMISSION, packets.NONFINITE, packets.OVERFLOW, packets.LAST)
 HALF = 2**31  # of the circle of rounds
-WIDE = [("inprocess", aggregation(lanes)) for lanes in (256, JUMBO_LANES)]
+WIDE = [("inprocess", aggregation(lanes)) for lanes in (32, 256, JUMBO_LANES)]
 
 
 def groups_of(switch: Switch, count: int, root: bool) -> tuple[Group, Group]:

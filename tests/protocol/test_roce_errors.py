@@ -277,22 +277,19 @@ def test_garbage_never_crashes(data: bytes, seed: int) -> None:
     all_sent(pair.b)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("path_mtu", 1000),
-        ("path_mtu", 8192),
-        ("window", 0),
-        ("retries", -1),
-        ("rnr_timer", 32),
-        ("max_reads", 0),
-    ],
-)
-def test_impossible_options_are_named(field: str, value: int) -> None:
+IMPOSSIBLE = [
+    *({"path_mtu": size} for size in (1000, 8192)),
+    {"window": 0},
+    {"retries": -1},
+    {"rnr_timer": 32},
+    {"max_reads": 0},
+    {"qpn": 1},
+    {"send_psn": 2**24},
+]
+
+
+@pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
+def test_impossible_options_are_named(options: dict[str, int]) -> None:
+    [(field, value)] = options.items()
     with pytest.raises(ValueError, match=rf"{field} = {value}: must be"):
-        roce.QueuePair(QueuePairOptions(0x11, 0x12, **{field: value}), roce.MemoryRegions())  # type: ignore[arg-type]
-
-
-def test_reserved_queue_pair_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="qpn = 1: must be 2"):
-        roce.QueuePair(QueuePairOptions(1, 2), roce.MemoryRegions())
+        roce.QueuePair(QueuePairOptions(**{"qpn": 0x11, "peer_qpn": 0x12} | options), roce.MemoryRegions())  # type: ignore[arg-type]

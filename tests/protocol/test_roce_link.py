@@ -43,12 +43,8 @@ def test_immediate_data_arrive_with_the_write_and_leave_the_receive_buffer_alone
     pair.b.qp.post_receive(9, spare)
     pair.rest()
     last = pair.b.completions[-1]
-    assert (last.id, last.kind, last.byte_count, last.immediate) == (
-        9,
-        CompletionKind.RECEIVE_WRITE,
-        3000,
-        0xCAFE,
-    )
+    assert (last.id, last.kind) == (9, CompletionKind.RECEIVE_WRITE)
+    assert (last.byte_count, last.immediate) == (3000, 0xCAFE)
     assert into.tobytes() == message(3000)
     assert not unused.any()
     assert not spare.any()
@@ -285,16 +281,6 @@ def test_everything_arrives_once_and_in_order(
         assert all(c.status is Status.SUCCESS for c in end.completions)
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_long_transfers_wrap_the_psn_under_loss(seed: int) -> None:
-    pair = Pair(Link(loss=0.02), seed=seed, psn_a=2**24 - 100, path_mtu=256, retries=30)
-    data = message(300 * 256, seed)
-    into = pair.write(data)
-    pair.rest()
-    assert into.tobytes() == data
-
-
 def test_one_percent_of_loss_costs_little_time() -> None:
     """Write a mebibyte over a link of 50 µs each way. NAKs repair nearly all losses, not timers."""
     pair = Pair(Link(loss=0.01), seed=3, retries=30)
@@ -317,69 +303,44 @@ def test_the_window_shrinks_with_loss_and_grows_again() -> None:
     assert pair.a.qp.window == 64
 
 
-def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
-    """Answers to packets from before the timeout show that nothing was lost."""
+def answered_late(at: int, lost: int | None = None) -> Pair:
+    """Let a timer expire before the answers to a full window come at a time, without those to one packet."""
     pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
-    into = pair.write(message(1 << 20))
-    first = all_sent(pair.a)
-    assert len(first) == 32
+    pair.write(message(1 << 20))
+    packets = all_sent(pair.a)
+    assert len(packets) == 32
     pair.a.qp.expire(4 * MS)
     assert pair.a.qp.window == 8
-    for packet in first:
-        pair.b.qp.receive(packet, 24 * MS)
-    for answer in all_sent(pair.b, 24 * MS):
-        pair.a.qp.receive(answer, 24 * MS)
+    for number, packet in enumerate(packets):
+        if number != lost:
+            pair.b.qp.receive(packet, at)
+    for answer in all_sent(pair.b, at):
+        pair.a.qp.receive(answer, at)
+    return pair
+
+
+def test_a_peer_that_runs_late_is_waited_for_and_widens_the_window() -> None:
+    """Answers to packets from before the timeout show that nothing was lost."""
+    pair = answered_late(24 * MS)
     assert pair.a.qp.window == 64  # it may grow to 32 * (24 + 6) / 6
     assert len(all_sent(pair.a, 24 * MS)) == 64
     assert pair.a.qp.deadline == 48 * MS
     pair.now = 47 * MS
     pair.rest()
-    assert into.tobytes() == message(1 << 20)
+    assert pair.a.statuses() == [(1, Status.SUCCESS)]
 
 
 def test_the_queue_of_a_connection_that_shares_the_link_widens_no_window() -> None:
     """The other connection's queue is as long as this one's. Both together do not make the peer late."""
-    pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
-    into = pair.write(message(1 << 20))
-    first = all_sent(pair.a)
-    pair.a.qp.expire(4 * MS)
-    for packet in first:
-        pair.b.qp.receive(packet, 12 * MS)
-    for answer in all_sent(pair.b, 12 * MS):
-        pair.a.qp.receive(answer, 12 * MS)
-    assert pair.a.qp.window == 32
-    pair.now = 13 * MS
-    pair.rest()
-    assert into.tobytes() == message(1 << 20)
+    assert answered_late(12 * MS).a.qp.window == 32
 
 
 def test_a_late_answer_that_names_a_loss_does_not_give_the_window_back() -> None:
     """The window is halved as after any loss. The sender does not treat the peer as late."""
-    pair = Pair(window=32, window_time=6 * MS, first_timeout=4 * MS)
-    into = pair.write(message(1 << 20))
-    first = all_sent(pair.a)
-    pair.a.qp.expire(4 * MS)
-    for packet in first[:10] + first[11:]:
-        pair.b.qp.receive(packet, 24 * MS)
-    [nak] = all_sent(pair.b, 24 * MS)
-    pair.a.qp.receive(nak, 24 * MS)
+    pair = answered_late(24 * MS, lost=10)
     assert pair.a.qp.stats.naks_received == 1
     assert pair.a.qp.window == 16
     assert pair.a.qp.deadline == 28 * MS
     pair.now = 25 * MS
     pair.rest()
-    assert into.tobytes() == message(1 << 20)
-
-
-def test_a_loss_does_not_widen_the_window() -> None:
-    pair = Pair(Link(loss=0.02), seed=3, retries=30, window=32, window_time=6 * MS)
-    pair.write(message(1 << 20))
-    pair.rest()
-    assert pair.a.qp.stats.timeouts + pair.a.qp.stats.naks_received > 0
-    assert pair.a.qp.window <= 32
-
-
-def test_operations_are_not_confused_with_responses() -> None:
-    with pytest.raises(TypeError):
-        Pair().a.qp.post(1, "write", b"")  # type: ignore[arg-type]
-    assert roce.legal(roce.Inside.NOTHING, Operation.ACKNOWLEDGE, True) is False
+    assert pair.a.statuses() == [(1, Status.SUCCESS)]

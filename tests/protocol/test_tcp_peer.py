@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -61,13 +61,19 @@ class Host:
         connection.sendall(greeting)
         return connection
 
-    def connect(self) -> socket.socket:
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[Future[list[int]]]:
+        """Wait for the peer in another thread. At the end, the peer must have been found."""
         with ThreadPoolExecutor(1) as pool:
             places = [("127.0.0.1", self.port), ("127.0.0.1", 1)]
             missing = pool.submit(self.agent.connect_tcp, self.rail, places, DEADLINE_S)
+            yield missing
+            assert missing.result(DEADLINE_S) == []
+
+    def connect(self) -> socket.socket:
+        with self.waiting():
             peer = self.dial(greeting := hello(KEY, 1, 0))
             self.own, self.peer = shake_hands(peer, KEY, greeting)
-            assert missing.result(DEADLINE_S) == []
         return peer
 
     def start(self) -> int:
@@ -129,9 +135,7 @@ def closed(connection: socket.socket) -> bool:
 
 def test_connections_from_addresses_of_no_member_are_closed_at_once(host: Host) -> None:
     greeting = hello(KEY, 1, 0)  # although it is a right hello of the peer
-    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
-        places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
-        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
+    with host.waiting(), contextlib.ExitStack() as stack:
         for number in range(40):
             at = ("127.0.0.1", host.port)
             stranger = socket.create_connection(at, DEADLINE_S, source_address=("127.0.0.2", 0))
@@ -141,7 +145,6 @@ def test_connections_from_addresses_of_no_member_are_closed_at_once(host: Host) 
                     stranger.sendall(greeting)
             assert closed(stranger)
         shake_hands(stack.enter_context(host.dial(greeting)), KEY, greeting)
-        assert missing.result(DEADLINE_S) == []
     assert host.agent.stats()[0].malformed == 40
 
 
@@ -158,9 +161,7 @@ def test_silent_connections_keep_no_member_out_though_they_are_of_its_address(ho
 
 
 def test_a_hello_is_of_no_use_twice_and_not_without_a_proof(host: Host) -> None:
-    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
-        places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
-        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
+    with host.waiting() as missing, contextlib.ExitStack() as stack:
         seen = stack.enter_context(host.dial(greeting := hello(KEY, 1, 0)))
         answer = seen.recv(HELLO, socket.MSG_WAITALL)
         assert is_answer(answer, KEY, greeting)
@@ -176,15 +177,12 @@ def test_a_hello_is_of_no_use_twice_and_not_without_a_proof(host: Host) -> None:
 
 
 def test_a_rank_waits_for_its_peer_however_often_other_threads_ask(host: Host) -> None:
-    places = [("127.0.0.1", host.port), ("127.0.0.1", 1)]
-    with ThreadPoolExecutor(1) as pool:
-        missing = pool.submit(host.agent.connect_tcp, host.rail, places, DEADLINE_S)
+    with host.waiting() as missing:
         for _ in range(100):
             host.agent.stats()
             assert not missing.done(), missing.result()
         with host.dial(greeting := hello(KEY, 1, 0)) as peer:
             shake_hands(peer, KEY, greeting)
-            assert missing.result(DEADLINE_S) == []
 
 
 def test_a_rank_that_is_refused_at_first_joins_once_its_peer_listens() -> None:
@@ -216,39 +214,26 @@ def test_a_second_connection_of_the_same_rank_is_a_stranger(host: Host) -> None:
         assert host.agent.failure() is None
 
 
-@pytest.mark.parametrize(
-    ("sent", "kind", "message"),
-    [
-        (
-            frame(DATA, bytes(400), label(0, COUNT, op=1)),
-            FailureKind.MISMATCH,
-            "rank 1 calls all_reduce #0 of 100 float32, max",
-        ),
-        (frame(DATA, bytes(400), label(1, COUNT)), FailureKind.MISMATCH, "rank 1 calls all_reduce #1"),
-        (
-            frame(DATA, bytes(396), label(0, COUNT)),
-            FailureKind.MISMATCH,
-            "396 bytes where this rank expects 400",
-        ),
-        (frame(DATA, b"", label(0, COUNT), length=2**32 - 1), FailureKind.MISMATCH, "expects 400"),
-        (
-            frame(DATA, bytes(400), label(0, COUNT, dtype=9)),
-            FailureKind.RAIL_DOWN,
-            "no frame of this protocol",
-        ),
-        (frame(DATA, b"", label(0, COUNT)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
-        (frame(77, bytes(400)), FailureKind.RAIL_DOWN, "no frame of this protocol"),
-        (frame(ABORT, b"", length=1 << 20), FailureKind.RAIL_DOWN, "no frame of this protocol"),
-        (
-            frame(ABORT, struct.pack("!BiB", 0, 1, 3) + b"tcpit \x1b[2J burns"),
-            FailureKind.PEER_LOST,
-            r"it \?\[2J burns",
-        ),
-        (frame(ABORT, struct.pack("!BiB", 0, 1, 99) + b"short"), FailureKind.RAIL_DOWN, "without a reason"),
-        (frame(GOODBYE, b""), FailureKind.PEER_LOST, "has closed its communicator"),
-        (b"", FailureKind.PEER_LOST, "has closed the connection"),
-    ],
-)
+MISMATCH, DOWN, LOST = FailureKind.MISMATCH, FailureKind.RAIL_DOWN, FailureKind.PEER_LOST
+BURNS = struct.pack("!BiB", 0, 1, 3) + b"tcpit \x1b[2J burns"
+NOT_SENT = [
+    (
+        frame(DATA, bytes(400), label(0, COUNT, op=1)),
+        MISMATCH,
+        "rank 1 calls all_reduce #0 of 100 float32, max",
+    ),
+    (frame(DATA, bytes(400), label(1, COUNT)), MISMATCH, "rank 1 calls all_reduce #1"),
+    (frame(DATA, bytes(396), label(0, COUNT)), MISMATCH, "396 bytes where this rank expects 400"),
+    (frame(DATA, b"", label(0, COUNT), length=2**32 - 1), MISMATCH, "expects 400"),
+    (frame(77, bytes(400)), DOWN, "no frame of this protocol"),  # test_tcp_reader.py has others
+    (frame(ABORT, BURNS), LOST, r"it \?\[2J burns"),
+    (frame(ABORT, struct.pack("!BiB", 0, 1, 99) + b"short"), DOWN, "without a reason"),
+    (frame(GOODBYE, b""), LOST, "has closed its communicator"),
+    (b"", LOST, "has closed the connection"),
+]
+
+
+@pytest.mark.parametrize(("sent", "kind", "message"), NOT_SENT)
 def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
     host: Host, sent: bytes, kind: FailureKind, message: str
 ) -> None:
@@ -265,18 +250,11 @@ def test_what_a_peer_may_not_send_ends_the_call_with_its_name(
             raise AssertionError(failure.message)
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        frame(ABORT, struct.pack("!BiB", kind, 1, 3) + b"tcpforged")
-        for kind in range(4)  # kinds of failures that end a job
-    ]
-    + [
-        frame(GOODBYE),
-        frame(DATA, bytes(400), label(0, COUNT, op=1)),
-        frame(DATA, bytes(400), label(1, COUNT)),
-    ],
-)
+FORGED = [frame(GOODBYE), frame(DATA, bytes(400), label(1, COUNT))]
+FORGED += [frame(ABORT, struct.pack("!BiB", kind, 1, 3) + b"tcpforged") for kind in range(4)]  # all end a job
+
+
+@pytest.mark.parametrize("forged", FORGED)
 @pytest.mark.parametrize("guess", ["no code", "of another connection", "of an earlier frame", "with zeros"])
 def test_a_frame_that_the_peer_has_not_written_is_a_fault_of_the_rail(
     host: Host, forged: bytes, guess: str

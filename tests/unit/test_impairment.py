@@ -43,20 +43,12 @@ def pass_through(bad: ports.ImpairedLink, packets: list[bytes], gap_ns: int = 10
     return out
 
 
-def test_a_good_link_changes_nothing() -> None:
-    packets = numbered(50)
-    assert pass_through(link(seed=3), packets) == packets
-
-
 def test_loss_is_what_the_seed_says() -> None:
     bad = link("loss=0.25,seed=7")
     out = [number_of(packet) for packet in pass_through(bad, numbered(40))]
     lost = sorted(set(range(40)) - set(out))
     assert lost == [3, 9, 11, 12, 14, 18, 25, 32, 34, 37]  # never change this: recorded runs depend on it
-    assert bad.counts() == {
-        **{"packets": 40, "lost": 10, "duplicated": 0},
-        **{"reordered": 0, "corrupted": 0, "overflowed": 0},
-    }
+    assert bad.counts() == dict.fromkeys(bad.counts(), 0) | {"packets": 40, "lost": 10}
 
 
 def test_decisions_do_not_depend_on_time_or_size_or_each_other() -> None:
@@ -206,15 +198,9 @@ def test_options() -> None:
         ("1:loss=0.1,loss=0.2", r"loss twice in 'loss=0\.1,loss=0\.2': expected each name once"),
         ("1:queue=0", "1 byte to 1 GiB"),
         ("1:delay=1000s", "expected 0 to"),
+        ("1:loss=0.1 *:loss=0.2", r"'\*:loss=0\.2' for port 1, direction out: expected one impairment per"),
     ],
 )
 def test_wrong_options_are_named(text: str, words: str) -> None:
     with pytest.raises(SwitchError, match=words):
-        parse_impairments([text], [1, 2])
-
-
-def test_a_port_is_impaired_once() -> None:
-    with pytest.raises(
-        SwitchError, match=r"'\*:loss=0\.2' for port 1, direction out: expected one impairment per port and"
-    ):
-        parse_impairments(["1:loss=0.1", "*:loss=0.2"], [1])
+        parse_impairments(text.split(" "), [1, 2])

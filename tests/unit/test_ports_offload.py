@@ -125,38 +125,27 @@ def test_unlike_packets_leave_alone_and_unchanged(unlike: bytes) -> None:
     assert ports.coalesce(packets) == [(NO_OFFLOAD, packet) for packet in packets]
 
 
-def test_ids_of_atomic_datagrams_do_not_matter_except_to_roce() -> None:
-    def packets(port: int) -> list[bytes]:
-        return [
-            bytes(
-                ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=i, flags="DF") / UDP(dport=port) / bytes(64)
-            )
-            for i in (5, 900)
-        ]
-
-    assert len(ports.coalesce(packets(5257))) == 1
-    assert len(ports.coalesce(packets(4791))) == 2
-
-
-def test_packets_without_checksum_run_together() -> None:
-    assert len(ports.coalesce(datagrams(4, 64, chksum=0))) == 1
-
-
 def any_datagram(ident: int, flags: str, checksum: bool, port: int) -> bytes:
     udp = UDP(sport=1, dport=port) if checksum else UDP(sport=1, dport=port, chksum=0)
     return bytes(ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, flags=flags) / udp / bytes(64))
 
 
-DATAGRAMS = st.lists(
-    st.builds(
-        any_datagram,
-        st.integers(0, 3),
-        st.sampled_from(["", "DF"]),
-        st.booleans(),
-        st.sampled_from([4791, 5257]),
-    ),
-    max_size=30,
+@pytest.mark.parametrize(
+    ("packets", "exact", "frames"),
+    [
+        ([any_datagram(ident, "DF", checksum=True, port=5257) for ident in (5, 900)], False, 1),
+        ([any_datagram(ident, "DF", checksum=True, port=4791) for ident in (5, 900)], False, 2),
+        (datagrams(4, 64, chksum=0), False, 1),
+        (datagrams(4, 64), True, 1),
+    ],
+    ids=["atomic", "atomic of RoCE", "without checksum", "exact, with ids that follow"],
 )
+def test_like_packets_run_together(packets: list[bytes], exact: bool, frames: int) -> None:
+    assert len(ports.coalesce(packets, exact_bytes=exact)) == frames
+
+
+FLAGS, PORTS = st.sampled_from(["", "DF"]), st.sampled_from([4791, 5257])
+DATAGRAMS = st.lists(st.builds(any_datagram, st.integers(0, 3), FLAGS, st.booleans(), PORTS), max_size=30)
 
 
 def cut_again(frames: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -177,10 +166,6 @@ def test_only_ids_and_missing_checksums_differ_otherwise(packets: list[bytes]) -
         if was[IP].flags.DF and was[UDP].dport != 4791:
             now[IP].id, now[IP].chksum = was[IP].id, was[IP].chksum
         assert bytes(now) == before
-
-
-def test_exact_packets_with_ids_that_follow_still_run_together() -> None:
-    assert len(ports.coalesce(datagrams(4, 64), exact_bytes=True)) == 1
 
 
 def test_an_ip_checksum_of_all_ones_stays_as_it_is() -> None:

@@ -9,7 +9,6 @@ import pytest
 from vectors.case import case
 
 from railweave._native.engine import InvalidPlan
-from railweave.p4src.artifacts import artifact
 from railweave.switch.lowering import lower_noting
 from railweave.switch.pipeline import Pipeline, Replica, TraceBusy, exact
 from railweave.switch.trace import Trace
@@ -115,10 +114,3 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
     assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace ended with the previous packet
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
-
-
-def test_a_program_of_fused_lanes_is_told_lane_by_lane() -> None:
-    pipeline = Pipeline.load(artifact(64).json_path.read_bytes())
-    trace = pipeline.traces.run(1, bytes(12) + b"\x88\xb5" + bytes(50))
-    assert events(trace, "state")
-    assert events(trace, "table")

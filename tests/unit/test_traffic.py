@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-
+import networkx
 import pytest
 
 from railweave.experiments import traffic
@@ -13,25 +12,10 @@ from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import planes
 
 
-def neighbours(plane: Plane) -> dict[str, list[str]]:
-    links = [(nic.host, nic.switch) for nic in plane.nics]
-    links += [(trunk.lower, trunk.upper) for trunk in plane.trunks]
-    found: dict[str, list[str]] = {}
-    for one, other in links:
-        found.setdefault(one, []).append(other)
-        found.setdefault(other, []).append(one)
-    return found
-
-
-def distances(plane: Plane, start: str) -> dict[str, int]:
-    links, found, waiting = neighbours(plane), {start: 0}, deque([start])
-    while waiting:
-        at = waiting.popleft()
-        for other in links[at]:
-            if other not in found:
-                found[other] = found[at] + 1
-                waiting.append(other)
-    return found
+def links(plane: Plane) -> networkx.Graph:
+    graph = networkx.Graph((nic.host, nic.switch) for nic in plane.nics)
+    graph.add_edges_from((trunk.lower, trunk.upper) for trunk in plane.trunks)
+    return graph
 
 
 @pytest.mark.parametrize(
@@ -44,10 +28,14 @@ def distances(plane: Plane, start: str) -> dict[str, int]:
 )
 def test_crossings_are_those_of_the_links(topology: Topology, levels: tuple[int, ...]) -> None:
     (plane,), hosts = topology.planes, topology.hosts
-    ways = [distances(plane, host)[hosts[(number + 1) % len(hosts)]] for number, host in enumerate(hosts)]
-    assert traffic.ring(len(hosts), levels) == (len(hosts) - 1) * sum(ways)
-    links = len(plane.nics) + len(plane.trunks)  # a shard crosses all links of one tree
-    assert traffic.multicast(len(hosts), levels) == len(hosts) * links
+    graph = links(plane)
+    hops = [
+        networkx.shortest_path_length(graph, *pair)
+        for pair in zip(hosts, (*hosts[1:], hosts[0]), strict=True)
+    ]
+    assert traffic.ring(len(hosts), levels) == (len(hosts) - 1) * sum(hops)
+    # A shard crosses all links of one tree.
+    assert traffic.multicast(len(hosts), levels) == len(hosts) * graph.number_of_edges()
 
 
 def test_the_numbers_of_the_paper_s_fat_tree() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import functools
 import json
-import random
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import finsy as fy
 from compressed import unpacked
-from vectors import control_plane, language
 from vectors.steps import Step, decode, encode
 
 FOLDER = Path(__file__).parent
@@ -46,25 +43,22 @@ class Case:
         return fy.P4Schema(self.p4info, self.json)
 
     @property
-    def script(self) -> Callable[[random.Random], Iterable[Step]]:
-        """The function that yields the steps: see `vectors.record`."""
-        scripts: dict[str, Any] = vars(language) | vars(control_plane)
-        return scripts[self.source.stem]  # type: ignore[no-any-return]
-
-    @property
     def vectors(self) -> Path:
         """The file of the steps with their results."""
         return self.source.with_suffix(".vectors.json")
 
     def load(self) -> list[tuple[Step, Any]]:
         """Return the steps and BMv2's answers."""
-        items = json.loads(self.vectors.read_text())["steps"]
-        return [(decode(item), _result(item)) for item in items]
+        return [(decode(item), _result(item)) for item in self._read()["steps"]]
 
     def save(self, results: list[tuple[Step, Any]]) -> None:
-        """Write the steps and their results, one step per line."""
+        """Write the steps and their results, one step per line. Keep the sentence about them."""
+        about = json.dumps(self._read()["about"])
         lines = [json.dumps(encode(s) | ({} if r is None else {"result": r})) for s, r in results]
-        self.vectors.write_text('{"steps": [\n' + ",\n".join(lines) + "\n]}\n")
+        self.vectors.write_text(f'{{"about": {about},\n"steps": [\n' + ",\n".join(lines) + "\n]}\n")
+
+    def _read(self) -> dict[str, Any]:
+        return json.loads(self.vectors.read_text())  # type: ignore[no-any-return]
 
 
 def _result(item: dict[str, Any]) -> Any:

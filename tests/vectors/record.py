@@ -3,20 +3,13 @@
 
 It needs p4c-bm2-ss and simple_switch_grpc on PATH.
 
-A case is FEATURE/NAME.p4, with a function NAME in `vectors.language` or `vectors.control_plane` that yields
-the steps:
+A case is FEATURE/NAME.p4 with its steps in NAME.vectors.json: a sentence about them, then one step per line.
+A step is a packet, or the call of a method of `vectors.steps.Controlled`. Steps of a new case lack results.
 
-    def NAME(rng: random.Random) -> Iterator[Step]:
-        yield do.insert("table", {"h.x.field": 5}, "forward", {"port": 2})
-        for _ in range(50):
-            yield Packet(1, rng.randbytes(20).hex())
-        yield do.counter("counted", 3)
-
-`vectors.steps` has all steps. The recorder compiles the program and keeps the result compressed. It starts a
-BMv2 and does the steps one by one: a packet leaves before the next packet enters. Then it writes
-NAME.vectors.json, which tests/unit/test_vectors.py replays on the embedded engine. BMv2's P4Runtime cannot
-read registers: let the program write important values into packets. Results must not depend on time or
-`random`.
+The recorder compiles the program and keeps the result compressed. It starts a BMv2 and does the steps one by
+one: a packet leaves before the next packet enters. Then it writes the results beside the steps, which
+tests/unit/test_vectors.py replays on the embedded engine. BMv2's P4Runtime cannot read registers: let the
+program write important values into packets. Results must not depend on time or `random`.
 
 The recorder refuses meaningless recordings. At least half of the packets must come out, except in DROPS. The
 results of packets must differ from each other. A second run must give the same results.
@@ -25,7 +18,6 @@ results of packets must differ from each other. A second run must give the same 
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +28,6 @@ from vectors import bmv2
 from vectors.case import FOLDER, Case, cases
 from vectors.steps import Packet, Step
 
-SEED = 1
 DROPS = {"control", "digests"}  # a miss drops the packet
 
 
@@ -66,7 +57,7 @@ def run(case: Case, todo: list[Step]) -> list[tuple[Step, Any]]:
 def record(case: Case) -> str:
     """Record one case. Return a line that summarizes the recording."""
     pack(*compile_program(case.source))
-    todo = list(case.script(random.Random(SEED)))
+    todo = [step for step, _ in case.load()]
     results = run(case, todo)
     frames = [result for step, result in results if isinstance(step, Packet)]
     answered = sum(map(bool, frames))

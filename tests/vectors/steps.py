@@ -9,8 +9,7 @@ out matches anything.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -160,25 +159,6 @@ class Controlled:
 
 def _entry(table: str, match: MatchValues, priority: int = 0, **more: Any) -> fy.P4TableEntry:
     return fy.P4TableEntry(table, match=fy.P4TableMatch(match), priority=priority, **more)
-
-
-def _call(method: Callable[..., Any]) -> Callable[..., Call]:
-    """Return a function that makes the step of a method's call."""
-    signature = inspect.signature(method)
-
-    def make(*arguments: Any, **named: Any) -> Call:
-        bound = signature.bind(None, *arguments, **named).arguments
-        return Call(method.__name__, {name: value for name, value in bound.items() if name != "self"})
-
-    return make
-
-
-insert, modify, delete = _call(Controlled.insert), _call(Controlled.modify), _call(Controlled.delete)
-default, multicast = _call(Controlled.default), _call(Controlled.multicast)
-member, group = _call(Controlled.member), _call(Controlled.group)
-clone_session, digests = _call(Controlled.clonesession), _call(Controlled.digests)
-meter, direct_meter = _call(Controlled.meter), _call(Controlled.directmeter)
-counter, direct_counter = _call(Controlled.counter), _call(Controlled.directcounter)
 
 
 def encode(step: Step) -> dict[str, Any]:

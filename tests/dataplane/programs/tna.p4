@@ -90,11 +90,7 @@ control OuterIngress(inout headers_t hdr, inout tna_metadata_t meta, inout stand
             standard.egress_spec = meta.md.port;
         } else if (meta.md.verdict == VERDICT_FLOOD || meta.md.verdict == VERDICT_RESULT
                 || meta.md.verdict == VERDICT_CHILD || meta.md.verdict == VERDICT_SPREAD) {
-#ifdef ONE_COPY  // P4Testgen replicates no packets: `vectors.testgen` has groups of one copy each
-            standard.egress_spec = (port_t) meta.md.mcast_group;
-#else
             standard.mcast_grp = meta.md.mcast_group;
-#endif
         } else {
             mark_to_drop(standard);
         }
