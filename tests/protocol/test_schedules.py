@@ -36,12 +36,12 @@ class Subject:
 
 
 SUBJECTS = {
-    "ina": Subject(schedules.Schedule, 400, "engine move restart halt cut death packets"),
+    "ina": Subject(schedules.Schedule, 240, "engine move restart halt cut death packets"),
     "atp": Subject(atp_schedules.Schedule, 200, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 200, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 300, "datagrams", lambda counts: counts["epochs"] > 75),
     "spread": Subject(
-        spread_schedules.Schedule, 600, "sleep halt move received", lambda counts: counts["fetched"] > 1000
+        spread_schedules.Schedule, 400, "sleep halt move received", lambda counts: counts["fetched"] > 1000
     ),
     "sums": Subject(
         *(sum_schedules.Schedule, 200, "halt end death mismatch loss outage levels"),
