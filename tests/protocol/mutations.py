@@ -123,11 +123,7 @@ NETREDUCE: dict[str, Mutation] = {
 }
 ATP: dict[str, Mutation] = {
     "a repetition counts again": adds_again,
-    "owners are not kept": partial(without, "aggregator_owner"),
     "ranks are not kept": partial(without, "aggregator_ranks"),
-    "a collision is dropped": partial(decides, "collision", "absorb"),
-    "what is drained goes nowhere": partial(decides, "drain", "absorb"),
     "a lone repetition goes nowhere": partial(decides, "alone", "absorb"),
-    "a sum goes nowhere": partial(decides, "sum", "absorb"),
     "results go nowhere": partial(decides, "result", "absorb"),
 }

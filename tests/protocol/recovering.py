@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave._native.agent import Agent, Call
-from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._native.collectives import DType, ReduceOp
 
 DEADLINE_S = 30.0
 SECRET = b"what all ranks of one job share."
@@ -136,6 +136,3 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         self.run(lambda rank: rank.agent.close(1.0))
-
-
-__all__ = ["Collective", "Job", "Rank"]

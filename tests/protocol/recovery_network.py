@@ -111,9 +111,8 @@ class Ledger:
     commits: dict[int, tuple[object, ...]] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)  # by op
     positions: dict[tuple[int, int], dict[int, recovery.Position]] = field(default_factory=dict)
-    chunk_numbers: dict[tuple[int, int], dict[int, list[int]]] = field(
-        default_factory=dict
-    )  # by rail, incarnation
+    # By rail and incarnation.
+    chunk_numbers: dict[tuple[int, int], dict[int, list[int]]] = field(default_factory=dict)
     trials: defaultdict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def last_chunk_numbers(self, rail: int, incarnation: int) -> dict[int, list[int]]:
@@ -243,12 +242,9 @@ class Host(Process):
         for rail in range(self.schedule.rails):
             if not prepare.alive >> rail & 1:
                 self.halt(rail)
-        rails = range(self.schedule.rails)
-        position = recovery.Position(
-            self.submitted,
-            [self.schedule.draw(self.submitted) for _ in rails],
-            [self.schedule.draw(self.submitted) for _ in rails],
-        )
+        rails, draw = range(self.schedule.rails), self.schedule.random.randint
+        done = ([draw(0, self.submitted) for _ in rails] for _ in range(2))
+        position = recovery.Position(self.submitted, *done)
         given = self.schedule.ledger.positions.setdefault((prepare.epoch, prepare.attempt), {})
         given[self.rank] = position
         self.machine.prepared(prepare, position, self.world.now)

@@ -78,10 +78,6 @@ class Schedule:
         """Return all ranks."""
         return self.network.hosts
 
-    def draw(self, most: int) -> int:
-        """Draw a number from 0 to `most`."""
-        return self.random.randint(0, most)
-
     def draw_link(self) -> Link:
         """Draw the properties of the rails' links."""
         choice = self.random.choice
@@ -326,8 +322,7 @@ class Schedule:
             return
         states = [(host.rank, bin(host.machine.alive), host.epoch, host.prepare) for host in self.hosts]
         assert self.settled(), f"not all rails came back: {states}, now {self.network.now / MILLISECOND} ms"
-        least = min(host.done for host in self.hosts)
-        assert least > 0
+        assert min(host.done for host in self.hosts) > 0
 
 
 class BusyMachine(Schedule):

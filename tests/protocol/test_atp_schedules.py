@@ -17,8 +17,8 @@ from railweave.experiments.contenders.atp.server import Server
 from railweave.experiments.contenders.atp.worker import MAX_WINDOW, Overflow, Worker
 
 LANES = atp_schedules.LANES
-SEEDS = range(200)
-SHORT: Make = partial(atp_schedules.Schedule, bound=300 * SECOND)
+SEEDS = range(100)
+SHORT: Make = partial(atp_schedules.Schedule, bound=3000 * SECOND)
 
 
 def test_a_server_that_counts_a_rank_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

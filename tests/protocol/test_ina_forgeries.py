@@ -168,12 +168,8 @@ def test_a_maximum_that_only_a_damaged_packet_had_ends_the_rail() -> None:
     assert "silent" in outcome(network, "sum", inputs)
 
 
-def with_mark(packet: Packet) -> Packet:
-    return replace(packet, mark=packet.mark ^ 1 << 20)
-
-
 def test_a_mark_that_is_damaged_on_its_way_to_the_switch_is_no_mismatch() -> None:
-    network = moved(once(with_mark, lambda packet: bool(packet.lanes)))
+    network = moved(once(lambda packet: replace(packet, mark=packet.mark ^ 1 << 20), has_lanes))
     assert outcome(network, "sum", inputs_of("int32", 8)) == ["right"] * RANKS
     assert network.endpoints[0].stats()["moves"] == 1
 
@@ -198,13 +194,13 @@ def test_damage_to_a_chunk_that_all_hold_causes_no_move() -> None:
 
 def test_a_slot_that_a_damaged_round_keeps_silent_is_left() -> None:
     """The switch refuses rounds older than the damaged one. A rank that has seen damage asks for a move."""
-    network = moved(once(with_lane(2, 1), lambda packet: bool(packet.lanes)), "down")
+    network = moved(once(with_lane(2, 1), has_lanes), "down")
     inputs = [np.full(8, rank, np.int32) for rank in range(RANKS)]
     assert outcome(network, "sum", inputs) == ["right"] * RANKS
     assert network.endpoints[0].stats()["moves"] == 0
     network.way = "up"
     network.change = once(  # type: ignore[method-assign]
-        lambda packet: replace(packet, round=packet.round + 1000), lambda packet: bool(packet.lanes)
+        lambda packet: replace(packet, round=packet.round + 1000), has_lanes
     )
     outputs = start_all(network, 1, inputs)
     network.run(lambda: all_have(network, 1), BOUND)
@@ -254,6 +250,10 @@ def with_lane(lane: int, add: int) -> Change:
         return replace(packet, lanes=lanes.tobytes())
 
     return change
+
+
+def has_lanes(packet: Packet) -> bool:
+    return bool(packet.lanes)
 
 
 def is_maximum(packet: Packet) -> bool:
@@ -327,7 +327,7 @@ def test_a_thousand_guesses_change_nothing(op: str, dtype: str, flags: int) -> N
 def test_guessed_marks_are_no_damage_of_the_chunk() -> None:
     """A stranger's guesses do not count as tries of a chunk. The link then damages the chunk once."""
     inputs = inputs_of("int32", 8)
-    network = tampered(once(with_lane(2, 1), lambda packet: bool(packet.lanes)))
+    network = tampered(once(with_lane(2, 1), has_lanes))
     outputs = start_all(network, 0, inputs)
     while network.endpoints[0].stats()["contributions"] < 1:
         network.step()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from protocol.calls import BFLOAT16, Call, assert_bits
@@ -65,7 +65,7 @@ def reduce(inputs: list[FloatArray], op: str, seed: int = 0, lanes: int = LANES)
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("lanes", "counts"), [(LANES, LENGTHS), (WIDE, FEW)], ids=["chunks", "exact sums"])
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None)
 @given(data=st.data(), hosts=st.integers(1, 7))
 def test_any_values_at_all(
     kind: str, lanes: int, counts: tuple[int, ...], data: st.DataObject, hosts: int

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import struct
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -187,39 +186,29 @@ def test_a_link_is_used_although_processors_are_away_and_its_queue_is_short_afte
     assert all(6 <= each <= 10 for each in calm)
 
 
-class Path(World):
+class Path(Process):
     """An endpoint that waits for another rank, on a path whose switch answers probes, except in outages."""
 
     def __init__(self, **options: int) -> None:
-        super().__init__(seed=0)
         endpoint = ina.Endpoint(group=GROUP, child=0, slots=4, lanes=LANES, world_size=2, **options)
+        super().__init__(World(seed=0), endpoint)
         values = np.ones(5, np.float32)
         endpoint.start(0, "sum", values, values)
         self.answers_from = 0  # answers to earlier probes come then, others after a millisecond
         self.told: list[tuple[int, object]] = []  # when the endpoint reported the path as dead
-        self.process = AtPath(self, endpoint)
-        self.process.pump()
+        self.pump()
 
-    def run_until(
-        self, when: int, done: Callable[[], bool] = lambda: False, *, answers_from: int = 0
-    ) -> None:
+    def run_until(self, when: int, *, answers_from: int = 0) -> None:
         self.answers_from = answers_from
-        super().run_until(when, done)
-
-
-class AtPath(Process):
-    """The endpoint at the end of a path."""
-
-    world: Path
+        self.world.run_until(when)
 
     def transmit(self, packet: bytes) -> None:
         if packet[0] & 0xF == PROBE:
-            self.world.at(
-                max(self.world.now + MILLISECOND, self.world.answers_from), partial(self.arrive, packet)
-            )
+            when = max(self.world.now + MILLISECOND, self.answers_from)
+            self.world.at(when, partial(self.arrive, packet))
 
     def event(self, event: object) -> None:
-        self.world.told.append((self.world.now, event))
+        self.told.append((self.world.now, event))
 
 
 NEVER = 100 * SECOND
@@ -240,7 +229,7 @@ def test_a_path_whose_answers_come_late_is_not_dead() -> None:
     path = Path()
     path.run_until(SECOND)
     for pause in (250, 550, 1200):
-        begin = path.now
+        begin = path.world.now
         path.run_until(begin + 2 * SECOND, answers_from=begin + pause * MILLISECOND)
     assert path.told == []
 

@@ -36,12 +36,12 @@ class Subject:
 
 
 SUBJECTS = {
-    "ina": Subject(schedules.Schedule, 400, "engine move restart halt cut death packets"),
+    "ina": Subject(schedules.Schedule, 240, "engine move restart halt cut death packets"),
     "atp": Subject(atp_schedules.Schedule, 200, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 200, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 300, "datagrams", lambda counts: counts["epochs"] > 75),
     "spread": Subject(
-        spread_schedules.Schedule, 600, "sleep halt move received", lambda counts: counts["fetched"] > 1000
+        spread_schedules.Schedule, 400, "sleep halt move received", lambda counts: counts["fetched"] > 1000
     ),
     "sums": Subject(
         *(sum_schedules.Schedule, 200, "halt end death mismatch loss outage levels"),
@@ -85,10 +85,16 @@ class SameStart(schedules.Schedule):
         job.start = start
 
 
+PROGRAMS = {
+    "ina": (schedules.Schedule, mutations.AGGREGATION),
+    "sums": (sum_schedules.Schedule, mutations.NETREDUCE),
+    "atp": (partial(atp_schedules.Schedule, bound=3000 * SECOND), mutations.ATP),
+}
 MUTANTS: dict[str, Make] = {
     **{
-        f"ina: {name}": partial(schedules.Schedule, mutation=each)
-        for name, each in mutations.AGGREGATION.items()
+        f"{name}: {mutant}": partial(make, mutation=mutation)
+        for name, (make, some) in PROGRAMS.items()
+        for mutant, mutation in some.items()
     },
     "ina: resume from the own position": partial(schedules.Schedule, resume_from=list),
     "ina: resume from the position of one": partial(
@@ -96,25 +102,17 @@ MUTANTS: dict[str, Make] = {
     ),
     "ina: restart at the own mark": OwnMark,
     "ina: the same start again": SameStart,
-    **{f"recovery: {name}": make for name, make in recovery_mutants.MUTANTS.items()},
-    **{
-        f"sums: {name}": partial(sum_schedules.Schedule, mutation=each)
-        for name, each in mutations.NETREDUCE.items()
-    },
     "sums: too few slots": partial(sum_schedules.Schedule, windows=1),
     "sums: the same epoch": partial(sum_schedules.Schedule, epoch=sum_schedules.EARLIER),
-    **{
-        f"atp: {name}": partial(atp_schedules.Schedule, mutation=each, bound=300 * SECOND)
-        for name, each in mutations.ATP.items()
-    },
+    **{f"recovery: {name}": make for name, make in recovery_mutants.MUTANTS.items()},
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name: str) -> None:
-    assert caught(MUTANTS[name], range(200))
+    assert caught(MUTANTS[name], range(100))
 
 
-@pytest.mark.parametrize("subject", [schedules, sum_schedules, atp_schedules], ids=lambda each: each.__name__)
-def test_a_program_that_is_loaded_as_a_mutant_is_not_caught(subject: object) -> None:
-    explore(partial(subject.Schedule, mutation=mutations.unchanged), range(30))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_is_loaded_as_a_mutant_is_not_caught(name: str) -> None:
+    explore(partial(PROGRAMS[name][0], mutation=mutations.unchanged), range(30))

@@ -21,7 +21,6 @@ RATE = 10**8
 CHUNK = 1440  # fills an MTU of 1,500 bytes
 PACKET = (CHUNK + BESIDE + FRAMING) * 8 * SECOND // RATE  # ns of a packet on the link
 BOUND = 10 * SECOND
-ALL = 65535
 
 Record = Callable[[str, object], None]
 
@@ -32,18 +31,9 @@ def finish(network: SpreadNetwork) -> None:
     network.drain()
 
 
-def one(
-    collective: Collective,
-    world_size: int,
-    count: int,
-    link: Link,
-    *,
-    roots: int = ALL,
-    racks: int = 1,
-    seed: int = 0,
-) -> SpreadNetwork:
+def one(collective: Collective, world_size: int, count: int, link: Link, **options: int) -> SpreadNetwork:
     """Run one call of `count` bytes per shard to its end."""
-    network = SpreadNetwork(world_size, link, seed=seed, roots=roots, racks=racks)
+    network = SpreadNetwork(world_size, link, **options)
     network.begin(network.task(collective, count, CHUNK))
     finish(network)
     return network
