@@ -69,6 +69,7 @@ TOOLS = (
         ("qemu-system-x86_64", "--version"),
         "for tests against rxe: apt-get install qemu-system-x86",
     ),
+    ("spin", False, ("spin", "-V"), "for the model of the slot algorithm: apt-get install spin"),
     ("mpirun", False, ("mpirun", "--version"), "for comparisons with Open MPI: make baseline"),
 )
 

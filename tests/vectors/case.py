@@ -53,7 +53,7 @@ class Case:
 
     def save(self, results: list[tuple[Step, Any]]) -> None:
         """Write the steps and their results, one step per line. Keep the sentence about them."""
-        about = json.dumps(self._read()["about"])
+        about = json.dumps(self._read()["about"] if self.vectors.exists() else self.source.stem)
         lines = [json.dumps(encode(s) | ({} if r is None else {"result": r})) for s, r in results]
         self.vectors.write_text(f'{{"about": {about},\n"steps": [\n' + ",\n".join(lines) + "\n]}\n")
 
