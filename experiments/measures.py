@@ -365,8 +365,8 @@ def _of_calls(runs: Runs, ask: Mapping[str, Any], value: Callable[[int, float], 
     """Measure a value of calls, from size and µs. With `limit`, take the time that the links allow."""
     scenario, of = ask["scenario"], ask["of"]
     if ask.get("limit"):
-        compute_us = 1e6 * runs.scenarios[scenario].workload.compute_s
         byte_us = 8e6 / _limit_bps(runs, scenario, of)
+        compute_us = 1e6 * runs.scenarios[scenario].workload.compute_s
         return _over_sizes(runs, ask, lambda size: [value(size, compute_us + byte_us * size)], 0)
 
     def at(size: int) -> list[float]:
