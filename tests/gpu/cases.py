@@ -12,21 +12,27 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 import railweave.torch
 from railweave.hosts.errors import InvalidOption
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+from characters import Transformer, batches
 
 DEVICE = os.environ.get("RAILWEAVE_CASES_DEVICE", "cuda")  # or `cpu` for cases that need no stream
 SLEEP = 50_000_000  # cycles of a GPU: about 30 ms
 SIZES = (0, 1, 5, 70_001, 3_000_017)  # elements; the last size goes in several pieces
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.uint8)
+STEPS = 8
 TIMEOUT = timedelta(seconds=60)
 
 CASES: dict[str, Callable[[int, int], None]] = {}
@@ -37,9 +43,9 @@ def case(function: Callable[[int, int], None]) -> Callable[[int, int], None]:
     return function
 
 
-def numbers(rank: int, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def numbers(rank: int, count: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     """Return random numbers of a rank, on the CPU."""
-    drawn = torch.randn(count, generator=torch.Generator().manual_seed(rank))
+    drawn = torch.randn(count, generator=torch.Generator().manual_seed(1000 * seed + rank))
     return (drawn if dtype.is_floating_point else drawn * 50).to(dtype)
 
 
@@ -49,6 +55,18 @@ def same(found: Tensor, expected: Tensor, what: object = "") -> None:
     assert found.dtype == expected.dtype
     if not torch.equal(found.view(torch.uint8), expected.contiguous().view(torch.uint8)):
         raise AssertionError(f"{what}: {found} is not {expected}")
+
+
+@contextmanager
+def raises(kind: type[Exception], text: str) -> Iterator[None]:
+    """Expect an exception as pytest.raises does, without pytest."""
+    try:
+        yield
+    except kind as error:
+        if text not in str(error):
+            raise
+    else:
+        raise AssertionError(f"no {kind.__name__} with {text!r}")
 
 
 def sleep() -> None:
@@ -73,40 +91,81 @@ def all_reduce_has_the_bits_of_the_cpu(rank: int, _: int) -> None:
 
 
 @case
-def other_collectives_have_the_bits_of_the_cpu(rank: int, size: int) -> None:
-    def results(device: str, given: Tensor, root: int) -> list[Tensor]:
-        count = given.numel() // size
-        shard, whole = torch.zeros(count).to(device), torch.zeros(size * count).to(device)
-        dist.reduce_scatter_tensor(shard, given.to(device, copy=True))
-        dist.all_gather_into_tensor(whole, shard)
-        copied, reduced = (given.to(device, copy=True) for _ in range(2))
-        dist.broadcast(copied, root)
-        dist.reduce(reduced, root)
-        return [shard, whole, copied, reduced]
-
-    for count in SIZES:
-        for root in range(2):
-            given = numbers(rank, size * count)
-            for found, expected in zip(*(results(at, given, root) for at in (DEVICE, "cpu")), strict=True):
-                same(found, expected, (count, root))
+def reduce_scatter_all_gather_broadcast_and_reduce(rank: int, size: int) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        for count in SIZES:
+            given = numbers(rank, size * count, dtype)
+            expected, found = torch.zeros(count, dtype=dtype), torch.zeros(count, dtype=dtype, device=DEVICE)
+            dist.reduce_scatter_tensor(expected, given)
+            dist.reduce_scatter_tensor(found, given.to(DEVICE, copy=True))
+            same(found, expected, ("reduce_scatter", dtype, count))
+            wanted, everything = (torch.zeros(size * count, dtype=dtype, device=at) for at in ("cpu", DEVICE))
+            dist.all_gather_into_tensor(wanted, expected)
+            dist.all_gather_into_tensor(everything, found)
+            same(everything, wanted, ("all_gather", dtype, count))
+            for root in range(2):
+                x = given.to(DEVICE, copy=True)
+                dist.broadcast(x, root)
+                same(x, numbers(root, size * count, dtype), ("broadcast", dtype, count, root))
+                expected_sum, x = given.clone(), given.to(DEVICE, copy=True)
+                dist.reduce(expected_sum, root)
+                dist.reduce(x, root)
+                same(x, expected_sum, ("reduce", dtype, count, root))
 
 
 @case
 def strided_tensors(rank: int, size: int) -> None:
-    for rows, columns in ((6, 4), (1500, 1003)):
-        wide = torch.zeros(columns, 2 * rows, device=DEVICE)
-        view = wide[:, ::2]
-        for call in (dist.all_reduce, lambda x: dist.broadcast(x, 1)):
-            expected = numbers(rank, view.numel()).reshape(view.shape)
-            view.copy_(expected)
-            call(expected)
-            call(view)
-            same(view, expected)
-            assert not wide[:, 1::2].any()
-        lists = [torch.zeros(rows, columns, device=DEVICE).t() for _ in range(size)]
-        dist.all_gather(lists, view)
-        for x in lists:
-            same(x, expected, "all_gather")
+    for shape in ((6, 4), (1500, 1003)):
+        expected = numbers(rank, shape[0] * shape[1]).reshape(shape).t()
+        found = numbers(rank, shape[0] * shape[1]).reshape(shape).to(DEVICE, copy=True).t()
+        dist.all_reduce(expected)
+        dist.all_reduce(found)
+        same(found, expected, "all_reduce")
+        columns = torch.zeros(shape[0], 2 * shape[1], device=DEVICE)
+        view = columns[:, ::2]
+        view.copy_(numbers(rank, view.numel()).reshape(shape))
+        dist.broadcast(view, 1)
+        same(view, numbers(1, view.numel()).reshape(shape), "broadcast")
+        assert not columns[:, 1::2].any()
+        lists = [torch.zeros(shape, device=DEVICE).t() for _ in range(size)]
+        dist.all_gather(lists, numbers(rank, view.numel()).reshape(shape).to(DEVICE, copy=True).t())
+        for other, x in enumerate(lists):
+            same(x, numbers(other, view.numel()).reshape(shape).t(), "all_gather")
+        shards = [
+            numbers(rank, view.numel(), seed=place).reshape(shape).to(DEVICE, copy=True).t()
+            for place in range(size)
+        ]
+        mine = torch.zeros(shape, device=DEVICE).t()
+        dist.reduce_scatter(mine, shards, dist.ReduceOp.MAX)
+        most = torch.stack([numbers(other, view.numel(), seed=rank) for other in range(size)]).max(0).values
+        same(mine, most.reshape(shape).t(), "reduce_scatter")
+
+
+@case
+def coalesced_calls(rank: int, size: int) -> None:
+    from torch.distributed.distributed_c10d import _coalescing_manager  # noqa: PLC0415
+
+    counts = (3, 1_200_000, 0, 17)
+    tensors = [numbers(rank, count).to(DEVICE, copy=True) for count in counts]
+    with _coalescing_manager(async_ops=True) as manager:
+        for x in tensors:
+            dist.all_reduce(x)
+    manager.wait()
+    gathered = [torch.zeros(size * count, device=DEVICE) for count in counts]
+    with _coalescing_manager(async_ops=True) as manager:
+        for out, x in zip(gathered, tensors, strict=True):
+            dist.all_gather_into_tensor(out, x)
+    manager.wait()
+    shards = [torch.zeros(count, device=DEVICE) for count in counts]
+    with _coalescing_manager(async_ops=True) as manager:
+        for shard, whole in zip(shards, gathered, strict=True):
+            dist.reduce_scatter_tensor(shard, whole, dist.ReduceOp.MAX)
+    manager.wait()
+    for count, x, shard in zip(counts, tensors, shards, strict=True):
+        expected = numbers(rank, count)
+        dist.all_reduce(expected)
+        same(x, expected)
+        same(shard, expected)
 
 
 @case
@@ -114,6 +173,12 @@ def what_gloo_carries(rank: int, size: int) -> None:
     x = torch.tensor([1 << rank], device=DEVICE)
     dist.all_reduce(x, dist.ReduceOp.BOR)
     assert x.item() == (1 << size) - 1
+    flags = [torch.zeros(3, dtype=torch.bool, device=DEVICE) for _ in range(size)]
+    dist.all_gather(flags, torch.tensor([True, False, rank == 1], device=DEVICE))
+    assert [flag.tolist() for flag in flags] == [[True, False, other == 1] for other in range(size)]
+    z = torch.full((5,), 1j * rank, device=DEVICE)
+    dist.all_reduce(z)
+    assert z[0].item() == 1j * sum(range(size))
     # Send to the next rank while the GPU still computes the data.
     after, before = (rank + 1) % size, (rank - 1) % size
     sleep()
@@ -128,9 +193,34 @@ def what_gloo_carries(rank: int, size: int) -> None:
         assert senders == set(range(1, size))
     else:
         dist.send(sent, 0)
+    swapped = torch.zeros(size * 2, device=DEVICE)
+    dist.all_to_all_single(swapped, torch.arange(2 * size, device=DEVICE) + 100.0 * rank)
+    assert swapped.tolist() == [100.0 * other + 2 * rank + k for other in range(size) for k in range(2)]
     collected = [torch.zeros(2, device=DEVICE) for _ in range(size)] if rank == 1 else None
     dist.gather(torch.full((2,), float(rank), device=DEVICE), collected, dst=1)
     assert collected is None or [each[1].item() for each in collected] == list(range(size))
+    mine = torch.zeros(2, device=DEVICE)
+    dist.scatter(
+        mine, [torch.full((2,), 7.0 + k, device=DEVICE) for k in range(size)] if rank == 0 else None, src=0
+    )
+    assert mine[0].item() == 7.0 + rank
+    objects: list[Any] = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": other} for other in range(size)]
+
+
+@case
+def functional_collectives(rank: int, size: int) -> None:
+    import torch.distributed._functional_collectives as functional  # noqa: PLC0415
+
+    x = numbers(rank, 100_000).to(DEVICE, copy=True)
+    expected = numbers(rank, 100_000)
+    dist.all_reduce(expected)
+    same(functional.all_reduce(x, "sum", dist.group.WORLD) + 0, expected)
+    whole = functional.all_gather_tensor(x, 0, dist.group.WORLD)
+    same(functional.reduce_scatter_tensor(whole, "avg", 0, dist.group.WORLD) + 0, numbers(rank, 100_000))
+    swapped = functional.all_to_all_single(x, None, None, dist.group.WORLD)
+    same(swapped + 0, torch.cat([numbers(other, 100_000).chunk(size)[rank] for other in range(size)]))
 
 
 # ------------------------------------------------------------ streams and order
@@ -228,7 +318,7 @@ def a_graph_cannot_capture_calls(rank: int, size: int) -> None:
     with torch.cuda.stream(stream):
         for call in (lambda: dist.all_reduce(x), lambda: dist.send(x, (rank + 1) % size)):
             graph.capture_begin()
-            with pytest.raises(InvalidOption, match="outside of the capture"):
+            with raises(InvalidOption, "outside of the capture"):
                 call()
             x.add_(1)
             graph.capture_end()
@@ -253,6 +343,118 @@ def back_ends_for_each_device(rank: int, size: int) -> None:
     same(x, numbers(rank, 3_000_000))
 
 
+# ------------------------------------------------------------ training
+
+
+class Done(dist.Work):  # type: ignore[misc]
+    """A call that has ended."""
+
+    def __init__(self, results: Any) -> None:
+        super().__init__()
+        self._future = torch.futures.Future(devices=[torch.device(DEVICE, 0)] if DEVICE == "cuda" else None)
+        self._future.set_result(results)
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        return self._future
+
+
+@contextmanager
+def over_the_cpu() -> Iterator[None]:
+    """Let calls for CUDA tensors copy the tensors to the CPU, run there, and copy the results back."""
+    from railweave.torch.process_group import ProcessGroup, _on_cpu, _tensors  # noqa: PLC0415
+
+    names = [
+        "allreduce",
+        "broadcast",
+        "allgather",
+        "_allgather_base",
+        "_reduce_scatter_base",
+        "all_gather_single",
+        "reduce_scatter_single",
+    ]
+
+    def detour(name: str, original: Any) -> Any:
+        def call(self: Any, *given: Any, **named: Any) -> Any:
+            if not any(x.is_cuda for x in _tensors(given)):
+                return original(self, *given, **named)
+            on_cpu = [_on_cpu(each) for each in given]
+            original(self, *on_cpu, **named).wait()
+            for target, source in zip(_tensors(given[:1]), _tensors(on_cpu[:1]), strict=True):
+                target.copy_(source)
+            return Done(given[0])
+
+        return call
+
+    kept = {name: getattr(ProcessGroup, name) for name in names if name in vars(ProcessGroup)}
+    for name, original in kept.items():
+        setattr(ProcessGroup, name, detour(name, original))
+    try:
+        yield
+    finally:
+        for name, original in kept.items():
+            setattr(ProcessGroup, name, original)
+
+
+def trained(rank: int, parallel: Callable[[nn.Module], nn.Module], device: str) -> list[float]:
+    """Return the losses of all ranks, step by step."""
+    torch.manual_seed(1)
+    model = parallel(Transformer().to(device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    stream, losses = batches(rank), []
+    for _ in range(STEPS):
+        seen, following = (x.to(device) for x in next(stream))
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(seen).flatten(0, 1), following.flatten())
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        losses.append(mean.item() / dist.get_world_size())
+    return losses
+
+
+def curves(rank: int, what: str, parallel: Callable[[nn.Module], nn.Module]) -> None:
+    """Train with CUDA tensors directly and over the CPU, and compare the losses."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        losses = trained(rank, parallel, DEVICE)
+        with over_the_cpu():
+            expected = trained(rank, parallel, DEVICE)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    if rank == 0:
+        print(json.dumps({"curve": what, "cuda": losses, "through the cpu": expected}), flush=True)
+    assert losses == expected
+    assert losses[-1] < losses[0]
+
+
+@case
+def ddp_learns_as_over_the_cpu(rank: int, size: int) -> None:
+    def parallel(model: nn.Module) -> nn.Module:
+        return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1)
+
+    curves(rank, f"DDP, {size} ranks", parallel)
+
+
+@case
+def fsdp_learns_as_over_the_cpu(rank: int, size: int) -> None:
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+
+    mesh = init_device_mesh(DEVICE, (size,))
+
+    def parallel(model: Any) -> nn.Module:
+        for layer in model.layers:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model  # type: ignore[no-any-return]
+
+    curves(rank, f"FSDP2, {size} ranks", parallel)
+
+
 # ------------------------------------------------------------ the end
 
 
@@ -263,7 +465,7 @@ def a_call_times_out_where_a_rank_is_late(rank: int, size: int) -> None:
         time.sleep(1.5)
     work = dist.all_reduce(x, async_op=True)
     if rank == 0:
-        with pytest.raises(dist.DistBackendError, match="Timed out"):
+        with raises(dist.DistBackendError, "Timed out"):
             work.wait(timedelta(seconds=0.2))
     work.wait()
     assert x[0].item() == size
@@ -278,9 +480,9 @@ def a_rank_that_is_gone_fails_calls(rank: int, size: int) -> None:
         x = torch.ones(3_000_000, device=DEVICE)
         work = dist.all_reduce(x, async_op=True)
         future = work.get_future()
-        with pytest.raises(dist.DistBackendError, match=f"rank {size - 1} is lost"):
+        with raises(dist.DistBackendError, f"rank {size - 1} is lost"):
             work.wait()
-        with pytest.raises(RuntimeError, match="is lost"):  # torch wraps the callback's exception
+        with raises(RuntimeError, "is lost"):  # torch wraps the callback's exception
             future.wait()
         assert isinstance(work.exception(), dist.DistBackendError)
 
@@ -288,6 +490,7 @@ def a_rank_that_is_gone_fails_calls(rank: int, size: int) -> None:
 def main(names: Sequence[str]) -> None:
     """Run cases. The last case ends the group."""
     faulthandler.dump_traceback_later(float(os.environ.get("RAILWEAVE_CASES_LIMIT_S", "200")), exit=True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if DEVICE == "cuda":
         torch.cuda.set_device(0)
     backend = "cuda:railweave,cpu:railweave" if int(os.environ["WORLD_SIZE"]) == 2 else "railweave"

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from protocol.jobs import DEADLINE_S, StaticJob
-from protocol.loopback_switch import GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
+from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, LoopbackSwitch
 from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
 from protocol.test_rail_restarts import CPUS, needs_cpus
 
@@ -269,3 +269,79 @@ def test_prometheus_finds_the_counts_of_rails_trees_and_calls(job: StaticJob) ->
         job.meet()
 
     job.run(work, "ina=ina@lo", metrics="127.0.0.1:0")
+
+
+@pytest.mark.parametrize("refuse_every", [0, 7])
+def test_a_multicast_starts_while_the_reduction_before_it_runs(refuse_every: int) -> None:
+    """The multicast starts when the last rank has begun it, and not before."""
+    switch = LoopbackSwitch(ADDRESS, RANKS, refuse_every)
+    job = StaticJob(RANKS, ina=[PLACE])
+    process = switch._process
+    seen: list[tuple[int, int]] = []  # kind of a packet, and how many ranks had begun the multicast
+    begun: set[int] = set()
+    under_way, over = threading.Event(), threading.Event()
+
+    def record(data: bytes, sender: tuple[str, int]) -> None:
+        packet = Packet.parse(data)
+        assert packet is not None
+        if begun and not over.is_set():
+            seen.append((packet.kind, len(begun)))
+            if len(seen) > 1000:
+                under_way.set()
+        process(data, sender)
+
+    switch._process = record  # type: ignore[method-assign]
+
+    def work(comm: Communicator) -> None:
+        whole = gathered(0, LARGE)
+        mine = whole.reshape(RANKS, LARGE)[comm.rank]
+        np.testing.assert_array_equal(comm.all_gather(mine), whole)  # measures how large packets may be
+        job.meet()
+        for call in range(2):
+            sums = comm.all_reduce(np.full(3000 * LANES, comm.rank + call, np.int32), async_op=True)
+            if comm.rank == 2 and not call:
+                assert under_way.wait(DEADLINE_S)
+            begun.add(comm.rank)
+            gather = comm.all_gather(mine, async_op=True)
+            np.testing.assert_array_equal(gather.wait(), whole)
+            np.testing.assert_array_equal(sums.wait(), 3 + RANKS * call)
+            over.set()
+        job.meet()
+
+    try:
+        job.run(work, "ina=ina@lo")
+    finally:
+        switch.close()
+    assert {ranks for kind, ranks in seen if kind == SPREAD} == {RANKS}
+    behind = seen[seen.index((SPREAD, RANKS)) :]
+    assert sum(kind == CONTRIBUTE for kind, _ in behind) > 1000
+
+
+def test_what_is_spread_may_lie_right_behind_the_result_of_ready(
+    switch: LoopbackSwitch, job: StaticJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank may receive multicast data in one batch with READY's result. It must not drop the data."""
+    held: list[bytes] = []
+    process = switch.model.process
+
+    def hold(child: int, data: bytes) -> list[tuple[object, bytes]]:
+        outputs = []
+        for to, packet in process(child, data):
+            if to != 2 or len(held) > 20:
+                outputs.append((to, packet))
+                continue
+            if packet not in held:  # ranks on a busy machine repeat packets that are held for long
+                held.append(packet)
+            if len(held) > 20:  # READY's result, and some multicast packets of the others
+                outputs += [(2, each) for each in held]
+        return outputs
+
+    monkeypatch.setattr(switch.model, "process", hold)
+
+    def work(comm: Communicator) -> int:
+        whole = gathered(0, HUGE)
+        np.testing.assert_array_equal(comm.all_gather(whole.reshape(RANKS, HUGE)[comm.rank]), whole)
+        job.meet()
+        return comm.stats().rails[0].groups[0].stale
+
+    assert job.run(work, "ina=ina@lo/100M")[2] < 10  # only repetitions of READY are stale, not held packets

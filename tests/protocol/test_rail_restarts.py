@@ -312,3 +312,29 @@ def test_memory_is_free_at_once_though_the_kernel_has_not_taken_all() -> None:
         with contextlib.suppress(ConnectionResetError):
             while received := peer.recv(1 << 20):
                 assert struct.pack("!i", SPOILT) not in received
+
+
+def test_a_halted_rank_dials_nobody() -> None:
+    """The first connection after the peer listens belongs to the next incarnation."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        channel = Channel(1, peer_port=listener.getsockname()[1])
+        channel.rails.restart(1, 1)
+        channel.rails.turn(DEADLINE_S)  # the dial is refused, and the channel waits to dial again
+        channel.rails.halt(1)
+        listener.listen()
+        channel.rails.restart(1, 2)
+        channel.rails.turn(DEADLINE_S)
+        with listener.accept()[0] as connection:
+            channel.dials(connection, 2)
+
+
+def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> None:
+    channel = Channel(0)
+    with channel.dial(2) as first:
+        channel.rails.turn(DEADLINE_S)  # accepts the connection
+        channel.rails.turn(DEADLINE_S)  # receives the hello
+        with channel.dial(3) as second:
+            channel.closes(first)
+            channel.rails.restart(0, 3)
+            channel.answers(second)
