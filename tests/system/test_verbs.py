@@ -45,9 +45,12 @@ def topology() -> Topology:
     nics.append(Nic("we", "nic0", HOST, OUR_MAC, "s", OUR_PORT))
     switches = (Switch("s", GRPC),)
     made = Plane("netreduce", "netreduce", f"10.9.0.0/{PREFIX}", 0, switches, tuple(nics))
-    on_bridge = tuple(replace(nic, switch="bridge") for nic in nics)
-    bridge = replace(made, switches=(Switch("bridge"),), nics=on_bridge)
-    others = (replace(bridge, name=kind, kind=kind) for kind in ("tcp", "rdma"))
+    others = []
+    for kind in ("tcp", "rdma"):  # in topologies, each plane has its own switch
+        on_bridge = tuple(replace(nic, switch=f"{kind} bridge") for nic in nics)
+        others.append(
+            replace(made, name=kind, kind=kind, switches=(Switch(f"{kind} bridge"),), nics=on_bridge)
+        )
     return Topology("machines", tuple(nic.host for nic in nics), (made, *others))
 
 
