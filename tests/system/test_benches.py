@@ -19,7 +19,7 @@ from railweave.benchmarks.switch_pauses import REQUESTS
 from railweave.cli import build
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
 from railweave.experiments.fault_kinds import RANK_KILLED
-from railweave.experiments.striping import run as striping
+from railweave.experiments.striping import parts
 from railweave.switch.targets import TARGETS
 
 PNG = b"\x89PNG"
@@ -55,7 +55,7 @@ def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_split_is_learnt_and_no_number_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(striping, "LEAST_PHASE_S", 0.0)
+    monkeypatch.setattr(parts, "LEAST_PHASE_S", 0.0)
     path = tmp_path / "r.json"
     words = ["bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"]
     words += ["--out", str(tmp_path / "out"), "--plot", str(tmp_path / "s.png"), "--json", str(path)]
