@@ -44,7 +44,7 @@ def size_bytes(text: str) -> int | None:
 
 
 def number(text: str) -> float | None:
-    """Return a number from 0 on, such as `0.5` or `1e-3`; None if the text is none.
+    """Return a number from 0 on, such as `0.5` or `1e-3`; None for any other text.
 
     >>> number("1e-3"), number("nan")
     (0.001, None)
@@ -53,7 +53,7 @@ def number(text: str) -> float | None:
 
 
 def whole(text: str) -> int | None:
-    """Return a whole number from 0 on; None if the text is none.
+    """Return a whole number from 0 on; None for any other text.
 
     >>> whole("7"), whole("-7")
     (7, None)

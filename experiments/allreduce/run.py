@@ -185,7 +185,7 @@ async def run_all(
     on_row: Callable[[Row], None] = lambda _: None,
     on_sweep: Callable[[Sweep], None] = lambda _: None,
 ) -> list[Sweep]:
-    """Measure one scenario after the other, each into a folder of its own. Raises as `run` does."""
+    """Measure one scenario after the other, each into its own folder. Raises the errors of `run`."""
     sweeps = []
     for scenario in scenarios:
         folder = out / re.sub(r"[^\w.-]+", "-", scenario.name)
