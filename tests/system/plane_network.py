@@ -73,9 +73,13 @@ class PlaneNetwork:
         self,
         work: Callable[[Communicator], Result],
         meeting: StaticJob | None = None,
+        but: int | None = None,
         **options: object,
     ) -> Iterator[list[Future[Result]]]:
-        """Run `work` on every rank while the block runs, each in a thread in its host's namespace."""
+        """Run `work` on every rank while the block runs, each in a thread in its host's namespace.
+
+        Rank `but` gets no thread: it runs somewhere else.
+        """
         size = len(self.topology.hosts)
         meeting = meeting or StaticJob(size)
 
@@ -84,7 +88,7 @@ class PlaneNetwork:
                 return work(comm)
 
         with ThreadPoolExecutor(size) as pool:
-            yield [pool.submit(body, rank) for rank in range(size)]
+            yield [pool.submit(body, rank) for rank in range(size) if rank != but]
 
     def run(self, work: Callable[[Communicator], Result], **options: object) -> list[Result]:
         """Run `work` on every rank, and return the results by rank."""

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts on a bridge, in namespaces of this process."""
+"""Hosts on a bridge and agents with an RDMA rail, all in this process. Each rank has a namespace."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from system.namespaces import inside, ip, namespace, path_of
 
+from railweave._native.agent import Agent, Call
+from railweave._native.collectives import DType, ReduceOp
 from railweave.topologies.lab import counters
 from railweave.topologies.lab.shaping import counting_queue
 
 NIC = "eth0"
-BRIDGE_MAC = "02:00:00:03:00:64"
+WAIT_S = 30.0
+RAIL = 0
+SECRET = bytes(range(32))
 
 Result = TypeVar("Result")
 
@@ -33,17 +40,6 @@ class Hosts:
     def mac(self, rank: int) -> str:
         return f"02:00:00:03:00:{rank + 1:02x}"
 
-    def lay(self, rank: int) -> None:
-        """Connect a host to the bridge."""
-        peer = ("peer", "name", NIC, "address", self.mac(rank), "netns", path_of(self.namespaces[rank]))
-        with inside(self.switch):
-            ip("link", "add", f"port{rank}", "type", "veth", *peer)
-            ip("link", "set", f"port{rank}", "master", "bridge", "up")
-        with inside(self.namespaces[rank]):
-            ip("address", "add", f"{self.address(rank)}/24", "dev", NIC)
-            ip("link", "set", NIC, "up")
-            subprocess.run(["tc", *counting_queue(NIC).split()], check=True)
-
     def bytes_sent(self, rank: int) -> int:
         """Return the bytes that the interface's queue counts: it counts the frames of a super-packet."""
         with inside(self.namespaces[rank]):
@@ -58,9 +54,70 @@ def bridged(count: int) -> Iterator[Hosts]:
         switch = stack.enter_context(namespace())
         hosts = Hosts(tuple(stack.enter_context(namespace()) for _ in range(count)), switch)
         with inside(switch):
-            # Without this address, the bridge takes the MAC of a port, which changes with its ports.
-            ip("link", "add", "bridge", "address", BRIDGE_MAC, "type", "bridge")
+            ip("link", "add", "bridge", "type", "bridge")
             ip("link", "set", "bridge", "up")
-        for rank in range(count):
-            hosts.lay(rank)
+            for rank, host in enumerate(hosts.namespaces):
+                peer = ("peer", "name", NIC, "address", hosts.mac(rank), "netns", path_of(host))
+                ip("link", "add", f"port{rank}", "type", "veth", *peer)
+                ip("link", "set", f"port{rank}", "master", "bridge", "up")
+        for rank, host in enumerate(hosts.namespaces):
+            with inside(host):
+                ip("address", "add", f"{hosts.address(rank)}/24", "dev", NIC)
+                ip("link", "set", NIC, "up")
+                subprocess.run(["tc", *counting_queue(NIC).split()], check=True)
         yield hosts
+
+
+class Job:
+    """Agents of all ranks with one RDMA rail each, joined."""
+
+    def __init__(self, hosts: Hosts, rate_bps: int = 0) -> None:
+        self.size = len(hosts.namespaces)
+        self._arrays: list[NDArray[np.float32]] = []
+        self.agents = [Agent(rank, self.size) for rank in range(self.size)]
+        numbers = []
+        for rank, agent in enumerate(self.agents):
+            agent.set_secret(SECRET)
+            with inside(hosts.namespaces[rank]):
+                _, queue_pairs = agent.add_rdma("rdma", hosts.address(rank), NIC, rate_bps)
+            numbers.append(queue_pairs)
+        members = [(hosts.address(rank), hosts.mac(rank), numbers[rank]) for rank in range(self.size)]
+        for agent in self.agents:
+            agent.connect_rdma(RAIL, members)
+
+    def on_every_rank(self, work: Callable[[int], Result]) -> list[Result]:
+        """Run `work` for each rank, each in its own thread."""
+        with ThreadPoolExecutor(self.size) as pool:
+            return list(pool.map(work, range(self.size)))
+
+    def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> int:
+        """Start a sum, and return its op index. The arrays live as long as the job."""
+        out = np.empty_like(x) if out is None else out
+        self._arrays += [x, out]
+        call = Call(DType.FLOAT32, ReduceOp.SUM, x.size)
+        point = self.agents[rank].plan_point()
+        op: int = point[0]
+        self.agents[rank].submit(point, call, x, out, [(RAIL, 0, x.size)])
+        return op
+
+    def all_reduce(self, rank: int, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Sum `x` over all ranks. AssertionError with the agent's message if it fails."""
+        out = np.empty_like(x)
+        op = self.submit(rank, x, out)
+        assert self.agents[rank].wait(op, WAIT_S), "the time is up"
+        failure = self.agents[rank].failure_of(op)
+        assert failure is None, failure.message
+        return out
+
+    def close(self, linger_s: float = 2.0) -> None:
+        self.on_every_rank(lambda rank: self.agents[rank].close(linger_s))
+
+
+@contextmanager
+def job(hosts: Hosts, rate_bps: int = 0) -> Iterator[Job]:
+    """Make a job, and close it when the block ends."""
+    made = Job(hosts, rate_bps)
+    try:
+        yield made
+    finally:
+        made.close()

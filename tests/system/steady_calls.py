@@ -20,6 +20,7 @@ from railweave.hosts.reports import RailReport
 
 DEADLINE_S = 30.0
 SMALL, LARGE, FLOATS = 257, 300_001, 200_003  # elements: the first uses one rail, the others are split
+SHARD = 40_009
 
 Array = NDArray[Any]
 
@@ -40,23 +41,56 @@ def floats(rank: int, round_: int, count: int) -> Array:
     return np.sin(np.arange(count, dtype=np.float32) * np.float32(rank + 1.5)) + np.float32(0.1 * round_)
 
 
+class Others:
+    """A pending reduce_scatter, all_gather and broadcast. The last two work in place."""
+
+    def __init__(self, comm: Communicator, round_: int) -> None:
+        rank, ranks = comm.rank, comm.world_size
+        self._own = slice(rank * SHARD, (rank + 1) * SHARD)
+        self._ranks, self._round, self._root = ranks, round_, round_ % ranks
+        gathered = np.zeros(ranks * SHARD, np.int32)
+        gathered[self._own] = integers(rank, round_, SHARD)
+        self._works = [
+            comm.reduce_scatter(integers(rank, round_, ranks * SHARD), async_op=True),
+            comm.all_gather(gathered[self._own], out=gathered, async_op=True),
+            comm.broadcast(integers(rank, round_, LARGE), root=self._root, async_op=True),
+        ]
+
+    def check(self) -> None:
+        scattered, gathered, sent = (work.wait(DEADLINE_S) for work in self._works)
+        total = integer_sum(self._ranks, self._round, self._ranks * SHARD)
+        np.testing.assert_array_equal(scattered, total[self._own])
+        all_given = [integers(peer, self._round, SHARD) for peer in range(self._ranks)]
+        np.testing.assert_array_equal(gathered, np.concatenate(all_given))
+        np.testing.assert_array_equal(sent, integers(self._root, self._round, LARGE))
+
+
 def one_round(comm: Communicator, round_: int) -> list[bytes]:
-    """Sum small and large tensors, some of them asynchronously and in place. Check the results.
+    """Run all collectives, sync and async, small and split, in place and not. Check the results.
 
     Return the digests of the sums of floats. They must be the same on all ranks.
     """
     rank, ranks = comm.rank, comm.world_size
-    in_place, given = integers(rank, round_, LARGE), floats(rank, round_, FLOATS)
-    pending = [comm.all_reduce(in_place, out=in_place, async_op=True), comm.all_reduce(given, async_op=True)]
+    in_place = integers(rank, round_, LARGE)
+    given = floats(rank, round_, FLOATS)
+    pending = [
+        comm.all_reduce(integers(rank, round_, SMALL), async_op=True),
+        comm.all_reduce(in_place, out=in_place, async_op=True),
+        comm.all_reduce(given, async_op=True),
+    ]
+    others = Others(comm, round_)
     few = floats(rank, round_, 5)
     comm.all_reduce(few, out=few)
     np.testing.assert_array_equal(
-        comm.all_reduce(integers(rank, round_, SMALL)), integer_sum(ranks, round_, SMALL)
+        comm.all_reduce(integers(rank, round_ + 1, LARGE)), integer_sum(ranks, round_ + 1, LARGE)
     )
-    large, many = (work.wait(DEADLINE_S) for work in pending)
+    small, large, many = (work.wait(DEADLINE_S) for work in pending)
+    others.check()
+    np.testing.assert_array_equal(small, integer_sum(ranks, round_, SMALL))
     np.testing.assert_array_equal(large, integer_sum(ranks, round_, LARGE))
     exact = sum(floats(peer, round_, FLOATS).astype(np.float64) for peer in range(ranks))
     np.testing.assert_allclose(many, exact, rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(given, floats(rank, round_, FLOATS))
     return [hashlib.blake2b(each.tobytes()).digest() for each in (few, many)]
 
 

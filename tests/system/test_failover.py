@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
+from protocol.jobs import StaticJob
+from system.lone_rank import LoneRank, sum_until
+from system.namespaces import inside
 from system.plane_network import PlaneNetwork, plane_network
 from system.steady_calls import DEADLINE_S, LARGE, steady_calls
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import RailDown
+from railweave.hosts.errors import PeerLost, RailDown, RailweaveError
 from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
 from railweave.topologies.model import Plane
@@ -22,7 +27,19 @@ RAILS = ("tcp", "rdma")
 EQUAL = {"tcp": 1, "rdma": 1}
 HARMED = "h2"  # rank 1
 OUT = ("down", "recovering")
-RANKS = 3
+RANKS, LONE = 3, 1
+LATE_S = 1.0
+INTERRUPT_S = 0.5
+
+FAULTS: dict[str, Callable[[Plane], Fault]] = {
+    "host link down": lambda plane: faults.host_down(plane, HARMED),
+    "switch port down": lambda plane: faults.port_down(plane, HARMED),
+    "loss to the switch": lambda plane: faults.lossy(plane, HARMED, to_host=False),
+    "loss to the host": lambda plane: faults.lossy(plane, HARMED, to_switch=False),
+    "loss both ways": lambda plane: faults.lossy(plane, HARMED),
+    "switch killed": faults.switch_killed,
+    "switch frozen": faults.switch_frozen,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +48,12 @@ def network() -> Iterator[PlaneNetwork]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("rail", "fault"),
-    [
-        ("tcp", lambda plane: faults.host_down(plane, HARMED)),
-        ("rdma", lambda plane: faults.port_down(plane, HARMED)),
-        ("tcp", lambda plane: faults.lossy(plane, HARMED, to_host=False)),
-        ("rdma", lambda plane: faults.lossy(plane, HARMED, to_switch=False)),
-        ("rdma", faults.switch_killed),
-        ("tcp", faults.switch_frozen),
-    ],
-)
+@pytest.mark.parametrize("rail", RAILS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_rail_fails_in_the_middle_of_calls_and_comes_back(
-    network: PlaneNetwork, rail: str, fault: Callable[[Plane], Fault]
+    network: PlaneNetwork, rail: str, fault: str
 ) -> None:
-    harm = fault(network.plane(rail))
+    harm = FAULTS[fault](network.plane(rail))
     with network.ready_for(harm), steady_calls(network, shares=EQUAL) as calls:
         calls.rounds(2)
         network.do(harm.inject)
@@ -77,6 +85,84 @@ def test_several_communicators_of_a_process_lose_the_same_rail(network: PlaneNet
             calls.used_again("rdma")
 
 
+def test_one_rail_after_the_other_fails(network: PlaneNetwork) -> None:
+    """The second rail fails as soon as the first is back, when the ranks know little about the first."""
+    with steady_calls(network, shares=EQUAL) as calls:
+        calls.rounds(2)
+        for rail in RAILS:
+            harm = faults.port_down(network.plane(rail), HARMED)
+            network.do(harm.inject)
+            calls.all_see(rail, OUT)
+            network.do(harm.repair)
+            calls.all_see(rail, ("up",))
+
+
+@contextmanager
+def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[StaticJob, LoneRank]]:
+    """Start a job in which rank 1 is a separate process."""
+    job = StaticJob(RANKS)
+    lone = LoneRank(network, job, LONE, shares=EQUAL, **options)
+    try:
+        yield job, lone
+    finally:
+        lone.close()
+
+
+def test_a_rank_that_is_late_changes_no_rails(network: PlaneNetwork) -> None:
+    """First the process of rank 1 is stopped, for longer than a rail may be silent. Then rank 2 computes."""
+    with lone_rank(network) as (job, lone):
+        rounds = 0
+
+        def enough(comm: Communicator) -> bool:
+            nonlocal rounds
+            if comm.rank == 0:
+                rounds += 1
+            elif rounds == 6:
+                compute()
+            if comm.rank == 0 and rounds == 3:
+                lone.signal(signal.SIGSTOP)
+                threading.Timer(LATE_S, lone.signal, [signal.SIGCONT]).start()
+            return rounds > 8
+
+        def work(comm: Communicator) -> None:
+            sum_until(comm, lambda: enough(comm))
+            assert [change.reasons for change in comm._agent.changes()] == []
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
+
+
+def compute() -> None:
+    """Keep Python's global interpreter lock busy."""
+    end = time.monotonic() + LATE_S
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> None:
+    """The ranks neither wait for a silence to end nor ask a controller."""
+    with lone_rank(network, peer_timeout_s=0) as (job, lone):
+
+        def work(comm: Communicator) -> None:
+            calls = 0
+
+            def enough() -> bool:
+                nonlocal calls
+                calls += 1
+                if (comm.rank, calls) == (0, 3):
+                    lone.signal(signal.SIGKILL)
+                return False
+
+            with pytest.raises(PeerLost) as raised:
+                sum_until(comm, enough)
+            assert raised.value.rank == LONE
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL, peer_timeout_s=0) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
+
+
 def call_for_ever(comm: Communicator) -> None:
     while True:
         comm.all_reduce(np.ones(LARGE, np.int32))
@@ -105,17 +191,48 @@ def test_without_a_rail_that_joins_all_the_error_says_what_is_wrong(network: Pla
         network.run(work, shares=EQUAL, timeout_s=1, peer_timeout_s=0)
 
 
-@pytest.mark.parametrize(
-    ("rail", "fault"),
-    [
-        ("tcp", lambda plane: faults.host_down(plane, HARMED)),
-        ("rdma", lambda plane: faults.lossy(plane, HARMED)),
-    ],
-)
+def test_an_interrupt_ends_a_wait_for_rails(network: PlaneNetwork) -> None:
+    """Rank 0 runs in the main thread, because Python handles signals there."""
+    harms = [faults.port_down(network.plane(rail), HARMED) for rail in RAILS]
+    job = StaticJob(RANKS)
+    injected, interrupted, met = threading.Event(), threading.Event(), threading.Barrier(RANKS)
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(LARGE, np.int32))
+        met.wait(DEADLINE_S)
+        assert injected.wait(DEADLINE_S)
+        with pytest.raises(RailweaveError):
+            call_for_ever(comm)
+        assert interrupted.wait(DEADLINE_S)
+
+    with ExitStack() as stack:
+        for harm in harms:
+            stack.enter_context(network.ready_for(harm))
+        futures = stack.enter_context(network.ranks(work, job, but=0, shares=EQUAL, timeout_s=3))
+        stack.enter_context(inside(network.at(0)))
+        comm = stack.enter_context(job.communicator(0, network.rails(0), shares=EQUAL))
+        comm.all_reduce(np.ones(LARGE, np.int32))
+        met.wait(DEADLINE_S)
+        for harm in harms:
+            network.do(harm.inject)
+        injected.set()
+        timer = threading.Timer(INTERRUPT_S, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            call_for_ever(comm)
+        interrupted.set()
+        timer.join()
+        comm.close()
+        for future in futures:
+            future.result(DEADLINE_S)
+
+
+@pytest.mark.parametrize("rail", RAILS)
+@pytest.mark.parametrize("fault", ["host link down", "switch port down", "loss both ways"])
 def test_a_rail_that_is_down_when_a_job_begins_is_used_when_it_is_there(
-    network: PlaneNetwork, rail: str, fault: Callable[[Plane], Fault]
+    network: PlaneNetwork, rail: str, fault: str
 ) -> None:
-    harm = fault(network.plane(rail))
+    harm = FAULTS[fault](network.plane(rail))
     with network.ready_for(harm):
         network.do(harm.inject)
         with steady_calls(network, shares=EQUAL) as calls:

@@ -18,7 +18,7 @@ mount -o remount,size=64m,nr_inodes=0 {out} || exit 9
 """
 
 
-@pytest.mark.parametrize("room", ["4k", "64k,nr_inodes=7"])
+@pytest.mark.parametrize("room", ["4k", "12k", "64k,nr_inodes=3", "64k,nr_inodes=7"])
 def test_a_measurement_on_a_full_disk_says_so_and_goes_on(tmp_path: Path, room: str) -> None:
     out = tmp_path / "out"
     out.mkdir()

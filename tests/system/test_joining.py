@@ -27,6 +27,12 @@ def lone_plane(request: pytest.FixtureRequest) -> Iterator[PlaneNetwork]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def tcp_plane() -> Iterator[PlaneNetwork]:
+    with plane_network(2, ["tcp"]) as made:
+        yield made
+
+
 def nic(network: PlaneNetwork, plane: str, rank: int) -> str:
     return network.plane(plane).nics[rank].interface
 
@@ -72,15 +78,30 @@ def test_a_rank_whose_only_rail_comes_up_late_joins(lone_plane: PlaneNetwork, ra
                 joined.result(DEADLINE_S)
 
 
-def test_a_firewall_that_refuses_the_only_rail_is_named() -> None:
-    with (
-        plane_network(2, ["tcp"]) as network,
-        refused(network, "tcp", 0),
-        network.ranks(add_up, timeout_s=SHORT_S) as ranks,
-    ):
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_whose_only_rail_stays_down_ends_all_with_its_name(tcp_plane: PlaneNetwork, rank: int) -> None:
+    with down(tcp_plane, "tcp", rank), tcp_plane.ranks(add_up, timeout_s=SHORT_S) as ranks:
+        for joining in ranks:
+            error = joining.exception(DEADLINE_S)
+            assert isinstance(error, JoinTimeout), error
+            assert "rail 'tcp'" in str(error)
+
+
+def test_a_firewall_that_refuses_the_only_rail_is_named(tcp_plane: PlaneNetwork) -> None:
+    with refused(tcp_plane, "tcp", 0), tcp_plane.ranks(add_up, timeout_s=SHORT_S) as ranks:
         for rank, joining in enumerate(ranks):
             error = joining.exception(DEADLINE_S)
             assert isinstance(error, JoinTimeout), error
-            assert f"rail 'tcp' on {nic(network, 'tcp', rank)}" in str(error)
+            assert f"rail 'tcp' on {nic(tcp_plane, 'tcp', rank)}" in str(error)
             assert ("Connection refused" in str(error)) == (rank == 1), "it is the one that dials"
             assert "no firewall" in str(error)
+
+
+def test_a_firewall_that_refuses_one_rail_leaves_the_other() -> None:
+    with plane_network(2, ["tcp", "rdma"]) as network, refused(network, "tcp", 0):
+
+        def work(comm: Communicator) -> set[str]:
+            add_up(comm)
+            return {decision.rail for decision in comm.why() if not decision.calls}
+
+        assert network.run(work) == [{"tcp"}, {"tcp"}]

@@ -61,3 +61,10 @@ def test_a_lab_of_a_notebook_needs_no_guard(tmp_path: Path) -> None:
         timeout=DEADLINE_S,
     )
     assert done.stdout.strip() == "[['0'], ['1']]", done.stderr
+
+
+def test_each_lab_has_its_folder(tmp_path: Path) -> None:
+    cell = "import railweave\n" + "with railweave.lab(hosts=2, rails='tcp'): pass\n" * 2
+    subprocess.run([sys.executable, "-c", cell], cwd=tmp_path, check=True, timeout=DEADLINE_S)
+    found = sorted(path.parent.name for path in tmp_path.glob("out/lab/[0-9]/topology.yaml"))
+    assert found == ["1", "2"]

@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from protocol.jobs import StaticJob
 from system.command import Start
+from system.plane_network import plane_network
 
 from railweave.experiments.hosts import JobOptions, start_job
+from railweave.hosts.communicator import Communicator
+from railweave.hosts.errors import CollectiveMismatch
+from railweave.hosts.events import Sums
 from railweave.topologies.clos import leaf_spine
 from railweave.topologies.lab.faults import queue_pair_ended
 from railweave.topologies.lab.lab import Lab
@@ -21,16 +28,19 @@ from railweave.topologies.model import Topology
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 90.0
+SWITCH = "s-nr"
 SURVIVED = "survived"  # a file that exists after a fault that the rail may survive
 
 PROGRAM = """
 import json
+import os
 import subprocess
 import sys
 import numpy as np
 import railweave
 
-with railweave.init() as comm:
+rails = os.environ["RAILWEAVE_RAILS"].replace("=netreduce@", f"={sys.argv[1]}@")
+with railweave.init(rails=rails) as comm:
     n, chunks = comm.world_size, 0
 
     def check(numbers, op, expected, tolerance):
@@ -96,28 +106,41 @@ with railweave.init(timeout_s=40) as comm:
 RACKS = ("--topology", "leaf-spine:racks=2,hosts=2")
 
 
-@pytest.mark.parametrize(("where", "leaves"), [(("--hosts", "3"), 0), (RACKS, 2)], ids=["planes", "racks"])
+@pytest.mark.parametrize(
+    ("kind", "where", "leaves"),
+    [("netreduce", ("--hosts", "3"), 0), ("netreduce", RACKS, 2), ("rdma", ("--hosts", "3"), 0)],
+    ids=["netreduce", "netreduce-racks", "rdma"],
+)
 def test_the_switch_adds_what_it_can_and_hosts_do_the_rest(
-    start: Start, tmp_path: Path, where: Sequence[str], leaves: int
+    start: Start, tmp_path: Path, kind: str, where: Sequence[str], leaves: int
 ) -> None:
     """With racks, the root adds the sums of the leaves, and each leaf forwards the result once."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = start(
         *("run", *where, "--rails", "netreduce", "--rate", "0"),
-        *("--", sys.executable, str(program)),
+        *("--", sys.executable, str(program), kind),
     )
     said, phases = command.process.communicate()
     assert command.process.returncode == 0, said + phases
     (line,) = [line for line in said.splitlines() if "added" in line]
     _, added, _, down, _, chunks = line.split("] ")[1].split()
-    assert int(added) == int(chunks) > 0
+    assert int(chunks) > 0
+    assert int(added) == (int(chunks) if kind == "netreduce" else 0)
     assert int(down) == leaves * int(added)
 
 
+async def restart_switch(lab: Lab, name: str = SWITCH) -> None:
+    await lab.kill(name)
+    await lab.revive(name)
+
+
+async def restart_leaf(lab: Lab) -> None:
+    await restart_switch(lab, "leaf2")
+
+
 async def restart_root(lab: Lab) -> None:
-    await lab.kill("spine1")
-    await lab.revive("spine1")
+    await restart_switch(lab, "spine1")
 
 
 async def end_root(lab: Lab) -> None:
@@ -143,8 +166,10 @@ TWO_SPINES = leaf_spine(2, 2, 2, rails=RAILS)
 @pytest.mark.parametrize(
     ("topology", "fault"),
     [
+        (ONE_SWITCH, restart_switch),
         (ONE_SWITCH, restart_controller),
         (ONE_SWITCH, end_queue_pair),
+        (RACKS_OF_TWO, restart_leaf),
         (RACKS_OF_TWO, restart_root),
         (TWO_SPINES, end_root),
     ],
@@ -171,3 +196,19 @@ def test_the_rail_is_used_again_after_a_failure(
             return (await lab.switch_counters())["netreduce"]
 
     assert asyncio.run(run())["result"] > 0
+
+
+def test_ranks_that_call_different_things_find_out_before_anything_is_added() -> None:
+    """The network has no switch that adds, because the check does not need one."""
+
+    def call(comm: Communicator) -> str:
+        with pytest.raises(CollectiveMismatch) as raised:
+            comm.all_reduce(np.zeros(5000 + comm.rank, np.int32))
+        return str(raised.value)
+
+    meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
+    with plane_network(3, ["netreduce"]) as network, network.ranks(call, meeting) as futures:
+        for future in futures:
+            assert re.search(r"of 500\d int32.*of 500\d int32", future.result(2 * DEADLINE_S)), (
+                future.result()
+            )

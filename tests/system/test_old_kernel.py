@@ -61,3 +61,11 @@ def test_the_doctor_says_that_the_kernel_refuses_them(old_kernel: Path) -> None:
     assert not found["needed"]
     assert "refuses" in found["detail"]
     assert "Linux 6.2" in found["remedy"]
+
+
+def test_here_it_takes_them() -> None:
+    kernel = tuple(map(int, os.uname().release.split(".")[:2]))
+    if kernel < (6, 2):
+        pytest.skip("this kernel is older")
+    assert run("doctor")["present"]
+    assert run("sums")["refused"] == 0

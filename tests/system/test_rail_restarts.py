@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rails on real interfaces that are halted during slices and joined again."""
+"""Rails on real interfaces that are halted during slices and joined again, also while links are down."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 from protocol.rail_world import SECRET, World
-from system.namespaces import inside
+from system.namespaces import inside, ip
 from system.rdma_hosts import NIC, Hosts, bridged
 
+from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 
 RANKS = 3
@@ -28,6 +29,7 @@ class Apart:
     """A replacement for Rails with a separate loop per rank. A rank opens connections in its namespace."""
 
     def __init__(self, hosts: Hosts) -> None:
+        """Take `hosts`, any object with `namespaces` by rank."""
         self.hosts = hosts
         self.each = [Rails(len(hosts.namespaces)) for _ in hosts.namespaces]
 
@@ -54,7 +56,23 @@ def rdma_world(hosts: Hosts, seed: int = 0) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(3))
+def tcp_world(hosts: Hosts, seed: int = 0) -> World:
+    world = World(RANKS, cast(Rails, Apart(hosts)), seed, COUNTS)
+    members = [
+        (hosts.address(rank), world.rails.open_tcp(rank, hosts.address(rank))) for rank in range(RANKS)
+    ]
+    for rank in range(RANKS):
+        world.rails.connect_tcp(rank, SECRET, members)
+    world.run(world.all_ready)
+    return world
+
+
+def set_link(hosts: Hosts, rank: int, state: str) -> None:
+    with inside(hosts.namespaces[rank]):
+        ip("link", "set", NIC, state)
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_rdma_rails_may_be_halted_at_any_time(hosts: Hosts, seed: int) -> None:
     world = rdma_world(hosts, seed)
     slices = world.new_slices()
@@ -107,3 +125,34 @@ def test_late_packets_of_an_incarnation_meet_no_queue_pair(hosts: Hosts) -> None
     world.finish(again)
     for rank in (0, 1):
         assert world.rails.stats(rank).malformed == 0
+
+
+def test_rdma_restarts_that_cannot_be_say_so(hosts: Hosts) -> None:
+    world = rdma_world(hosts)
+    with pytest.raises(RuntimeError, match="after they were halted"):
+        world.rails.restart(0, 1)
+    world.rails.halt(0)
+    with pytest.raises(RuntimeError, match="were in incarnation 0 before they are to restart as 0"):
+        world.rails.restart(0, 0)
+
+
+@pytest.mark.parametrize("open_world", [tcp_world, rdma_world])
+def test_a_link_that_dies_and_comes_back(hosts: Hosts, open_world: Callable[[Hosts], World]) -> None:
+    """Ranks restart while the link is down. They join when the link is up, and no failure is permanent."""
+    world = open_world(hosts)
+    slices = world.new_slices()
+    world.start_all(slices)
+    world.some_turns()
+    set_link(hosts, 0, "down")
+    try:
+        for _ in range(20):
+            world.rails.turn(0.01)
+        world.in_any_order(world.halt)
+        again = world.new_slices()
+        world.restart(1, again)
+        assert not world.all_ready()
+    finally:
+        set_link(hosts, 0, "up")
+    told = [failure for rank in range(RANKS) for failure in world.rails.failures(rank)]
+    assert all(failure.kind == FailureKind.SILENT for failure in told)
+    world.finish(again)

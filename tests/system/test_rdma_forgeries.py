@@ -19,7 +19,7 @@ from system.namespaces import dropping, inside
 from system.rdma_hosts import NIC, Hosts, bridged
 
 from railweave._native import roce
-from railweave._native.agent import Agent, Call
+from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import DType, ReduceOp
 
 DEADLINE_S = 30.0
@@ -37,9 +37,9 @@ def hosts() -> Iterator[Hosts]:
 
 
 class Job:
-    """Two ranks. Each has an RDMA rail and a TCP rail on its only interface."""
+    """Two ranks. Each has an RDMA rail, and perhaps a TCP rail, on its only interface."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, *, with_tcp: bool) -> None:
         self.hosts = hosts
         self.done = False
         self.agents: list[Agent] = []
@@ -49,17 +49,19 @@ class Job:
                 agent = Agent(rank, 2)
                 agent.set_secret(SECRET)
                 at = (hosts.address(rank), NIC)
-                queue_pairs.append(agent.add_rdma("rdma", *at, 0, 5.0)[1])
-                ports.append((hosts.address(rank), agent.add_tcp("tcp", *at)[1]))
-                control.append([(hosts.address(rank), agent.open_control(rail)) for rail in (RDMA, TCP)])
+                queue_pairs.append(agent.add_rdma("rdma", *at, 0, 5.0 if with_tcp else 2.0)[1])
+                if with_tcp:
+                    ports.append((hosts.address(rank), agent.add_tcp("tcp", *at)[1]))
+                    control.append([(hosts.address(rank), agent.open_control(rail)) for rail in (RDMA, TCP)])
             self.agents.append(agent)
         self.queue_pair = queue_pairs[0][1]  # rank 0's queue pair to rank 1
         members = [(hosts.address(rank), hosts.mac(rank), queue_pairs[rank]) for rank in range(2)]
         self.on_every_rank(lambda rank: self.agents[rank].connect_rdma(RDMA, members))
-        connect = self.on_every_rank(lambda rank: self.agents[rank].connect_tcp(TCP, ports, DEADLINE_S))
-        assert connect == [[], []]
-        places = [[control[rank][rail] for rank in range(2)] for rail in (RDMA, TCP)]
-        self.on_every_rank(lambda rank: self.agents[rank].enable_recovery(places, [0, 0]))
+        if with_tcp:
+            connect = self.on_every_rank(lambda rank: self.agents[rank].connect_tcp(TCP, ports, DEADLINE_S))
+            assert connect == [[], []]
+            places = [[control[rank][rail] for rank in range(2)] for rail in (RDMA, TCP)]
+            self.on_every_rank(lambda rank: self.agents[rank].enable_recovery(places, [0, 0]))
 
     def on_every_rank(self, work: Callable[[int], Any]) -> list[Any]:
         def there(rank: int) -> Any:
@@ -191,7 +193,7 @@ FORGERIES = {
 def test_a_forged_packet_costs_the_rail_and_not_the_job(
     hosts: Hosts, forge: Callable[[Forger], None], reason: str
 ) -> None:
-    job = Job(hosts)
+    job = Job(hosts, with_tcp=True)
     try:
         with attacked(job, forge):
             job.calls_until(lambda: bool(job.agents[0].rail_states()[RDMA].failures))
@@ -200,3 +202,18 @@ def test_a_forged_packet_costs_the_rail_and_not_the_job(
         assert all(agent.failure() is None for agent in job.agents)
     finally:
         job.on_every_rank(lambda rank: job.agents[rank].close(1.0))
+
+
+@pytest.mark.parametrize(("forge", "reason"), FORGERIES.values(), ids=FORGERIES)
+def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(
+    hosts: Hosts, forge: Callable[[Forger], None], reason: str
+) -> None:
+    job = Job(hosts, with_tcp=False)
+    try:
+        with attacked(job, forge), pytest.raises(AssertionError, match=reason):
+            job.calls_until(lambda: False)
+        failure = job.agents[0].failure()
+        assert failure is not None
+        assert (failure.kind, failure.rail) == (FailureKind.RAIL_DOWN, "rdma")
+    finally:
+        job.on_every_rank(lambda rank: job.agents[rank].close(0.1))

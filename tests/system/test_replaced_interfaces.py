@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import SECRET, World
-from system.namespaces import inside, ip, path_of
+from system.namespaces import inside, ip, namespace, path_of
 from system.plane_network import PlaneNetwork, plane_network
-from system.rdma_hosts import NIC, Hosts, bridged
 from system.steady_calls import steady_calls
 from system.test_rail_restarts import Apart
 
@@ -24,6 +25,7 @@ from railweave.topologies.model import Nic
 RAILS = ("tcp", "rdma")
 EQUAL = {"tcp": 1, "rdma": 1}
 RANKS, HARMED = 3, 1
+OTHER_MAC = "02:00:00:aa:bb:cc"
 
 
 @pytest.fixture
@@ -65,8 +67,11 @@ def make_anew(network: PlaneNetwork, nic: Nic, mac: str) -> None:
     )
 
 
+@pytest.mark.parametrize("same_mac", [True, False], ids=["same MAC", "another MAC"])
 @pytest.mark.parametrize("rail", RAILS)
-def test_a_rail_whose_interface_is_replaced_is_readmitted(network: PlaneNetwork, rail: str) -> None:
+def test_a_rail_whose_interface_is_replaced_is_readmitted(
+    network: PlaneNetwork, rail: str, same_mac: bool
+) -> None:
     """Its heartbeats and its listener work again, and its peers reach it again."""
     place = RAILS.index(rail)
     nic = nics(network, HARMED)[place]
@@ -74,7 +79,7 @@ def test_a_rail_whose_interface_is_replaced_is_readmitted(network: PlaneNetwork,
         calls.rounds(2)
         delete(network, nic)
         calls.all_see(rail, ("down", "recovering"))
-        make_anew(network, nic, nic.mac)
+        make_anew(network, nic, nic.mac if same_mac else OTHER_MAC)
         calls.all_see(rail, ("up",))
         calls.used_again(rail)
 
@@ -96,33 +101,60 @@ def test_a_rail_whose_interface_is_replaced_on_all_hosts_is_readmitted(network: 
 # ---------------------------------------------------------------- in-network
 
 
-SWITCH_ADDRESS = "10.3.0.100"
+@dataclass(frozen=True)
+class Place:
+    """Two hosts on a bridge, in whose namespace the model switch runs."""
+
+    namespaces: tuple[int, ...]
+    switch: int
+
+    def address(self, rank: int) -> str:
+        return f"10.4.0.{rank + 1}"
+
+    def lay(self, rank: int) -> None:
+        with inside(self.switch):
+            peer = ("peer", "name", "eth0", "netns", path_of(self.namespaces[rank]))
+            ip("link", "add", f"port{rank}", "type", "veth", *peer)
+            ip("link", "set", f"port{rank}", "master", "bridge", "up")
+        with inside(self.namespaces[rank]):
+            ip("address", "add", f"{self.address(rank)}/24", "dev", "eth0")
+            ip("link", "set", "eth0", "up")
+
+
+SWITCH_ADDRESS = "10.4.0.100"
 
 
 @pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    """Two hosts on a bridge, in whose namespace the model switch runs."""
-    with bridged(2) as made:
-        with inside(made.switch):
+def place() -> Iterator[Place]:
+    with ExitStack() as stack:
+        switch = stack.enter_context(namespace())
+        made = Place((stack.enter_context(namespace()), stack.enter_context(namespace())), switch)
+        with inside(switch):
+            # Without this address, the bridge takes the MAC of a port, which changes with its ports.
+            ip("link", "add", "bridge", "address", "02:00:00:04:00:64", "type", "bridge")
             ip("address", "add", f"{SWITCH_ADDRESS}/24", "dev", "bridge")
+            ip("link", "set", "bridge", "up")
+        for rank in range(2):
+            made.lay(rank)
         yield made
 
 
 @pytest.mark.parametrize("trees", [1, 2])
-def test_an_in_network_rail_follows_its_interface(hosts: Hosts, trees: int) -> None:
+def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> None:
     """Its sockets to the switch and its control listener move. The switch still knows its old port.
 
     With two trees, each tree has a worker if there are enough CPUs.
     """
     groups = [GROUP + tree for tree in range(trees)]
     cpus = sorted(os.sched_getaffinity(0))[:trees]
-    with inside(hosts.switch):
+    with inside(place.switch):
         switch = LoopbackSwitch(SWITCH_ADDRESS, hosts=2)
     switch.restart(*groups)
     try:
-        world = World(2, cast(Rails, Apart(hosts)), counts=(1, 100, 10_000))
+        world = World(2, cast(Rails, Apart(place)), counts=(1, 100, 10_000))
         members = [
-            (hosts.address(rank), world.rails.open_ina(rank, hosts.address(rank), NIC)) for rank in range(2)
+            (place.address(rank), world.rails.open_ina(rank, place.address(rank), "eth0"))
+            for rank in range(2)
         ]
         for rank in range(2):
             world.rails.attach(rank, [(group, SWITCH_ADDRESS) for group in groups], SLOTS, LANES, cpus)
@@ -135,11 +167,11 @@ def test_an_in_network_rail_follows_its_interface(hosts: Hosts, trees: int) -> N
         senders = dict(switch.children)
         for rank in range(2):
             world.halt(rank)
-        with inside(hosts.namespaces[1]):
-            ip("link", "delete", NIC)
-        with pytest.raises(RuntimeError, match=NIC):
+        with inside(place.namespaces[1]):
+            ip("link", "delete", "eth0")
+        with pytest.raises(RuntimeError, match="eth0"):
             world.rails.restart(1, 1, world.greatest_chunks())
-        hosts.lay(1)
+        place.lay(1)
         again = world.new_slices()
         world.restart(2, again, world.greatest_chunks())
         world.finish(again)

@@ -21,7 +21,7 @@ from railweave.topologies.model import Plane
 from railweave.topologies.planes import planes
 
 DEADLINE_S = 60.0
-COUNT = 200  # forged frames of each kind and source: all of them fit into a port's receive buffer
+COUNT = 1000  # forged frames of each kind and source: all of them fit into a port's receive buffer
 FIRST, BEHIND = 32768, 61000  # range of the kernel's ephemeral ports
 RANK = """
 import numpy as np
