@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+import pytest
 from system.machines import REPOSITORY, Machine, cable, machines
 
 DOCUMENT = REPOSITORY / "docs" / "howto" / "cluster.md"
 TRAIN = "Train"
+ONE_CLUSTER = pytest.mark.xdist_group("cluster")  # the tests with the machines share one worker
 TOGETHER = ", at the same time"
 _PART = re.compile(
     r"^#+ (?P<title>.*)$"
@@ -20,6 +23,9 @@ _PART = re.compile(
     re.MULTILINE,
 )
 MANAGEMENT = {"box": "10.0.0.9", "node0": "10.0.0.10", "node1": "10.0.0.11"}
+
+
+Prepared: TypeAlias = tuple[Mapping[str, Machine], dict[str, dict[str, str]]]  # and the output, by section
 
 
 @dataclass(frozen=True)

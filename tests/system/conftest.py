@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from system.cluster_document import TRAIN, Prepared, blocks, cabled, carry_out
 from system.command import Command
+from system.machines import Machine
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.namespaces import require_tools
@@ -20,6 +22,19 @@ def _able() -> None:
         require_tools()
     except LabError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
+    """Carry out all steps of docs/howto/cluster.md before the training."""
+    with cabled(tmp_path_factory.mktemp("cluster")) as made:
+        yield made, {block.title: carry_out(block, made) for block in blocks() if block.title != TRAIN}
+
+
+@pytest.fixture
+def cluster_machines(cluster: Prepared) -> Mapping[str, Machine]:
+    """Return the cluster's machines. A test that breaks something repairs it."""
+    return cluster[0]
 
 
 @pytest.fixture

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of docs/howto/cluster.md: a training, the doctor on broken machines, and a stranger."""
+"""The machines of docs/howto/cluster.md: a training, and the doctor on broken machines."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
-from system.cluster_document import TRAIN, blocks, cabled, carry_out
+from system.cluster_document import ONE_CLUSTER, TRAIN, Prepared, blocks, carry_out
 from system.machines import Machine
 
+pytestmark = ONE_CLUSTER
 FILE = "/etc/railweave/cluster.yaml"
 DEADLINE_S = 60.0
 OTHER_CONTROLLER_ENDS = (
@@ -61,24 +62,8 @@ def wait_until_well(machine: Machine) -> None:
         assert time.monotonic() < end, wrong
 
 
-Prepared = tuple[Mapping[str, Machine], dict[str, dict[str, str]]]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
-    """Carry out all steps before the training. Yield the machines and their output by section."""
-    with cabled(tmp_path_factory.mktemp("cluster")) as made:
-        yield made, {block.title: carry_out(block, made) for block in blocks() if block.title != TRAIN}
-
-
-@pytest.fixture
-def machines(prepared: Prepared) -> Mapping[str, Machine]:
-    """A test that breaks something repairs it."""
-    return prepared[0]
-
-
-def test_the_document_leads_from_cables_to_a_training(prepared: Prepared) -> None:
-    machines, said = prepared
+def test_the_document_leads_from_cables_to_a_training(cluster: Prepared) -> None:
+    machines, said = cluster
     checks = said["See each plane work"]
     assert "no rank can run here" in " ".join(checks["box"].split())
     for host in ("node0", "node1"):
@@ -93,8 +78,8 @@ def test_the_document_leads_from_cables_to_a_training(prepared: Prepared) -> Non
     assert all(float(carried) > 0 for _, *rails in ends for carried in rails), ends
 
 
-def test_a_machine_in_order(machines: Mapping[str, Machine]) -> None:
-    found = findings(machines["node0"])
+def test_a_machine_in_order(cluster_machines: Mapping[str, Machine]) -> None:
+    found = findings(cluster_machines["node0"])
     assert all(finding["present"] for finding in found.values())
     assert {*found} == {
         *("controller", "clock", "switch box, P4Runtime", "switch box, slots", "host"),
@@ -224,17 +209,17 @@ ROUNDS = [
 
 @pytest.mark.parametrize("broken", ROUNDS, ids=lambda broken: ", ".join(name for _, _, name, _, _ in broken))
 def test_what_is_broken_is_named_with_a_remedy(
-    machines: Mapping[str, Machine], broken: list[tuple[str, str, str, str, str]]
+    cluster_machines: Mapping[str, Machine], broken: list[tuple[str, str, str, str, str]]
 ) -> None:
     def carry_out_all(orders: list[str]) -> None:
         for order in orders:
             machine, _, script = order.partition(": ")
-            machines[machine].run(script)
+            cluster_machines[machine].run(script)
 
     carry_out_all([order for order, *_ in broken])
-    found = findings(machines["node0"])
+    found = findings(cluster_machines["node0"])
     carry_out_all([order for _, order, *_ in broken])
-    wait_until_well(machines["node0"])
+    wait_until_well(cluster_machines["node0"])
     for _, _, name, detail, remedy in broken:
         assert not found[name]["present"]
         assert re.search(detail, f"{found[name]['detail']}: expected {found[name]['expected']}")
@@ -246,18 +231,18 @@ def test_what_is_broken_is_named_with_a_remedy(
     assert {finding["name"] for finding in wrong} <= names | later
 
 
-def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]) -> None:
-    machines["box"].run(other_controller("railweave", "--slots 8192"))
+def test_slots_that_another_job_holds_are_missed(cluster_machines: Mapping[str, Machine]) -> None:
+    cluster_machines["box"].run(other_controller("railweave", "--slots 8192"))
     try:
-        with machines["node1"].start(f"exec python -c '{HOLDER}'") as holder:
+        with cluster_machines["node1"].start(f"exec python -c '{HOLDER}'") as holder:
             assert holder.stdout is not None
             assert "holds" in holder.stdout.readline()
-            found = findings(machines["node0"])
+            found = findings(cluster_machines["node0"])
             assert holder.poll() is None
             holder.communicate()  # it ends when its standard input ends
     finally:
-        machines["box"].run(OTHER_CONTROLLER_ENDS)
-        wait_until_well(machines["node0"])
+        cluster_machines["box"].run(OTHER_CONTROLLER_ENDS)
+        wait_until_well(cluster_machines["node0"])
     slots = found["switch box, slots"]
     assert not slots["present"]
     assert slots["detail"] == "0 of 8192 free"
@@ -266,27 +251,10 @@ def test_slots_that_another_job_holds_are_missed(machines: Mapping[str, Machine]
     assert "no 8192 slots in a row are free" in found["ina: sum in the network"]["detail"]
 
 
-def test_the_exit_status_says_whether_all_is_well(machines: Mapping[str, Machine]) -> None:
-    assert "can take part in the cluster" in machines["node0"].run(f"railweave doctor --cluster {FILE}")
-    said = machines["node0"].run("railweave doctor --cluster /etc/railweave/none.yaml", code=2)
+def test_the_exit_status_says_whether_all_is_well(cluster_machines: Mapping[str, Machine]) -> None:
+    assert "can take part in the cluster" in cluster_machines["node0"].run(
+        f"railweave doctor --cluster {FILE}"
+    )
+    said = cluster_machines["node0"].run("railweave doctor --cluster /etc/railweave/none.yaml", code=2)
     assert "none.yaml: " in said
     assert "Traceback" not in said
-
-
-@pytest.mark.parametrize(
-    "asked", ["railweave why --controller 10.0.0.9:9600", "railweave switch tables --grpc 10.0.0.9:9559"]
-)
-def test_a_stranger_on_the_management_network_gets_no_answer(
-    machines: Mapping[str, Machine], asked: str
-) -> None:
-    said = machines["stranger"].run(asked, code=3)
-    assert re.search(r"no switch answers|no controller answered|expected a controller there", said), said
-
-
-def test_a_host_cannot_open_the_switches(machines: Mapping[str, Machine]) -> None:
-    """The hosts' CA has issued the host's certificate, and the switches do not trust this CA."""
-    own = "--tls-ca hosts.pem --tls-cert own.pem --tls-key own.key"
-    said = machines["node0"].run(
-        f"cd /etc/railweave; railweave switch tables --grpc 10.0.0.9:9559 {own}", code=3
-    )
-    assert "no switch answers" in said
