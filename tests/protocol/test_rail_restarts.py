@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
-from protocol.tcp_greetings import HELLO, hello, is_answer, number_of, proof, tcp_key
+from protocol.tcp_greetings import HELLO, PROOF, hello, is_answer, number_of, proof, tcp_key
 
+from railweave._native.agent import FailureKind
 from railweave._native.rails import Rails
 
 KEY = tcp_key(SECRET)
@@ -338,3 +339,62 @@ def test_a_parked_peer_that_comes_again_counts_with_its_last_connection() -> Non
             channel.closes(first)
             channel.rails.restart(0, 3)
             channel.answers(second)
+
+
+def test_silent_connections_keep_no_peer_out_of_a_restart() -> None:
+    channel = Channel(0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(("127.0.0.1", channel.port), DEADLINE_S))
+        channel.rails.restart(0, 1)
+        channel.answers(stack.enter_context(channel.dial(1)))
+        channel.run(lambda: channel.rails.ready(0))
+
+
+def test_a_rank_dials_until_its_peer_answers() -> None:
+    """At first nobody listens. Then the peer closes the connections. In the end the peer answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        channel = Channel(1, peer_port=listener.getsockname()[1])
+        channel.rails.restart(1, 4)
+        for _ in range(10):
+            channel.rails.turn(0.01)
+        listener.listen()
+        listener.setblocking(False)
+        for attempt in range(4):
+            accepted: list[socket.socket] = []
+
+            def knocked(accepted: list[socket.socket] = accepted) -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    accepted.append(listener.accept()[0])
+                return bool(accepted)
+
+            channel.run(knocked)
+            with accepted[0] as connection:
+                said = channel.dials(connection, 4)
+                if attempt < 3:
+                    continue
+                answer = hello(KEY, 0, 1, incarnation=4, answered=number_of(said))
+                connection.sendall(answer)
+                channel.run(lambda: channel.rails.ready(1))
+                assert channel.hears(connection, PROOF) == proof(KEY, said, answer)
+        assert channel.rails.failures(1) == []
+        channel.run(lambda: bool(channel.rails.failures(1)))
+    [failure] = channel.rails.failures(1)
+    assert (failure.kind, failure.rank, failure.by_peer) == (FailureKind.SILENT, 0, True)
+
+
+def test_a_switch_that_is_deaf_for_a_while(switch: LoopbackSwitch) -> None:
+    """Chunks that never arrived are void, too. The next chunks have the same numbers on all ranks."""
+    world = ina_world()
+    switch.deaf.set()
+    slices = world.new_slices()
+    for rank in range(3):
+        world.start(rank, slices)
+        world.some_turns()
+    world.in_any_order(world.halt)
+    switch.deaf.clear()
+    again = world.new_slices()
+    world.restart(1, again, world.greatest_chunks())
+    world.finish(again)
+    assert world.spoilt

@@ -76,3 +76,16 @@ def test_a_group_that_is_moved_after_a_while_is_used_again(switch: LoopbackSwitc
         call_until(comm, lambda: comm.stats().rails[0].slices > before)
 
     job.run(work, RAILS, shares=EQUAL)
+
+
+def test_types_that_only_a_dead_rail_can_carry_wait_for_it(job: StaticJob) -> None:
+    """The switch cannot sum float64. The call waits until the excluded rail comes back."""
+
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(COUNT, np.float32))
+        job.meet()
+        comm._agent.suspect(1, "a test says so")
+        call_until(comm, lambda: comm.stats().rails[1].failures == 1)
+        np.testing.assert_array_equal(comm.all_reduce(np.full(3, 0.5)), 1.5)
+
+    job.run(work, RAILS, shares=EQUAL)
