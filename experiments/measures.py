@@ -195,16 +195,25 @@ def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure a rail's share, times `scale`.
 
     With `limit`, return the rail's part of the rates that the links allow. With `off_limit`, measure the
-    distance from this part.
+    distance from this part. With `off_alone`, contenders by rail, measure the distance from the rail's part
+    of the rates that they reach alone.
     """
     scenario, of, rail, scale = ask["scenario"], ask["of"], ask["rail"], ask.get("scale", 1)
-    aim = runs.limits_bps(scenario, of)[rail] / _limit_bps(runs, scenario, of)
+    limit = runs.limits_bps(scenario, of)[rail] / _limit_bps(runs, scenario, of)
     if ask.get("limit"):
-        return Measured.of([scale * aim])
+        return Measured.of([scale * limit])
+
+    def aim(size: int) -> float:
+        if not (alone := ask.get("off_alone")):
+            return limit if ask.get("off_limit") else 0.0
+        rates = {
+            name: 1 / statistics.median(list(runs.medians_us(scenario, who, size).values()))
+            for name, who in alone.items()
+        }
+        return rates[rail] / sum(rates.values())
 
     def at(size: int) -> list[float]:
-        shares = runs.shares(scenario, of, size, rail)
-        return [scale * (abs(share - aim) if ask.get("off_limit") else share) for share in shares]
+        return [scale * abs(share - aim(size)) for share in runs.shares(scenario, of, size, rail)]
 
     return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 

@@ -186,7 +186,7 @@ ROUNDS = [
         (
             f"box: {other_controller(f'python -c {LATE!r}')}",
             f"box: {OTHER_CONTROLLER_ENDS}",
-            *("clock", r"\+3[67]\.\d s from the controller's", "chrony or ntpd"),
+            *("clock", r"\+3(?:6\.9|7\.[01]) s from the controller's", "chrony or ntpd"),
         ),
     ],
     [

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,11 @@ def sweep_of(part: str, scenario: Scenario, speedups: dict[int, float], second: 
     calls = [sample(size, [1e6 / s, 1e6 / s, 9e6 / s]) for size, s in speedups.items()]
     shares = {str(size): both if speedup > 1 else {one: 1.0} for size, speedup in speedups.items()}
     records = [record(scenario, together.name, *calls, shares=shares)]
-    for rail in alone:
+    fastest = max(plane.rate_bps for plane in scenario.network.planes)
+    for rail, plane in zip(alone, scenario.network.planes, strict=True):
         single = {str(size): {rail.name: 1.0} for size in speedups}
-        usual = [sample(size, [1e6, 1e6, 9e6]) for size in speedups]
+        call_us = 1e6 * fastest / plane.rate_bps
+        usual = [sample(size, [call_us, call_us, 9 * call_us]) for size in speedups]
         records.append(record(scenario, rail.name, *usual, shares=single))
     return Found(part, Sweep(scenario, records))
 
@@ -162,6 +165,18 @@ def test_unequal_rails_are_compared_with_their_links() -> None:
     assert large.measured is not None
     assert (large.measured.value, run.holds(large)) == (pytest.approx(1.2 / 1.3), False)
     assert run.holds(share)
+
+
+def test_shares_are_compared_with_the_rates_of_the_rails_alone() -> None:
+    part = chosen("sizes")
+    scenario = part.scenarios[0]
+    *others, second = sweep_of("sizes", scenario, {8 * MIB: 1.4}, second=1 / 3).sweep.records
+    (at_full_rate,) = second.samples
+    half = replace(at_full_rate, times_us=tuple(2 * us for us in at_full_rate.times_us))
+    found = Found("sizes", Sweep(scenario, [*others, replace(second, samples=(half,))]))
+    (share,) = judged("sizes", part, [found])["share"]
+    assert share.measured is not None
+    assert share.measured.value == pytest.approx(0)
 
 
 @pytest.mark.parametrize(("first", "second", "ok"), [(1024, 8 * MIB, True), (8 * MIB, 1024, False)])
