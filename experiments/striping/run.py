@@ -64,11 +64,14 @@ async def run(
         found.append(Found(name, sweep))
         on_found(found[-1])
 
+    def say(name: str, text: str) -> None:
+        on_phase(f"{name}: {text}")
+
     for name, part in parts.items():
         await run_all(
             part.scenarios,
             out / name,
-            lambda text, name=name: on_phase(f"{name}: {text}"),  # type: ignore[misc]
+            partial(say, name),
             on_sweep=partial(keep, name),
         )
     return found

@@ -30,8 +30,9 @@ async def test_what_others_have_changed_is_set_right_in_time(
     gone = next(iter(world.switch.entities))
     del world.switch.entities[gone]
     world.managed.losses["ingress", 1] = Loss(1, "ingress", 0.5)
-    await world.managed.reconcile()  # an audit follows the writes
+    await world.managed.reconcile()  # an audit follows the writes, or has made them
     await world.settled(lambda: gone in world.switch.entities)
+    assert world.switch.snapshot() != before  # with the loss
     del world.managed.losses["ingress", 1]
     await world.managed.reconcile()
     assert world.switch.snapshot() == before
