@@ -201,12 +201,14 @@ def test_the_rail_is_used_again_after_a_failure(
 def test_ranks_that_call_different_things_find_out_before_anything_is_added() -> None:
     """The network has no switch that adds, because the check does not need one."""
 
+    meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
+
     def call(comm: Communicator) -> str:
+        meeting.meet()  # a rank that still connects its rails would find out there
         with pytest.raises(CollectiveMismatch) as raised:
             comm.all_reduce(np.zeros(5000 + comm.rank, np.int32))
         return str(raised.value)
 
-    meeting = StaticJob(3, sums=[Sums("netreduce", 64)])
     with plane_network(3, ["netreduce"]) as network, network.ranks(call, meeting) as futures:
         for future in futures:
             assert re.search(r"of 500\d int32.*of 500\d int32", future.result(2 * DEADLINE_S)), (
