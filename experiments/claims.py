@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from railweave.experiments import measures
 from railweave.experiments.errors import OptionError
-from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
+from railweave.experiments.measures import Measured, NotMeasured, Runs, measure
 from railweave.experiments.units import number_text
 
 REPRODUCED, SHAPE_ONLY, NOT_REPRODUCED = "reproduced", "shape only", "not reproduced"
@@ -72,10 +73,7 @@ class Claim:
             raise OptionError(
                 f"claim {self.id!r}: mark {self.paper.mark!r}", f"{READ} or {DERIVED}", "correct the claim"
             )
-        if self.measure.get("what") not in MEASURES:
-            raise OptionError(
-                f"claim {self.id!r}: no known measure", f"one of {', '.join(MEASURES)}", "correct the claim"
-            )
+        measures.check(self.measure, f"claim {self.id!r}")
 
 
 def needed(ask: Mapping[str, Any]) -> list[str]:

@@ -95,10 +95,14 @@ class Runs:
         """Return the sizes that were run, in bytes."""
         return sorted({sample.size_bytes for run in self.of(scenario, contender) for sample in run.samples})
 
-    def medians_us(self, scenario: str, contender: str, size: int, block: int = 1) -> dict[int, float]:
-        """Return the median time of a call, by round. Blocks of several calls count with their mean."""
+    def call_us(self, scenario: str, contender: str, size: int, ask: Mapping[str, Any]) -> dict[int, float]:
+        """Return the time of a call, by round: the `statistic` of all calls, by default their median.
+
+        With `block`, a number of calls, the statistic is of the mean times of blocks.
+        """
+        statistic, block = statistics.BY_NAME[ask.get("statistic", "median")], ask.get("block", 1)
         return {
-            run.round: statistics.median(statistics.block_means(sample.times_us, block))
+            run.round: statistic(statistics.block_means(sample.times_us, block))
             for run in self.of(scenario, contender)
             if (sample := run.sample(size)) is not None
         }
@@ -108,10 +112,12 @@ class Runs:
         samples = [run.sample(size) for run in self.of(scenario, contender)]
         return [time for sample in samples if sample is not None for time in sample.times_us]
 
-    def ratios(self, scenario: str, of: str, over: Iterable[str], size: int, block: int = 1) -> list[float]:
+    def ratios(
+        self, scenario: str, of: str, over: Iterable[str], size: int, ask: Mapping[str, Any]
+    ) -> list[float]:
         """Return the speedup of `of` over the fastest of `over` in the same round, by round."""
-        fast = self.medians_us(scenario, of, size, block)
-        others = [self.medians_us(scenario, other, size, block) for other in over]
+        fast = self.call_us(scenario, of, size, ask)
+        others = [self.call_us(scenario, other, size, ask) for other in over]
         common = sorted(set(fast).intersection(*others))
         if not common:
             raise NotMeasured(f"{of} and {', '.join(over)} have no round in common in {scenario}")
@@ -155,9 +161,8 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the speedup of `of` over the fastest of `over`.
 
     With `limit`, return the ratio of the rates that the links allow. With `per_limit`, divide by this ratio.
-    With `block`, a number of calls, compare the mean times of blocks: they include rare long calls.
     """
-    scenario, of, over, block = ask["scenario"], ask["of"], list(ask["over"]), ask.get("block", 1)
+    scenario, of, over = ask["scenario"], ask["of"], list(ask["over"])
     scale = 1.0
     if ask.get("per_limit") or ask.get("limit"):
         scale = _limit_bps(runs, scenario, of) / max(_limit_bps(runs, scenario, name) for name in over)
@@ -166,7 +171,7 @@ def speedup(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     return _over_sizes(
         runs,
         ask,
-        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size, block)],
+        lambda size: [ratio / scale for ratio in runs.ratios(scenario, of, over, size, ask)],
         runs.cpu_bound(scenario, of, *over),
     )
 
@@ -207,7 +212,7 @@ def share(runs: Runs, ask: Mapping[str, Any]) -> Measured:
         if not (alone := ask.get("off_alone")):
             return limit if ask.get("off_limit") else 0.0
         rates = {
-            name: 1 / statistics.median(list(runs.medians_us(scenario, who, size).values()))
+            name: 1 / statistics.median(list(runs.call_us(scenario, who, size, ask).values()))
             for name, who in alone.items()
         }
         return rates[rail] / sum(rates.values())
@@ -298,11 +303,11 @@ def slowdown(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     With `take = "greatest"`, measure the slowest scenario to the fastest.
     """
     names, of = ask["scenarios"], ask["of"]
-    medians = [runs.medians_us(name, of, max(runs.sizes(name, of))) for name in names]
-    rounds = sorted(set(medians[0]).intersection(*medians))
+    times_us = [runs.call_us(name, of, max(runs.sizes(name, of)), ask) for name in names]
+    rounds = sorted(set(times_us[0]).intersection(*times_us))
     if not rounds:
         raise NotMeasured(f"{', '.join(names)} have no round of {of} in common")
-    times = [[median[place] for median in medians] for place in rounds]
+    times = [[by_round[place] for by_round in times_us] for place in rounds]
     if ask.get("take") == "greatest":
         times = [[min(each), max(each)] for each in times]
     cpu_bound = sum(runs.cpu_bound(name, of) for name in names)
@@ -347,19 +352,26 @@ MEASURES: dict[str, Callable[[Runs, Mapping[str, Any]], Measured]] = {
 _TAKE: dict[str, Callable[..., Any]] = {"least": min, "greatest": max}
 
 
+def check(ask: Mapping[str, Any], where: str) -> None:
+    """Raise OptionError for an unknown measure or statistic."""
+    for key, known, default in (("what", MEASURES, ""), ("statistic", statistics.BY_NAME, "median")):
+        if ask.get(key, default) not in known:
+            raise OptionError(
+                f"{where}: measure {dict(ask)}", f"{key} = one of {', '.join(known)}", "correct the measure"
+            )
+
+
 def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the number that a claim asks for.
 
-    Raises NotMeasured if runs are missing, and OptionError if the claim asks for an unknown measure.
+    Raises NotMeasured if runs are missing, and OptionError if the measure lacks an argument.
     """
+    chosen = MEASURES[ask["what"]]
     try:
-        chosen = MEASURES[ask["what"]]
         return chosen(runs, ask)
     except KeyError as error:
         raise OptionError(
-            f"measure {dict(ask)}: {error} is missing or unknown",
-            f"one of {', '.join(MEASURES)}",
-            "correct the claim",
+            f"measure {dict(ask)}: {error} is missing", "all arguments of the measure", "correct the claim"
         ) from error
 
 
@@ -379,7 +391,7 @@ def _of_calls(runs: Runs, ask: Mapping[str, Any], value: Callable[[int, float], 
         return _over_sizes(runs, ask, lambda size: [value(size, compute_us + byte_us * size)], 0)
 
     def at(size: int) -> list[float]:
-        return [value(size, us) for us in runs.medians_us(scenario, of, size).values()]
+        return [value(size, us) for us in runs.call_us(scenario, of, size, ask).values()]
 
     return _over_sizes(runs, ask, at, runs.cpu_bound(scenario, of))
 

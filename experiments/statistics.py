@@ -27,6 +27,9 @@ def p99(values: Sequence[float]) -> float:
     return float(sorted(values)[math.ceil(0.99 * len(values)) - 1])
 
 
+BY_NAME = {statistic.__name__: statistic for statistic in (median, mean, p99)}
+
+
 def block_means(values: Sequence[float], block: int) -> Sequence[float]:
     """Return the mean of each whole block of `block` values; the values themselves for blocks of 1."""
     if block == 1:

@@ -15,13 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from railweave.experiments import statistics
+from railweave.experiments import measures, statistics
 from railweave.experiments.claims import needed
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import drawing, modules
 from railweave.experiments.figures.drawing import colour
 from railweave.experiments.figures.entries import Filler
-from railweave.experiments.measures import MEASURES, Measured, NotMeasured, Runs, measure
+from railweave.experiments.measures import Measured, NotMeasured, Runs, measure
 from railweave.topologies.values import build
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ class Panel:
     def check(self, where: str) -> None:
         """Raise OptionError for an unknown measure."""
         for ask in self._asked():
-            if ask.get("what") not in MEASURES:
-                raise OptionError(
-                    f"{where}: measure {dict(ask)}", f"what = one of {', '.join(MEASURES)}", "correct it"
-                )
+            measures.check(ask, where)
 
     def needed(self) -> set[str]:
         """Return the names of the scenarios and experiments that the panel draws."""

@@ -146,6 +146,28 @@ def test_calls_are_compared_between_scenarios_round_by_round() -> None:
         measure(found, {**ask, "scenarios": ["fast"]})
 
 
+def test_the_mean_of_calls_counts_rare_long_calls() -> None:
+    usual = model_records.of_scenario(PAIR)
+    rare = [
+        replace(
+            record,
+            samples=tuple(
+                replace(sample, times_us=(*sample.times_us[1:], len(sample.times_us) * sample.times_us[0]))
+                for sample in record.samples
+            ),
+        )
+        for record in usual
+    ]
+    ask = {"what": "time", "scenario": PAIR.name, "of": "tcp0"}
+    median, mean, p99 = (
+        measure(Runs(rare), {**ask, "statistic": name}).value / measure(Runs(usual), ask).value
+        for name in ("median", "mean", "p99")
+    )
+    assert median == pytest.approx(1, rel=0.1)
+    assert mean == pytest.approx(2, rel=0.2)
+    assert p99 > 3
+
+
 def test_what_ranks_count_is_related_to_what_they_carried() -> None:
     counts = {"ina": {"fetched_bytes": 30.0, "payload_bytes": 400.0}}
     found = Runs(model_records.of_scenario(PAIR, counters=counts))
@@ -230,8 +252,9 @@ def test_thresholds_that_fall_in_between_do_not_grow() -> None:
         ({"paper": replace(PAPER, mark="?")}, r"claim 'plateau': mark '\?': expected R or D"),
         (
             {"measure": {"what": "luck"}},
-            "claim 'plateau': no known measure: expected one of speedup, time, rate",
+            "claim 'plateau': measure {'what': 'luck'}: expected what = one of speedup, time, rate",
         ),
+        ({"measure": {**GAIN, "statistic": "p98"}}, "expected statistic = one of median, mean, p99"),
     ],
 )
 def test_claims_that_make_no_sense_are_refused(change: dict[str, object], words: str) -> None:

@@ -319,7 +319,7 @@ def test_a_figure_with_scenarios_claims_that_results_are_exact(
         ("seconds = 1", "seconds = 1\nquick = 3", "quick = 3: expected a table of keys, or false"),
         ('file = "{name}"', 'file = "{nam}"', "text '{nam}': expected in braces only the names name"),
         ("[[claims]]", '[[claims]]\nlike = "on"', "like = 'on': expected one of the templates exact"),
-        ('what = "extra"', 'what = "luck"', "claim 'one': no known measure: expected one of speedup"),
+        ('what = "extra"', 'what = "luck"', "expected what = one of speedup"),
         (
             'scenario = "counted", field',
             'scenario = "count", field',
