@@ -17,7 +17,7 @@ from railweave.switch.p4runtime.errors import Refused, batch_status, denied, exh
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
 from railweave.switch.p4runtime.reads import Reads
-from railweave.switch.p4runtime.roles import Scope
+from railweave.switch.p4runtime.roles import OPERATOR, Scope
 from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
@@ -53,6 +53,17 @@ class Service(p4r_grpc.P4RuntimeServicer):
     def config(self) -> PipelineConfig:
         """The pipeline config, for a program given at start."""
         return self._config
+
+    @property
+    def device_id(self) -> int:
+        """The number of the device."""
+        return self._device_id
+
+    def check_operator(self, role: str, election_id: p4r.Uint128) -> None:
+        """Refuse unless the sender is the primary of the default role or of the operator's."""
+        self._arbitration.check_primary(role, election_id)
+        if role not in ("", OPERATOR):
+            raise denied(f"role {role!r} is neither the default role nor {OPERATOR!r}", "take that role")
 
     def close(self) -> None:
         """Tell controllers nothing any more."""
