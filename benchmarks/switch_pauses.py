@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import multiprocessing as mp
 import signal
 import tempfile
@@ -41,7 +40,7 @@ NOTES = (
 )
 PAUSE_S = 0.001  # between two steps of a probe
 NOTHING = "nothing"
-REQUESTS = (NOTHING, "all registers", "1,000 wildcards", "atomic batches", "RECONCILE_AND_COMMIT")
+REQUESTS = (NOTHING, "all registers", "1,000 wildcards", "atomic batches", "VERIFY_AND_COMMIT")
 Config = p4r.SetForwardingPipelineConfigRequest
 _SPAWN = mp.get_context("spawn")
 
@@ -142,7 +141,7 @@ def send(pipe: Connection, address: str, request: str) -> None:
     """Be the primary client, and send such requests until the process is killed."""
     registers = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(register_entry=p4r.RegisterEntry())])
     wildcards = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry())] * 1000)
-    program = _program(Config.RECONCILE_AND_COMMIT)
+    program = _program(Config.VERIFY_AND_COMMIT)
     register = program.config.p4info.registers[0].preamble.id
     cell = p4r.RegisterEntry(register_id=register, index=p4r.Index(index=3))
     cell.data.bitstring = b"\1"
@@ -164,15 +163,14 @@ def send(pipe: Connection, address: str, request: str) -> None:
         primary = stub.StreamChannel(hello())  # as long as it is referenced
         next(primary)
         pipe.send(None)
-        for number in itertools.count():
+        while True:
             if request == "all registers":
                 list(stub.Read(registers))
             elif request == "1,000 wildcards":
                 list(stub.Read(wildcards))
             elif request == "atomic batches":
                 stub.Write(batch)
-            elif request == "RECONCILE_AND_COMMIT":
-                program.config.p4info.pkg_info.version = str(number)  # another program, with all of the state
+            elif request == "VERIFY_AND_COMMIT":
                 stub.SetForwardingPipelineConfig(program)
             else:
                 pipe.recv()

@@ -109,7 +109,8 @@ def controller(
     loss: Annotated[
         list[str] | None,
         typer.Option(
-            help="Probability that the switches of a plane drop a frame; the option may repeat.",
+            help="Probability that the switches of a plane drop a frame; the option may repeat. Without it, "
+            "SetLoss is refused.",
             metavar="PLANE=PROBABILITY[:ingress|egress]",
         ),
     ] = None,

@@ -34,6 +34,10 @@ class AlreadyJoined(RequestError):
     """This rank of this job has joined already."""
 
 
+class Denied(RequestError):
+    """This controller was not started for such requests."""
+
+
 class Overdue(RequestError):
     """Not all ranks joined within the deadline."""
 

@@ -46,7 +46,7 @@ class ControllerOptions:
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
     switch_deadline_s: float = 15.0  # at the start; switches that are configured later are avoided until then
     metrics: str = ""  # HOST:PORT for Prometheus; empty: none
-    losses: Sequence[PlaneLoss] = field(default=())  # injected from the start
+    losses: Sequence[PlaneLoss] = field(default=())  # injected from the start; without any, none can be set
     access: Access = IN_CLEAR  # of agents and tools
     switch_tls: TlsFiles | None = None  # with the switches; None: in clear
 
@@ -80,7 +80,8 @@ async def serve(topology: Topology, options: ControllerOptions) -> AsyncIterator
         await fabric.configured(options.switch_deadline_s)
         for loss in options.losses:
             await fabric.set_loss(loss.plane, "", 0, loss.direction, loss.probability)
-        pb_grpc.add_ControllerServicer_to_server(ControllerService(groups), server)  # type: ignore[no-untyped-call]
+        service = ControllerService(groups, lossy=bool(options.losses))
+        pb_grpc.add_ControllerServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         await server.start()
         groups.open()
         async with metrics.serving(groups, options.metrics, options.access) as address:

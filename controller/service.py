@@ -13,6 +13,7 @@ import grpc
 from railweave.controller import telemetry
 from railweave.controller.errors import (
     AlreadyJoined,
+    Denied,
     Exhausted,
     InvalidRequest,
     Overdue,
@@ -31,6 +32,7 @@ from railweave.v1 import controller_pb2_grpc as pb_grpc
 STATUS = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     AlreadyJoined: grpc.StatusCode.ALREADY_EXISTS,
+    Denied: grpc.StatusCode.PERMISSION_DENIED,
     Overdue: grpc.StatusCode.DEADLINE_EXCEEDED,
     UnknownLease: grpc.StatusCode.NOT_FOUND,
     Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -45,9 +47,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ControllerService(pb_grpc.ControllerServicer):
     """Answers agents and tools."""
 
-    def __init__(self, groups: Groups) -> None:
-        """Serve the jobs of `groups` and the switches of its fabric."""
+    def __init__(self, groups: Groups, *, lossy: bool) -> None:
+        """Serve the jobs of `groups` and their switches. A `lossy` service lets callers set losses."""
         self._groups = groups
+        self._lossy = lossy
         self._fabric = groups.fabric
 
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
@@ -163,6 +166,8 @@ class ControllerService(pb_grpc.ControllerServicer):
         """Have switches drop frames."""
         direction = request.direction or "both"
         async with _errors(context):
+            if not self._lossy:
+                raise Denied("SetLoss", "a controller with --loss", "start it with --loss PLANE=0")
             await self._fabric.set_loss(
                 request.plane, request.switch_name, request.port, direction, request.probability
             )

@@ -8,6 +8,7 @@ interpreted.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -51,6 +52,8 @@ _FLAGS = [
 
 _MOST_SOURCE = 8 << 20  # bytes of C++: some 50 times the aggregation program's
 _MOST_S = 300.0  # that one compilation may take
+_MOST_KIB = 2 << 20  # of memory for it: five times what the aggregation program needs
+_MOST_CACHE = 256 << 20  # bytes of libraries; those used longest ago are removed
 
 
 class NotCompiled(UserError):
@@ -145,13 +148,30 @@ def _library(
     folder = folder or _cache()
     library = folder / name
     if library.exists():
+        library.touch()
         return library
     with (folder / f"{library.stem}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             _compile(source, compiler, library, on_start)
+            _make_room(folder)
         Path(lock.name).unlink(missing_ok=True)
     return library
+
+
+def _make_room(folder: Path) -> None:
+    """Remove the libraries that were used longest ago, until the others are within the limit."""
+    found = []
+    for library in folder.glob("*.so"):
+        with contextlib.suppress(FileNotFoundError):  # another switch has removed it
+            status = library.stat()
+            found.append((status.st_mtime, status.st_size, library))
+    excess = sum(size for _, size, _ in found) - _MOST_CACHE
+    for _, size, library in sorted(found):
+        if excess <= 0:
+            break
+        library.unlink(missing_ok=True)
+        excess -= size
 
 
 def _compile(
@@ -159,7 +179,8 @@ def _compile(
 ) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         out = Path(folder) / library.name
-        command = ["nice", "-n", "10", *compiler, *_FLAGS, f"-I{_SOURCES}", "-o", str(out), "-"]
+        command = ["sh", "-c", f'ulimit -v {_MOST_KIB} && exec nice -n 10 "$@"', "sh", *compiler]
+        command += [*_FLAGS, f"-I{_SOURCES}", "-o", str(out), "-"]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         on_start(process)
@@ -178,7 +199,9 @@ def _compile(
                 iter(messages.decode(errors="replace").splitlines()), f"exit status {process.returncode}"
             )
             raise NotCompiled(
-                f"{compiler[0]} failed: {first}", "a C++20 compiler", "install a newer g++, or set CXX"
+                f"{compiler[0]} failed: {first}",
+                f"a C++20 compiler that needs up to {_MOST_KIB >> 20} GiB of memory",
+                "install a newer g++, or set CXX",
             )
         out.rename(library)
 

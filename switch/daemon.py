@@ -46,8 +46,9 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         ports.set_impairment(port, direction, impairment)
     for port, folder in options.pcap.items():
         ports.capture(port, folder)
-    inspection = Inspection(ports)
-    service = Service(options.device_id, inspection.use, options.cpu_port)
+    # Each of the two needs the other.
+    service = Service(options.device_id, lambda pipeline: inspection.use(pipeline), options.cpu_port)  # noqa: PLW0108
+    inspection = Inspection(ports, service)
     await load_program(service, options)
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])

@@ -11,12 +11,14 @@ from dataclasses import asdict
 from typing import Any
 
 import grpc
+from finsy.proto import p4r
 
 from railweave.errors import explain
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
-from railweave.switch.p4runtime.errors import refuse
+from railweave.switch.p4runtime.errors import Refused, refuse
 from railweave.switch.p4runtime.server import Extra
+from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline, TraceBusy
 from railweave.switch.ports import Ports
 from railweave.v1 import switch_pb2, switch_pb2_grpc
@@ -32,9 +34,13 @@ _LINKS_S = 0.1  # how late a group may notice that a link is down
 class Inspection(switch_pb2_grpc.SwitchServicer):
     """Serves one switch; it forwards pipelines to the ports, and so knows which program runs."""
 
-    def __init__(self, ports: Ports) -> None:
-        """There is no program yet. Set `say` to get a line whenever the way of execution changes."""
+    def __init__(self, ports: Ports, service: Service) -> None:
+        """There is no program yet. Set `say` to get a line whenever the way of execution changes.
+
+        `service` knows who may impair links and trace packets.
+        """
         self.say: Callable[[str], None] = lambda _: None
+        self._service = service
         self._ports = ports
         self._said = ""
         self._pipeline: Pipeline | None = None
@@ -72,11 +78,20 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         add: Any = switch_pb2_grpc.add_SwitchServicer_to_server  # generated without types
         return Extra(name, lambda server: add(self, server))
 
+    def _may(self, sender: switch_pb2.Primary, context: _Context) -> bool:
+        election_id = p4r.Uint128(high=sender.election_id_high, low=sender.election_id_low)
+        try:
+            self._service.check_operator(sender.role, election_id)
+        except Refused as refusal:
+            refuse(context, refusal.code.grpc, refusal.message)
+            return False
+        return True
+
     async def GetPorts(  # noqa: N802 - gRPC's name
         self, request: switch_pb2.GetPortsRequest, context: _Context
     ) -> switch_pb2.GetPortsResponse:
         """Counters of the ports and of the program."""
-        answer = switch_pb2.GetPortsResponse(time_ns=time.monotonic_ns())
+        answer = switch_pb2.GetPortsResponse(time_ns=time.monotonic_ns(), device_id=self._service.device_id)
         for port in self._ports.counters():
             answer.ports.append(switch_pb2.PortStatus(**asdict(port)))
             for direction in DIRECTIONS:
@@ -99,6 +114,8 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         self, request: switch_pb2.SetImpairmentsRequest, context: _Context
     ) -> switch_pb2.SetImpairmentsResponse:
         """Change links; nothing is changed if part of it is wrong."""
+        if not self._may(request.primary, context):
+            return switch_pb2.SetImpairmentsResponse()
         numbers = [port.port for port in self._ports.counters()]
         try:
             cleared = parse_impairments([f"{text}:loss=0" for text in request.good], numbers)
@@ -116,6 +133,8 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         self, request: switch_pb2.TraceRequest, context: _Context
     ) -> AsyncIterator[switch_pb2.TracedPacket]:
         """Follow packets until enough have been seen, or the client cancels."""
+        if not self._may(request.primary, context):
+            return
         pipeline = self._pipeline
         if pipeline is None:
             refuse(context, grpc.StatusCode.FAILED_PRECONDITION, NO_PROGRAM)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -32,11 +32,11 @@ class Server(AbstractAsyncContextManager["Server"]):
     def __init__(self, address: str) -> None:
         self.address = address
         self.pipelines: list[Pipeline] = []
-        self.extras: Sequence[Extra] = ()
+        self.extras: Callable[[Service], Sequence[Extra]] = lambda _: ()
 
     async def start(self, tls: Tls | None = None) -> None:
         service = Service(DEVICE, self.pipelines.append, cpu_port=CPU_PORT)
-        self._server = await listen(service, self.address, tls, self.extras)
+        self._server = await listen(service, self.address, tls, self.extras(service))
         await self._server.start()
 
     async def stop(self) -> None:

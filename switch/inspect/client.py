@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A read-only client of a switch: no stream, no arbitration, readable errors."""
+"""A client of a switch that reads, impairs links and traces packets. It writes no entries."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import grpc
-from finsy.proto import p4i, p4r, p4r_grpc
+from finsy.proto import p4i, p4r, p4r_grpc, stratum
+from google.protobuf.any_pb2 import Any as PackedAny
 
 from railweave.errors import explain
 from railweave.switch.errors import NoAnswer, SwitchError
 from railweave.switch.options import Tls, read_file
+from railweave.switch.p4runtime.roles import OPERATOR
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 _MAX_MESSAGE_BYTES = 64 << 20
@@ -86,16 +90,17 @@ class SwitchClient:
 
     def impair(self, bad: Sequence[str], good: Sequence[str]) -> None:
         """Impair links (`bad`), or remove impairments (`good`); Unsupported except by the embedded switch."""
-        with self._explained():
-            request = switch_pb2.SetImpairmentsRequest(bad=bad, good=good)
+        with self._explained(), self._operator(_ANSWER_S) as primary:
+            request = switch_pb2.SetImpairmentsRequest(bad=bad, good=good, primary=primary)
             self._switch.SetImpairments(request, timeout=_ANSWER_S)
 
     def trace(self, port: int | None, count: int, timeout_s: float) -> Iterator[dict[str, Any]]:
         """The traces of the next packets, as in `railweave.switch.trace`; ends early after `timeout_s`."""
-        request = switch_pb2.TraceRequest(port=port, count=count)
         try:
-            for packet in self._switch.Trace(request, timeout=timeout_s):
-                yield json.loads(packet.json)
+            with self._operator(timeout_s + _ANSWER_S) as primary:
+                request = switch_pb2.TraceRequest(port=port, count=count, primary=primary)
+                for packet in self._switch.Trace(request, timeout=timeout_s):
+                    yield json.loads(packet.json)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 return
@@ -105,6 +110,32 @@ class SwitchClient:
                 ) from None
             with self._explained():
                 raise
+
+    @contextlib.contextmanager
+    def _operator(self, timeout_s: float) -> Iterator[switch_pb2.Primary]:
+        """Be the primary of the operator's role, which may neither write nor hear of packets."""
+        device_id = self.ports().device_id  # other switches refuse this request
+        election_id = time.time_ns()  # the latest operator is primary
+        config = PackedAny()
+        config.Pack(stratum.P4RoleConfig())
+        update = p4r.MasterArbitrationUpdate(
+            device_id=device_id,
+            role=p4r.Role(name=OPERATOR, config=config),
+            election_id=p4r.Uint128(low=election_id),
+        )
+        ended = threading.Event()
+
+        def requests() -> Iterator[p4r.StreamMessageRequest]:
+            yield p4r.StreamMessageRequest(arbitration=update)
+            ended.wait()
+
+        stream = self._p4runtime.StreamChannel(requests(), timeout=timeout_s)
+        try:
+            next(stream)
+            yield switch_pb2.Primary(role=OPERATOR, election_id_low=election_id)
+        finally:
+            ended.set()
+            stream.cancel()
 
     def _no_program(self) -> NoProgram:
         return NoProgram(

@@ -19,7 +19,9 @@ def decode(
     schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool
 ) -> tuple[str, tuple[int, ...]]:
     """Name and parameters, in order; Refused if the table may not take the action as entry (or `default`)."""
-    description = schema.actions[action.action_id]
+    description = schema.actions.get(action.action_id)
+    if description is None:
+        raise invalid(f"table {table.preamble.name} has no action with id {action.action_id}")
     _require_allowed(table, description, default=default)
     params = {param.param_id: param.value for param in action.params}
     name = description.preamble.name

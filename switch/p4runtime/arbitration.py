@@ -7,7 +7,8 @@ No I/O: streams are opaque keys, and every call returns the messages to send.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable
+import time
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r, rpc_status
@@ -26,7 +27,8 @@ from railweave.switch.p4runtime.errors import (
 from railweave.switch.p4runtime.roles import Scope, require_apart
 
 MAX_STREAMS = 64  # of one role
-MAX_ROLES = 64  # a role is remembered after its controllers have left, with its election id
+MAX_ROLES = 64  # a role is remembered with its election id after its controllers have left, but not for ever
+ROLE_LIFETIME_S = 3600.0
 MAX_ROLE_NAME = 256
 
 Stream = Hashable
@@ -39,28 +41,35 @@ class _Role:
 
     clients: dict[Stream, int | None] = field(default_factory=dict)
     highest: int | None = None
-    primary: Stream | None = None
+    primary: Stream | None = None  # the elected one
+    accepted: Stream | None = None  # the same, as soon as the Write of the primary before has ended
     config: Any | None = None  # as the last primary gave it
     scope: Scope = field(default_factory=Scope)
+    left_s: float = 0.0  # when the last controller left
 
 
 class Arbitration:
     """Elections of one device. A controller without an election id is a backup that never becomes primary."""
 
-    def __init__(self, device_id: int) -> None:
+    def __init__(self, device_id: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         """No controller is connected, and none has been primary."""
         self._device_id = device_id
+        self._clock_s = clock_s
         self._roles: dict[str, _Role] = {"": _Role()}
         self._role_of: dict[Stream, str] = {}
 
     def update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> list[Notice]:
-        """Take a MasterArbitrationUpdate; Refused means that the stream must be closed."""
+        """Take a MasterArbitrationUpdate, and return the messages to others. Refused ends the stream.
+
+        The sender's own message comes from `accept`, which is called when no Write is in progress.
+        """
         require(
             message.device_id == self._device_id,
             f"this is device {self._device_id}, not {message.device_id}",
             not_found if stream not in self._role_of else failed_precondition,
         )
         name = _role_name(message.role)
+        self._forget_old_roles(name)
         known = self._role_of.get(stream)
         require(
             known in (None, name), f"the stream has role {known!r}; open another one", failed_precondition
@@ -86,18 +95,27 @@ class Arbitration:
             return []
         role = self._roles[name]
         del role.clients[stream]
+        role.left_s = self._clock_s()
         if role.primary != stream:
             return []
-        role.primary = None
+        role.primary = role.accepted = None
         return [self._notice(name, role, client) for client in role.clients]
 
     def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> Scope:
         """The rights of the primary of a role; Refused if the request does not come from it."""
         role = self._role(role_name)
-        if role.primary is None:
-            raise denied(f"role {role_name!r} has no primary; open a stream first", "")
-        if election_id is None or U128.decode(election_id) != role.clients[role.primary]:
-            raise denied("only the primary may write; election id does not match")
+        if role.accepted is None:
+            next_step = "open a stream and send an arbitration update"
+            if role.highest is not None:
+                next_step = f"send an arbitration update with election id {role.highest} or greater"
+            raise denied(f"role {role_name!r} has no primary", next_step)
+        primary = role.clients[role.accepted]
+        given = None if election_id is None else U128.decode(election_id)
+        if given != primary:
+            raise denied(
+                f"election id {given} is not the id of the primary, {primary}",
+                "send an arbitration update with a greater election id to become primary",
+            )
         return role.scope
 
     def scope(self, role_name: str) -> Scope:
@@ -113,11 +131,34 @@ class Arbitration:
     def is_primary(self, stream: Stream) -> bool:
         """Whether the stream may send packets and acknowledge digests."""
         name = self._role_of.get(stream)
-        return name is not None and self._roles[name].primary == stream
+        return name is not None and self._roles[name].accepted == stream
 
     def primaries(self) -> list[tuple[Stream, Scope]]:
         """Streams that packets, digests and time-outs go to, with what each may hear."""
-        return [(role.primary, role.scope) for role in self._roles.values() if role.primary is not None]
+        return [(role.accepted, role.scope) for role in self._roles.values() if role.accepted is not None]
+
+    def must_wait(self, stream: Stream) -> bool:
+        """Return whether the stream becomes primary when no Write is in progress any more."""
+        role = self._roles[self._role_of[stream]]
+        return role.primary == stream != role.accepted
+
+    def accept(self, stream: Stream) -> Notice:
+        """Let a stream that has been elected be primary, and return its message."""
+        name = self._role_of[stream]
+        role = self._roles[name]
+        if role.primary == stream:
+            role.accepted = stream
+        return self._notice(name, role, stream)
+
+    def _forget_old_roles(self, coming: str) -> None:
+        """Forget roles whose controllers left long ago, and the oldest of these if a new role needs room."""
+        left = {name: role.left_s for name, role in self._roles.items() if name and not role.clients}
+        left.pop(coming, None)
+        least = MAX_ROLES if coming in self._roles else MAX_ROLES - 1
+        for name in sorted(left, key=left.__getitem__):
+            if self._clock_s() < left[name] + ROLE_LIFETIME_S and len(self._roles) <= least:
+                break
+            del self._roles[name]
 
     def _require_room(self, name: str, role: _Role, stream: Stream) -> None:
         if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
@@ -132,18 +173,20 @@ class Arbitration:
         was_primary = role.primary == stream
         if election_id is not None and (role.highest is None or election_id >= role.highest):
             unchanged = was_primary and election_id == role.highest and config == role.config
+            if role.accepted != stream:
+                role.accepted = None
             role.highest, role.primary = election_id, stream
             role.scope = scope
             role.config = None
             if config is not None:
                 role.config = copy.deepcopy(config)
-            # The new primary hears last, when the others know that they are not.
-            to_tell = [stream] if unchanged else [c for c in role.clients if c != stream] + [stream]
+            changed = not unchanged
         else:
+            changed = was_primary
             if was_primary:
-                role.primary = None
-            to_tell = list(role.clients) if was_primary else [stream]
-        return [self._notice(name, role, client) for client in to_tell]
+                role.primary = role.accepted = None
+        others = [client for client in role.clients if client != stream] if changed else []
+        return [self._notice(name, role, client) for client in others]
 
     def _notice(self, name: str, role: _Role, client: Stream) -> Notice:
         if role.primary is None:

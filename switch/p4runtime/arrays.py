@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from finsy.proto import p4i, p4r
 
@@ -16,6 +16,9 @@ from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
 _BLOCK = 1024  # cells read from the engine at once
+_COPY_BYTES = 200  # of memory for a copied counter or meter
+
+_Block = Sequence[Any]  # cells in a row: counters and meters as a list, registers as the engine's bytes
 
 
 def blocks(cells: range) -> Iterator[range]:
@@ -30,17 +33,33 @@ class Arrays:
         self,
         kind: str,
         objects: Mapping[int, Any],
-        values: Callable[[str, range], Iterable[Any]],
+        read: Callable[[str, range], _Block],
         set_all: Callable[[str, range, Any], None],
     ) -> None:
-        """`objects` by id, `values` of cells, and how to write the same into cells.
+        """`objects` by id, how to read cells, and how to write the same into cells.
 
         None is a method of this: it would keep this as long as this keeps it.
         """
         self._kind = kind
         self._objects = objects
-        self._values = values
+        self._read = read
         self._set = set_all
+        self._copies: dict[tuple[str, range], _Block] = {}  # of a snapshot
+
+    def snapshot(self) -> Self:
+        """Return the same arrays, to be read only: `copy_cells` keeps cells as they are."""
+        view = copy.copy(self)
+        view._copies = {}
+        return view
+
+    def copy_cells(self, pattern: Any) -> Iterator[int]:
+        """Keep the cells that fit a pattern as they are now. Yield the bytes of each step."""
+        for one in self._chosen(pattern):
+            for block in blocks(_indexes(one, pattern)):
+                if (one.preamble.name, block) not in self._copies:
+                    copied = self._read(one.preamble.name, block)
+                    self._copies[one.preamble.name, block] = copied
+                    yield len(copied) * (1 if isinstance(copied, bytes) else _COPY_BYTES)
 
     def cells(self, message: Any) -> range:
         """The cells that a message names: one, or all if it names none."""
@@ -49,7 +68,7 @@ class Arrays:
     def keep(self, message: Any) -> Callable[[], None]:
         """What brings back the cells that a message names."""
         name, cells = self._named(message).preamble.name, self.cells(message)
-        values = list(self._values(name, cells))
+        values = list(self._split(self._read(name, cells), len(cells)))
 
         def restore() -> None:
             for index, value in zip(cells, values, strict=True):
@@ -66,12 +85,22 @@ class Arrays:
 
     def read(self, pattern: Any) -> Iterator[p4r.Entity]:
         """Cells of one array, or of all (id 0)."""
-        number = getattr(pattern, f"{self._kind}_id")
-        for one in [self._objects[number]] if number else self._objects.values():
+        for one in self._chosen(pattern):
             self._check_read(one, pattern)
             for block in blocks(_indexes(one, pattern)):
-                for index, value in zip(block, self._values(one.preamble.name, block), strict=True):
+                copied = self._copies.get((one.preamble.name, block))
+                cells = self._read(one.preamble.name, block) if copied is None else copied
+                for index, value in zip(block, self._split(cells, len(block)), strict=True):
                     yield self._entity(one, index, value)
+
+    def _chosen(self, pattern: Any) -> Iterable[Any]:
+        number = getattr(pattern, f"{self._kind}_id")
+        return [self._objects[number]] if number else self._objects.values()
+
+    @staticmethod
+    def _split(block: _Block, count: int) -> Iterable[Any]:
+        """Return the values of `count` cells."""
+        return block
 
     def _named(self, message: Any) -> Any:
         return self._objects[getattr(message, f"{self._kind}_id")]
@@ -119,12 +148,6 @@ class Meters(Arrays):
         self._arrays = pipeline.arrays
         super().__init__("meter", schema.meters, self._arrays.meters, self._arrays.set_meters)
 
-    def state(self) -> Iterator[p4r.Entity]:
-        """The cells that are configured."""
-        for meter in self._objects.values():
-            for index, config in self._arrays.configured_meters(meter.preamble.name).items():
-                yield self._entity(meter, index, config)
-
     def _check_read(self, one: p4i.Meter, pattern: p4r.MeterEntry) -> None:
         if pattern.HasField("counter_data"):
             raise meters.no_colours()
@@ -145,14 +168,18 @@ class Registers(Arrays):
         """All are 0."""
         self._schema = schema
         self._arrays = pipeline.arrays
-        values = partial(_cells, self._arrays.registers)
-        super().__init__("register", schema.registers, values, self._arrays.set_registers)
+        super().__init__("register", schema.registers, self._arrays.registers, self._arrays.set_registers)
 
     def keep(self, message: p4r.RegisterEntry) -> Callable[[], None]:
         """What brings back the cells that a message names."""
         name, cells = self._named(message).preamble.name, self.cells(message)
         data = self._arrays.registers(name, cells)
         return lambda: self._arrays.restore_registers(name, cells, data)
+
+    @staticmethod
+    def _split(block: _Block, count: int) -> Iterable[bytes]:
+        size = len(block) // count
+        return (bytes(block[at : at + size]).lstrip(b"\0") or b"\0" for at in range(0, len(block), size))
 
     def _check_read(self, one: p4i.Register, pattern: p4r.RegisterEntry) -> None:
         name, widths = one.preamble.name, p4data.bitwidths(self._schema.p4info, one.type_spec)
@@ -174,12 +201,6 @@ class Registers(Arrays):
                 entry.data.enum_value = value
             case _:
                 entry.data.bitstring = value
-
-
-def _cells(registers: Callable[[str, range], bytes], name: str, cells: range) -> Iterator[bytes]:
-    data = registers(name, cells)
-    size = len(data) // max(len(cells), 1)
-    return (data[at : at + size].lstrip(b"\0") or b"\0" for at in range(0, len(data), size))
 
 
 def _indexes(one: Any, message: Any) -> range:

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused, exhausted, unimplemented
 from railweave.switch.p4runtime.roles import Scope, require_covered
-from railweave.switch.p4runtime.turns import Turns
+from railweave.switch.p4runtime.turns import slices
 
-# An all-or-none batch is done in one go, and DATAPLANE_ATOMIC stops packets meanwhile: no longer than this.
+# DATAPLANE_ATOMIC stops packets meanwhile: no longer than these updates take.
 MAX_ATOMIC_UPDATES = 64
-MAX_ATOMIC_CELLS = 4096  # of counters, meters and registers, wildcards counted with all their cells
-MAX_UPDATE_BYTES = 16_384  # of an update, and of an all-or-none batch: a group of 1,000 members takes 2 ms
+MAX_ATOMIC_BYTES = 16_384  # a group of 1,000 members takes 2 ms
+MAX_KEPT_CELLS = (
+    4096  # of counters, meters and registers in an all-or-none batch; a wildcard counts with all cells
+)
+MAX_UPDATE_BYTES = 16_384
 
 _Request = p4r.WriteRequest
 _Update = p4r.Update
@@ -26,72 +29,85 @@ _INVERSE = {_Update.INSERT: _Update.DELETE, _Update.MODIFY: _Update.MODIFY, _Upd
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class Writer:
-    """Whom a batch is from and where it goes. Both may change between two slices of a long batch."""
+@dataclass(frozen=True)
+class Batch:
+    """The device of a WriteRequest, and the rights of its sender. Nothing else is written meanwhile."""
 
-    device: Callable[[], Device]
-    scope: Callable[[], Scope]  # Refused: no longer the primary
-    turns: Turns = field(default_factory=Turns)
+    device: Device
+    scope: Scope
 
     async def write(self, request: p4r.WriteRequest) -> list[Refused | None]:
-        """Carry out a batch in order: for each update why it was refused, None if it was done."""
-        device = self.device()
+        """Carry out the updates in order. Return for each why it was refused, or None."""
         match request.atomicity:
             case _Request.CONTINUE_ON_ERROR:
                 each = (self._attempt(update) for update in request.updates)
-                return [result async for chunk in self.turns.chunks(each) for result in chunk]
+                return [result async for chunk in slices(each) for result in chunk]
             case _Request.ROLLBACK_ON_ERROR:
-                _require_small(device, request.updates)
-                return self._all_or_none(request.updates)
+                self._require_few_cells(request.updates)
+                results: list[Refused | None] = []
+                async for _ in slices(self._all_or_none(request.updates, results)):
+                    pass
+                return results
             case _Request.DATAPLANE_ATOMIC:
-                _require_small(device, request.updates)
+                self._require_short(request.updates)
+                results = []
                 # No packet passes meanwhile, so that each sees the tables before or after the batch.
-                with device.pipeline.frozen():
-                    return self._all_or_none(request.updates)
+                with self.device.pipeline.frozen():
+                    for _ in self._all_or_none(request.updates, results):
+                        pass
+                return results
         raise unimplemented(
             f"atomicity {request.atomicity} is none of CONTINUE_ON_ERROR, ROLLBACK_ON_ERROR, DATAPLANE_ATOMIC"
         )
 
-    def _all_or_none(self, updates: Sequence[p4r.Update]) -> list[Refused | None]:
-        device = self.device()
+    def _all_or_none(self, updates: Sequence[p4r.Update], results: list[Refused | None]) -> Iterator[None]:
+        """Carry out all updates, or undo them if one fails. A step of work is an update."""
         undo: list[Callable[[], None]] = []
         for number, update in enumerate(updates):
-            before = list(_undoing(device, update))
+            before = list(_undoing(self.device, update))
             failure = self._attempt(update)
             if failure is not None:
                 for step in reversed(undo):
                     step()
-                aborted = Refused(Code.ABORTED, f"nothing was done, because update {number} failed")
-                return [failure if place == number else aborted for place in range(len(updates))]
+                    yield
+                results[:] = [
+                    Refused(Code.ABORTED, f"nothing was done, because update {number} failed")
+                ] * len(updates)
+                results[number] = failure
+                return
             undo += before
-        return [None] * len(updates)
+            results.append(None)
+            yield
 
     def _attempt(self, update: p4r.Update) -> Refused | None:
         try:
-            require_covered(self.scope(), update.entity)
+            require_covered(self.scope, update.entity)
             if update.ByteSize() > MAX_UPDATE_BYTES:
                 raise exhausted(f"an update has up to {MAX_UPDATE_BYTES} bytes")
-            self.device().write(update)
+            self.device.write(update)
         except Refused as refusal:
-            return Refused(refusal.code, refusal.message, "")  # without the frames that it has come through
+            return refusal.again()
         except Exception as error:
             _log.exception("update failed: %s", update)
             return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")
         return None
 
+    def _require_short(self, updates: Sequence[p4r.Update]) -> None:
+        if len(updates) > MAX_ATOMIC_UPDATES:
+            raise _too_large(f"up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
+        if sum(update.ByteSize() for update in updates) > MAX_ATOMIC_BYTES:
+            raise _too_large(f"up to {MAX_ATOMIC_BYTES} bytes of updates")
+        self._require_few_cells(updates)
 
-def _require_small(device: Device, updates: Sequence[p4r.Update]) -> None:
-    if len(updates) > MAX_ATOMIC_UPDATES:
-        raise exhausted(f"an all-or-none batch has up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
-    if sum(update.ByteSize() for update in updates) > MAX_UPDATE_BYTES:
-        raise exhausted(f"an all-or-none batch has up to {MAX_UPDATE_BYTES} bytes of updates")
-    cells = sum(device.cells(update.entity) for update in updates)
-    if cells > MAX_ATOMIC_CELLS:
-        raise exhausted(
-            f"an all-or-none batch writes up to {MAX_ATOMIC_CELLS} cells of counters, meters and registers, "
-            f"not {cells}"
-        )
+    def _require_few_cells(self, updates: Sequence[p4r.Update]) -> None:
+        cells = sum(self.device.cells(update.entity) for update in updates)
+        if cells > MAX_KEPT_CELLS:
+            raise _too_large(f"up to {MAX_KEPT_CELLS} cells of counters, meters and registers, not {cells}")
+
+
+def _too_large(limit: str) -> Refused:
+    """Refuse a batch as the specification says: this target cannot execute it in this way."""
+    return unimplemented(f"a batch with this atomicity has {limit}", "send less, or use CONTINUE_ON_ERROR")
 
 
 def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
 from railweave.switch.p4runtime.arrays import Arrays, Counters, Meters, Registers
@@ -19,11 +19,12 @@ from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, u
 from railweave.switch.p4runtime.packet_io import ControllerHeader
 from railweave.switch.p4runtime.profiles import Profiles
 from railweave.switch.p4runtime.replication import Replication
+from railweave.switch.p4runtime.roles import p4_id
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.p4runtime.tables import Tables, monotonic_us
 from railweave.switch.p4runtime.translation import Translation
 from railweave.switch.p4runtime.value_sets import ValueSets
-from railweave.switch.pipeline import Entry, Pipeline
+from railweave.switch.pipeline import Pipeline
 
 _Update = p4r.Update
 _Write = Callable[[p4r.Update.Type.ValueType, Any], None]
@@ -57,7 +58,6 @@ class Device:
     packet_in: ControllerHeader
     packet_out: ControllerHeader
     translation: Translation
-    followers: list[list[p4r.Update]] = field(default_factory=list)  # each is given what is written
 
     @classmethod
     def of(
@@ -96,11 +96,12 @@ class Device:
         """Carry out one update, or be Refused."""
         with _refusals(), self.translation.writing(update) as inward:
             self._write(inward)
-        for follower in self.followers:
-            follower.append(update)
 
     def snapshot(self) -> Device:
-        """What controllers have written until now, to be read only; cells and counters stay live."""
+        """Return what controllers have written until now, to be read only.
+
+        Packets change cells and counters of entries later, except those that `copy_cells` keeps.
+        """
         pipeline = self.pipeline.snapshot()
         tables = self.tables.snapshot(pipeline)
         return replace(
@@ -109,10 +110,27 @@ class Device:
             tables=tables,
             direct=DirectEntries(self.schema, pipeline, tables),
             profiles=self.profiles.snapshot(pipeline),
+            counters=self.counters.snapshot(),
+            meters=self.meters.snapshot(),
+            registers=self.registers.snapshot(),
             replication=self.replication.snapshot(),
+            digests=self.digests.snapshot(),
             value_sets=self.value_sets.snapshot(),
             translation=self.translation.snapshot(),
         )
+
+    def copy_cells(self, patterns: Iterable[p4r.Entity]) -> Iterator[int]:
+        """Keep the cells and counters that a snapshot's patterns ask for. Yield the bytes of each step."""
+        for pattern in patterns:
+            yield 0
+            kind = pattern.WhichOneof("entity")
+            counted = kind == "table_entry" and pattern.table_entry.HasField("counter_data")
+            with contextlib.suppress(Refused):  # reading it is refused, too
+                if counted or kind == "direct_counter_entry":
+                    for table in self.schema.tables.chosen(p4_id(pattern) or 0):
+                        yield from self.tables.direct.copy_counters(table)
+                elif array := self._array(kind):
+                    yield from array.copy_cells(_content(pattern))
 
     def _write(self, update: p4r.Update) -> None:
         kind, entity = update.type, update.entity
@@ -147,6 +165,8 @@ class Device:
 
     def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Everything that fits a pattern, and None for what does not: a step each."""
+        if pattern.HasField("extern_entry") and not pattern.extern_entry.extern_type_id:
+            return  # all entries of all supported extern types, of which there are none
         _, read = self._handlers(pattern)
         with _refusals():
             try:
@@ -167,61 +187,30 @@ class Device:
 
     def cells(self, entity: p4r.Entity) -> int:
         """How many cells of a counter, meter or register an update writes; 0 if it writes none."""
-        array = self._array(entity)
+        array = self._array(entity.WhichOneof("entity"))
         return len(array.cells(_content(entity))) if array else 0
 
     def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
         """What brings back the cells of a counter, meter or register that an update writes."""
-        array = self._array(entity)
+        array = self._array(entity.WhichOneof("entity"))
         if array is None:
             raise ValueError("no cells")
         return array.keep(_content(entity))
 
-    def _array(self, entity: p4r.Entity) -> Arrays | None:
-        arrays: dict[str | None, Arrays] = {
-            "counter_entry": self.counters,
-            "meter_entry": self.meters,
-            "register_entry": self.registers,
-        }
-        return arrays.get(entity.WhichOneof("entity"))
-
-    def state(self) -> Iterator[p4r.Update]:
-        """Updates that make a fresh device of a like program the same as this one, but for its arrays."""
-        for pattern in (
-            p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
-            p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
-            p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry()),
-            p4r.Entity(digest_entry=p4r.DigestEntry()),
-        ):
-            for entity in self.read(pattern):
-                yield _Update(type=_Update.INSERT, entity=entity)
-        for update in self.tables.state():
-            self.translation.outward(update.entity)
-            yield update
-        for entity in self.read(p4r.Entity(value_set_entry=p4r.ValueSetEntry())):
-            yield _Update(type=_Update.MODIFY, entity=entity)
+    def _array(self, kind: str | None) -> Arrays | None:
+        match kind:
+            case "counter_entry":
+                return self.counters
+            case "meter_entry":
+                return self.meters
+            case "register_entry":
+                return self.registers
+        return None
 
     def expired(self) -> list[p4r.TableEntry]:
         """Entries that no packet has hit for as long as their time-out, as notifications name them."""
         expired = (p4r.Entity(table_entry=entry) for entry in self.tables.expired())
         return [self.translation.outward(entity).table_entry for entity in expired]
-
-    def same(self, table: p4i.Table, entry: Entry, other: Device) -> int | None:
-        """The handle that another device has for the entry with this key, if it has it."""
-        if not self.translation.types and not other.translation.types:
-            return other.pipeline.tables.same(table.preamble.name, entry)
-        entity = self.translation.outward(p4r.Entity(table_entry=self.tables.encode(table, entry)))
-        try:
-            inward = other.translation.key(entity).table_entry
-            there = other.schema.tables[inward.table_id]
-            return other.tables.find(there, other.tables.key(there, inward), inward.priority)
-        except Refused:
-            return None
-
-    def meter_state(self) -> Iterator[p4r.Update]:
-        """Updates that configure a fresh device's meters like these."""
-        for entity in self.meters.state():
-            yield _Update(type=_Update.MODIFY, entity=entity)
 
 
 @contextlib.contextmanager

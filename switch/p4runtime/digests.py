@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from finsy.proto import p4r
 
@@ -78,6 +78,12 @@ class Digests:
         self._strings = strings
         self._ids = {digest.preamble.name: number for number, digest in schema.digests.items()}
         self._learners: dict[int, _Learner] = {}
+
+    def snapshot(self) -> Digests:
+        """Return the digests as they are enabled now, to be read only."""
+        view = copy.copy(self)
+        view._learners = {number: replace(learner) for number, learner in self._learners.items()}
+        return view
 
     def write(self, kind: Kind, message: p4r.DigestEntry) -> None:
         """INSERT enables a digest, MODIFY configures it anew, DELETE disables it."""

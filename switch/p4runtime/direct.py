@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters
 from railweave.switch.p4runtime.errors import Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import CounterValue, Pipeline
+
+_COPY_BYTES = 200  # of memory for a copied counter
 
 
 class Direct:
@@ -18,6 +22,16 @@ class Direct:
         """Counters start at 0, meters at green."""
         self._schema = schema
         self._pipeline = pipeline
+        self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
+
+    def copy_counters(self, table: p4i.Table) -> Iterator[int]:
+        """Keep the counters of a snapshot's entries as they are now. Yield the bytes of each step."""
+        if not self._schema.has_direct_counter(table) or table.preamble.id in self._copies:
+            return
+        name, copies = table.preamble.name, self._copies.setdefault(table.preamble.id, {})
+        for entry in self._pipeline.tables.entries(name):
+            copies[entry.handle] = self._pipeline.tables.direct_counter(name, entry.handle)
+            yield _COPY_BYTES
 
     def check(self, table: p4i.Table, message: p4r.TableEntry) -> None:
         """Refuse resources that the table lacks, or values that they cannot take."""
@@ -59,18 +73,11 @@ class Direct:
         everything = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
         self.read(table, handle, everything, message)
 
-    @staticmethod
-    def is_fresh(message: p4r.TableEntry) -> bool:
-        """Whether the resources of an entry are as in the beginning."""
-        counted = message.counter_data.packet_count or message.counter_data.byte_count
-        return not counted and not message.HasField("meter_config")
-
     def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
-        """The counter of an entry; 0 if the entry has gone since a snapshot."""
-        try:
+        """Return the counter of an entry."""
+        counted = self._copies.get(table.preamble.id, {}).get(handle)
+        if counted is None:
             counted = self._pipeline.tables.direct_counter(table.preamble.name, handle)
-        except IndexError:
-            return p4r.CounterData()
         return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)
 
     def require_counter(self, table: p4i.Table) -> None:

@@ -63,6 +63,10 @@ class Refused(Exception):
         self.message = explain(message, do=DO.get(code, "") if do is None else do)
         super().__init__(self.message)
 
+    def again(self) -> Refused:
+        """Return the same refusal without the frames that this one has come through."""
+        return Refused(self.code, self.message, "")
+
 
 invalid = partial(Refused, Code.INVALID_ARGUMENT)  # contradicts the specification or the P4Info
 not_found = partial(Refused, Code.NOT_FOUND)  # names something that is not there
@@ -102,27 +106,45 @@ def refuse(
     context.set_trailing_metadata(metadata)
 
 
-_METADATA_BYTES = 8192 * 3 // 4  # what gRPC's clients take by default, less the growth by base64
-_MAX_WITH_MESSAGES = 512  # updates: the codes of more fill these bytes
+# gRPC's clients take 8 KiB of metadata by default. The message is sent alone and in the details. The details
+# grow by a third in base64.
+_METADATA_BYTES = 8192 - 512  # less other metadata
+_MOST_DETAILS = 256  # more do not fit
+_MESSAGE_BYTES, _LONE_MESSAGE_BYTES = 512, 4096  # with details, and without
 
 
-def batch_status(results: Sequence[Refused | None]) -> rpc_status.Status:
-    """Status of a batch with failures: one p4.v1.Error for every update, in order, OK ones included.
+def batch_status(results: Sequence[Refused | None], what: str) -> rpc_status.Status:
+    """Return the status of a batch of `what` with failures.
 
-    The messages are left out where they would make the status longer than most clients take.
+    The message names the first failures. The details are one p4.v1.Error for every part of the batch, in
+    order. If they are longer than most clients take, they have no messages. If they are still too long, they
+    are left out.
     """
-    if len(results) <= _MAX_WITH_MESSAGES:
-        status = _batch_status([(r.code, r.message) if r else (Code.OK, "") for r in results])
-        if status.ByteSize() <= _METADATA_BYTES:
+    status = rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _MESSAGE_BYTES))
+    for texts in (True, False) if len(results) <= _MOST_DETAILS else ():
+        del status.details[:]
+        status.details.extend(_error(result, texts=texts) for result in results)
+        if len(status.message) + status.ByteSize() * 4 // 3 <= _METADATA_BYTES:
             return status
-    return _batch_status([(r.code if r else Code.OK, "") for r in results])
+    return rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _LONE_MESSAGE_BYTES))
 
 
-def _batch_status(results: Sequence[tuple[Code, str]]) -> rpc_status.Status:
-    packed = {}
-    for code, text in set(results):
-        packed[code, text] = any_pb2.Any()
-        packed[code, text].Pack(p4r.Error(canonical_code=code, message=text))
-    failed = sum(code is not Code.OK for code, _ in results)
-    message = f"{failed} of {len(results)} updates failed; read the error of each in the details"
-    return rpc_status.Status(code=Code.UNKNOWN, message=message, details=[packed[r] for r in results])
+def _error(result: Refused | None, *, texts: bool) -> any_pb2.Any:
+    error = p4r.Error(canonical_code=Code.OK)
+    if result is not None:
+        error = p4r.Error(canonical_code=result.code, message=result.message if texts else "")
+    packed = any_pb2.Any()
+    packed.Pack(error)
+    return packed
+
+
+def _summary(results: Sequence[Refused | None], what: str, limit: int) -> str:
+    failed = [(number, result) for number, result in enumerate(results) if result is not None]
+    text = f"{len(failed)} of {len(results)} {what} failed"
+    for number, result in failed:
+        # Other characters than ASCII's are three times as long in gRPC's message.
+        reason = result.message.encode("ascii", "replace").decode()
+        text += f"; number {number}: {result.code.name}: {reason}"
+        if len(text) > limit:
+            return text[: limit - 3] + "..."
+    return text

@@ -12,29 +12,24 @@ from finsy.proto import p4r
 from railweave.switch import pauses
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import Code, Refused, failed_precondition, invalid, require
-from railweave.switch.p4runtime.reconcile import Handover
+from railweave.switch.p4runtime.errors import failed_precondition, invalid, not_found, require, unimplemented
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
-_WITH_CONFIG = (_Set.VERIFY, _Set.VERIFY_AND_SAVE, _Set.VERIFY_AND_COMMIT, _Set.RECONCILE_AND_COMMIT)
-
-# Packets shall go through this device from then on; what is given is called while none passes.
-Commit = Callable[[Device, Callable[[], None] | None], None]
 
 
 class PipelineConfig:
     """The committed device, the saved one, and the rules that lead from one to the next."""
 
-    def __init__(self, commit: Commit, turns: Turns) -> None:
+    def __init__(self, commit: Callable[[Device], None], turns: Turns) -> None:
         """`commit` is told every device that packets shall go through from then on."""
         self._commit = commit
         self._turns = turns
         self._committed: Device | None = None
         self._saved: Device | None = None
-        self._turn = asyncio.Lock()
+        self._loading = Turns()  # one program at a time, while other requests go on
 
     @property
     def committed(self) -> Device | None:
@@ -60,29 +55,26 @@ class PipelineConfig:
 
         `still_allowed` is called when a program has been loaded, which takes a while, and may refuse.
         """
-        async with self._turn:
-            if request.action == _Set.COMMIT:
-                self._commit_saved(request)
-                return
-            require(
-                request.action in _WITH_CONFIG,
-                f"action {request.action} is none of VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT, "
-                "RECONCILE_AND_COMMIT",
+        if request.action == _Set.RECONCILE_AND_COMMIT:
+            raise unimplemented(
+                "RECONCILE_AND_COMMIT is not supported", "VERIFY_AND_COMMIT, and write the entries again"
             )
+        require(
+            request.action in (_Set.VERIFY, _Set.VERIFY_AND_SAVE, _Set.VERIFY_AND_COMMIT, _Set.COMMIT),
+            f"action {request.action} is none of VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT",
+        )
+        device = None
+        if request.action == _Set.COMMIT:
+            require(not request.HasField("config"), "COMMIT takes the saved config, not one of its own")
+        else:
             config = _copy(request)
-            same = self._committed is not None and _same_program(self._committed.config, config)
-            if request.action == _Set.RECONCILE_AND_COMMIT and same and self._committed is not None:
-                self._adopt_cookie(self._committed, config)
-                return
-            device = await _load(config)
+            device = await self._loading.to_the_end(lambda: _load(config))
+
+        async def take() -> None:
             still_allowed()
-            match request.action:
-                case _Set.VERIFY_AND_SAVE:
-                    self._saved = device
-                case _Set.VERIFY_AND_COMMIT:
-                    self._activate(device)
-                case _Set.RECONCILE_AND_COMMIT:
-                    await self._reconcile(device, still_allowed)
+            self._take(request.action, device)
+
+        await self._turns.to_the_end(take)
 
     def get(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
@@ -101,35 +93,18 @@ class PipelineConfig:
             answer.config.p4_device_config = config.p4_device_config
         return answer
 
-    def _commit_saved(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        require(not request.HasField("config"), "COMMIT takes the saved config, not one of its own")
-        if self._saved is None:
-            raise Refused(Code.NOT_FOUND, "there is no saved config to commit", "VERIFY_AND_SAVE one first")
-        self._activate(self._saved)
-
-    def _adopt_cookie(self, device: Device, config: p4r.ForwardingPipelineConfig) -> None:
-        """Keep a device, with all of its state, under the cookie of the same program's new config."""
-        device.config.ClearField("cookie")
-        if config.HasField("cookie"):
-            device.config.cookie.CopyFrom(config.cookie)
-        self._saved = None
-
-    async def _reconcile(self, device: Device, still_allowed: Callable[[], object]) -> None:
-        old = self._committed
-        if old is None:
-            self._activate(device)
-            return
-        with Handover(old, device) as handover:
-            async for _ in self._turns.chunks(handover.steps()):
-                pass
-            handover.last_writes()
-            still_allowed()
-            self._activate(device, handover.last_cells)
-
-    def _activate(self, device: Device, handover: Callable[[], None] | None = None) -> None:
-        self._commit(device, handover)
-        self._committed = device
-        self._saved = None
+    def _take(self, action: _Set.Action.ValueType, loaded: Device | None) -> None:
+        match action:
+            case _Set.VERIFY_AND_SAVE:
+                self._saved = loaded
+                return
+            case _Set.VERIFY:
+                return
+        device = loaded or self._saved
+        if device is None:
+            raise not_found("there is no saved config to commit", "VERIFY_AND_SAVE one first")
+        self._commit(device)
+        self._committed, self._saved = device, None
 
 
 def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipelineConfig:
@@ -150,7 +125,3 @@ async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
         raise invalid(f"this target cannot realize the config: {error}", "") from None
     except InvalidProgram as error:
         raise invalid(f"p4_device_config: {error}", "") from None
-
-
-def _same_program(ours: p4r.ForwardingPipelineConfig, theirs: p4r.ForwardingPipelineConfig) -> bool:
-    return ours.p4_device_config == theirs.p4_device_config and ours.p4info == theirs.p4info

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, TypeVar
 
@@ -16,8 +17,11 @@ from railweave.switch.p4runtime.service import Service
 
 MAX_BYTES = 1 << 20  # of a request without its program: parsed within 10 ms if it has 500,000 parts
 MAX_PROGRAM_BYTES = 8 << 20  # of a request with its program; that of 256 lanes has 0.9 MB
-MAX_BYTES_IN_PROGRESS = 8 << 20  # of all requests: parsed they take up to 40 times the memory
+MAX_WRITE_BYTES = 4 << 20  # gRPC's default, and so BMv2's limit
+MAX_UPDATES = 1 << 17  # of a Write
+MAX_BYTES_IN_PROGRESS = 16 << 20  # of all requests: parsed they take up to 40 times the memory
 _MAX_FIELDS = 64  # of a message that is searched for the program
+_PART_BYTES, _PART_FIELDS = 64 << 10, 1000  # of a Write, parsed at once
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _Push = p4r.SetForwardingPipelineConfigRequest
@@ -59,7 +63,7 @@ class Requests:
     def _unary(self, behaviour: Callable[..., Any], kind: type[Message]) -> Callable[..., Any]:
         async def call(data: bytes, context: _Context) -> Message | None:
             try:
-                with self._parsed(data, kind) as request:
+                async with self._parsed(data, kind) as request:
                     answer: Message = await behaviour(request, context)
                     return answer
             except Refused as refusal:
@@ -70,10 +74,12 @@ class Requests:
 
     async def _read(self, data: bytes, context: _Context) -> AsyncIterator[Message]:
         try:
-            with self._parsed(data, p4r.ReadRequest) as request:
-                async with contextlib.aclosing(self._service.Read(request, context)) as answers:
-                    async for answer in answers:
-                        yield answer
+            async with (
+                self._parsed(data, p4r.ReadRequest) as request,
+                contextlib.aclosing(self._service.Read(request, context)) as answers,
+            ):
+                async for answer in answers:
+                    yield answer
         except Refused as refusal:
             refuse(context, refusal.code.grpc, refusal.message)
 
@@ -90,14 +96,20 @@ class Requests:
         except Refused as refusal:
             refuse(context, refusal.code.grpc, refusal.message)
 
-    @contextlib.contextmanager
-    def _parsed(self, data: bytes, kind: type[_Request]) -> Iterator[_Request]:
+    @contextlib.asynccontextmanager
+    async def _parsed(self, data: bytes, kind: type[_Request]) -> AsyncIterator[_Request]:
         size = len(data)
         if self._bytes + size > MAX_BYTES_IN_PROGRESS:
             raise exhausted(f"requests in progress have up to {MAX_BYTES_IN_PROGRESS} bytes together")
         self._bytes += size
         try:
-            yield parse(data, kind)
+            if kind is p4r.WriteRequest and _PART_BYTES < size <= MAX_WRITE_BYTES:
+                request = kind()
+                async for _ in self._service.turns.shared(merged(request, data)):
+                    pass
+                yield request
+            else:
+                yield parse(data, kind)
         finally:
             self._bytes -= size
 
@@ -107,13 +119,35 @@ def parse(data: bytes, kind: type[_Request]) -> _Request:
     if len(data) > MAX_BYTES:
         program = _program_bytes(data) if kind is _Push else 0
         if len(data) - program > MAX_BYTES:
-            raise exhausted(f"a {kind.__name__} has up to {MAX_BYTES} bytes, a program not counted")
+            limit = MAX_WRITE_BYTES if kind is p4r.WriteRequest else MAX_BYTES
+            raise exhausted(f"a {kind.__name__} has up to {limit} bytes, a program not counted")
         if len(data) > MAX_PROGRAM_BYTES:
             raise exhausted(f"a request with a program has up to {MAX_PROGRAM_BYTES} bytes, not {len(data)}")
+    request = kind()
+    _merge(request, data)
+    return request
+
+
+def merged(request: Message, data: bytes) -> Iterator[None]:
+    """Parse a Write in steps. Fields that follow each other are a message, too."""
+    view, start = memoryview(data), 0
+    for number, (_, begin, end) in enumerate(_fields(view), 1):
+        if number > MAX_UPDATES or end - begin > MAX_BYTES:
+            raise exhausted(f"a WriteRequest has up to {MAX_UPDATES} updates of up to {MAX_BYTES} bytes")
+        if end - start >= _PART_BYTES or number % _PART_FIELDS == 0:
+            _merge(request, view[start:end])
+            start = end
+        yield
+    if len(data) - start > MAX_BYTES:
+        raise invalid("not a WriteRequest: a field has an unknown type")
+    _merge(request, view[start:])
+
+
+def _merge(request: Message, data: bytes | memoryview) -> None:
     try:
-        return kind.FromString(data)
+        request.MergeFromString(bytes(data))
     except DecodeError as error:
-        raise invalid(f"not a {kind.__name__}: {error}") from None
+        raise invalid(f"not a {type(request).__name__}: {error}") from None
 
 
 def _serialize(message: Message) -> bytes:
@@ -127,24 +161,31 @@ def _program_bytes(data: bytes) -> int:
     return sum(len(part) for config in configs for part in _parts(config, number))
 
 
-def _parts(data: memoryview, number: int) -> Iterator[memoryview]:
-    """The values of a message's field that is bytes or a message, before anything that is malformed."""
+def _parts(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    """The values of a message's field that is bytes or a message."""
+    for number, begin, end in itertools.islice(_fields(data), _MAX_FIELDS):
+        if number == wanted:
+            yield data[begin:end]
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each field, and where its bytes begin and end, up to a field of another type."""
     at = 0
-    for _ in range(_MAX_FIELDS):
+    while at < len(data):
         tag, at = _varint(data, at)
         value, at = _varint(data, at)
+        begin = at
         if tag & 7 == 2:
-            if tag >> 3 == number:
-                yield data[at : at + value]
             at += value
         elif tag & 7 != 0:
             return
+        yield tag >> 3, begin, at
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of up to 35 bits and the place behind it; (7, …), the tag of nothing, if there is none."""
+    """A number of up to 64 bits and the place behind it; (7, ...), the tag of nothing, if there is none."""
     value = 0
-    for shift in range(0, 35, 7):
+    for shift in range(0, 70, 7):
         if at >= len(data):
             break
         byte = data[at]

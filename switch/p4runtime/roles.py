@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from railweave.switch.p4runtime.errors import denied, require
 
+OPERATOR = "operator"  # the role of a client that impairs links and traces packets beside a controller
 _MAX_IDS = 65_536
 
 

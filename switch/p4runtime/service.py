@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from railweave.switch.p4runtime.arbitration import Arbitration
-from railweave.switch.p4runtime.batches import Writer
+from railweave.switch.p4runtime.batches import Batch
 from railweave.switch.p4runtime.device import Device
-from railweave.switch.p4runtime.errors import batch_status, denied, exhausted, not_found, refuse
+from railweave.switch.p4runtime.errors import Refused, batch_status, denied, exhausted, not_found, refuse
 from railweave.switch.p4runtime.notifier import Notifier
 from railweave.switch.p4runtime.pipeline_config import PipelineConfig
-from railweave.switch.p4runtime.roles import Scope, p4_id
+from railweave.switch.p4runtime.reads import Reads
+from railweave.switch.p4runtime.roles import OPERATOR, Scope
 from railweave.switch.p4runtime.stream import Stream, Streams
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
@@ -26,8 +26,6 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 API_VERSION = "1.4.1"
 MAX_STREAMS = 256  # open at once, with or without a role
-MAX_READS = 64  # in progress at once
-_READ_ENTITIES, _READ_BYTES = 256, 1 << 20  # per ReadResponse, far below gRPC's 4 MiB
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
@@ -44,30 +42,41 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._commit = commit
         self._cpu_port = cpu_port
         self._arbitration = Arbitration(device_id)
-        self._streams = Streams(self._arbitration, lambda: self._config.committed)
-        self._notifier = Notifier(self._streams)
         self._turns = Turns()
+        self._streams = Streams(self._arbitration, lambda: self._config.committed, self._turns)
+        self._notifier = Notifier(self._streams)
         self._config = PipelineConfig(self._activate, self._turns)
-        self._open_streams = self._open_reads = 0
+        self._reads = Reads(lambda: self._config.device, self._turns)
+        self._open_streams = 0
 
     @property
     def config(self) -> PipelineConfig:
         """The pipeline config, for a program given at start."""
         return self._config
 
+    @property
+    def device_id(self) -> int:
+        """The number of the device."""
+        return self._device_id
+
+    def check_operator(self, role: str, election_id: p4r.Uint128) -> None:
+        """Refuse unless the sender is the primary of the default role or of the operator's."""
+        self._arbitration.check_primary(role, election_id)
+        if role not in ("", OPERATOR):
+            raise denied(f"role {role!r} is neither the default role nor {OPERATOR!r}", "take that role")
+
     def close(self) -> None:
         """Tell controllers nothing any more."""
         self._notifier.watch(None)
 
-    def _activate(self, device: Device, handover: Callable[[], None] | None) -> None:
+    @property
+    def turns(self) -> Turns:
+        """The order of requests."""
+        return self._turns
+
+    def _activate(self, device: Device) -> None:
         device.pipeline.set_cpu_port(self._cpu_port)
-        if handover is None:
-            self._commit(device.pipeline)
-        else:
-            # Packets are led to the new pipeline, and wait there until it has what they left in the old one.
-            with device.pipeline.frozen():
-                self._commit(device.pipeline)
-                handover()
+        self._commit(device.pipeline)
         self._notifier.watch(device)
 
     async def Capabilities(  # noqa: N802 - gRPC's name
@@ -100,42 +109,23 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Carry out a batch of updates; what failed stands in the status of the RPC."""
         self._check_device(request.device_id)
         self._primary(request)
-        writer = Writer(lambda: self._config.device, lambda: self._primary(request), self._turns)
-        results = await writer.write(request)
-        if any(result is not None for result in results):
-            status = batch_status(results)
-            details = (("grpc-status-details-bin", status.SerializeToString()),)
-            refuse(context, grpc.StatusCode.UNKNOWN, status.message, details)
+        _report(context, await self._turns.to_the_end(lambda: self._write(request)), "updates")
         return p4r.WriteResponse()
+
+    async def _write(self, request: p4r.WriteRequest) -> list[Refused | None]:
+        scope = self._primary(request)  # there may be another primary since the request came
+        return await Batch(self._config.device, scope).write(request)
 
     async def Read(  # noqa: N802 - gRPC's name
         self, request: p4r.ReadRequest, context: _Context
     ) -> AsyncGenerator[p4r.ReadResponse, None]:
-        """Stream everything that fits any of the request's patterns, in messages of bounded size."""
+        """Stream everything that fits any of the patterns; the status names patterns that are invalid."""
         self._check_device(request.device_id)
-        with self._reading():
-            device, scope = self._config.device.snapshot(), self._arbitration.scope(request.role)
-            batch, size = p4r.ReadResponse(), 0
-            async for chunk in self._turns.chunks(_found(device, request, scope)):
-                for entity in filter(None, chunk):
-                    batch.entities.append(entity)
-                    size += entity.ByteSize()
-                    if len(batch.entities) == _READ_ENTITIES or size >= _READ_BYTES:
-                        yield batch
-                        batch, size = p4r.ReadResponse(), 0
-            if batch.entities:
-                yield batch
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """One more Read, each of which keeps a snapshot until its client has read everything."""
-        if self._open_reads >= MAX_READS:
-            raise exhausted(f"{MAX_READS} reads are in progress, which is the limit")
-        self._open_reads += 1
-        try:
-            yield
-        finally:
-            self._open_reads -= 1
+        results: list[Refused | None] = []
+        scope = self._arbitration.scope(request.role)
+        async for response in self._reads.answer(request, scope, results):
+            yield response
+        _report(context, results, "requests")
 
     async def StreamChannel(  # noqa: N802 - gRPC's name
         self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: _Context
@@ -171,12 +161,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
             raise not_found(f"this is device {self._device_id}, not {device_id}", "correct the device id")
 
 
-def _found(device: Device, request: p4r.ReadRequest, scope: Scope) -> Iterator[p4r.Entity | None]:
-    """All that is asked for and belongs to the role; None for what does not, a step each.
-
-    `device` is a snapshot: no Write comes between parts of an answer, but for cells, which packets change.
-    """
-    for pattern in request.entities:
-        yield None
-        for entity in device.search(pattern):
-            yield entity if entity and (scope.everything or scope.covers(p4_id(entity))) else None
+def _report(context: _Context, results: Sequence[Refused | None], what: str) -> None:
+    """End the RPC with one error for each part of the batch, if a part has failed."""
+    if any(result is not None for result in results):
+        status = batch_status(results, what)
+        details = (("grpc-status-details-bin", status.SerializeToString()),) if status.details else ()
+        refuse(context, grpc.StatusCode.UNKNOWN, status.message, details)

@@ -22,6 +22,7 @@ from railweave.switch.p4runtime.errors import (
 )
 from railweave.switch.p4runtime.packet_io import packet_out
 from railweave.switch.p4runtime.roles import Scope
+from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.ports import PortError
 
 # For a controller that does not read: what does not fit is dropped, as packets may be.
@@ -102,16 +103,22 @@ class Stream:
 class Streams:
     """All controllers of a device."""
 
-    def __init__(self, arbitration: Arbitration, committed: Callable[[], Device | None]) -> None:
+    def __init__(
+        self, arbitration: Arbitration, committed: Callable[[], Device | None], turns: Turns
+    ) -> None:
         """No controller is connected; `committed` gives the device that packets go through."""
         self._arbitration = arbitration
         self._committed = committed
+        self._turns = turns
 
     async def serve(self, requests: AsyncIterator[p4r.StreamMessageRequest], stream: Stream) -> None:
         """Take the controller's messages until it leaves; a refusal ends the stream with its status."""
         try:
             async for request in requests:
-                self._take(stream, request)
+                if request.HasField("arbitration"):
+                    await self._arbitrate(stream, request.arbitration)
+                else:
+                    self._take(stream, request)
         except Refused as refusal:
             stream.end(refusal.code, refusal.message)
         finally:
@@ -128,11 +135,16 @@ class Streams:
         """The primary's stream of every role that has one, with what it may hear."""
         return [(s, scope) for s, scope in self._arbitration.primaries() if isinstance(s, Stream)]
 
+    async def _arbitrate(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
+        """Elect: a Write of the primary before is completed before the next primary is accepted."""
+        _deliver(self._arbitration.update(stream, message))
+        if self._arbitration.must_wait(stream):
+            async with self._turns.exclusive:
+                pass
+        _deliver([self._arbitration.accept(stream)])
+
     def _take(self, stream: Stream, request: p4r.StreamMessageRequest) -> None:
         kind = request.WhichOneof("update")
-        if kind == "arbitration":
-            _deliver(self._arbitration.update(stream, request.arbitration))
-            return
         try:
             if not self._arbitration.is_primary(stream):
                 raise denied("only the primary may send this", "become primary")

@@ -31,7 +31,6 @@ class Strings:
         self._users: dict[int, int] = {}
         self._next = (1 << bitwidth) - 1  # never given away: this number and those below it
         self._released: dict[int, None] = {}  # of those above, the last one first; some are used again
-        self._preferred: Strings | None = None
         for annotation in spec.annotations:
             if annotation.startswith(_MAPPINGS):
                 self._map(annotation)
@@ -41,10 +40,6 @@ class Strings:
         view = copy.copy(self)
         view._numbers, view._strings = dict(self._numbers), dict(self._strings)
         return view
-
-    def prefer(self, other: Strings | None) -> None:
-        """Give strings the numbers that they have there, where these are free."""
-        self._preferred = other
 
     def string(self, number: int) -> bytes:
         """The string that a number stands for: its own decimal digits if it is nobody's."""
@@ -93,9 +88,6 @@ class Strings:
         if own is not None:
             holder = self._strings[own].decode()
             raise failed_precondition(f"{what}: the number {own} stands for {holder!r}", "use another string")
-        wanted = self._preferred._numbers.get(string) if self._preferred else None
-        if wanted is not None and wanted >> self._bitwidth == 0 and wanted not in self._strings:
-            return wanted
         while self._released:
             number, _ = self._released.popitem()
             if number not in self._strings:

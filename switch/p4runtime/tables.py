@@ -131,23 +131,6 @@ class Tables:
         entry.is_const = False
         yield p4r.Entity(table_entry=entry)
 
-    def state(self) -> Iterator[p4r.Update]:
-        """What makes the tables of a fresh pipeline like these."""
-        for table in self._schema.tables.values():
-            for entry in self._pipeline.tables.entries(table.preamble.name):
-                message = self.encode(table, entry)
-                self.direct.read_all(table, entry.handle, message)
-                if entry.const and self.direct.is_fresh(message):
-                    continue
-                kind = _Update.MODIFY if entry.const else _Update.INSERT
-                if entry.const:
-                    message.ClearField("action")
-                message.is_const = False
-                yield _Update(type=kind, entity=p4r.Entity(table_entry=message))
-            if not self._is_declared(table):
-                default = p4r.Entity(table_entry=self.encode_default(table))
-                yield _Update(type=_Update.MODIFY, entity=default)
-
     def expired(self) -> list[p4r.TableEntry]:
         """Entries that no packet has hit for as long as their time-out, as notifications name them."""
         tables = {table.preamble.name: table for table in self._schema.tables.values()}

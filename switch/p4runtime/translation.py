@@ -53,11 +53,6 @@ class Translation:
         view.types = {name: strings.snapshot() for name, strings in self.types.items()}
         return view
 
-    def prefer(self, other: Translation | None) -> None:
-        """Give strings the numbers that they have in another device, where these are free."""
-        for name, strings in self.types.items():
-            strings.prefer(other.types.get(name) if other else None)
-
     def reserve(self, entities: Iterable[p4r.Entity | None]) -> None:
         """Give the numbers that the program's own entries have to no other string."""
         if not self.types:

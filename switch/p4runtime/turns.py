@@ -1,33 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event loop divided among long requests, so that none of them makes the others wait."""
+"""Order of requests: one changes the switch at a time, and long ones leave the event loop time for others."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
-SLICE_S = 0.00025  # of work, before the loop takes a step for others; an RPC takes about ten
+from railweave.switch.p4runtime.errors import Refused
+
+SLICE_S = 0.0005  # of work, before the loop takes a step for others; an RPC takes about five
 
 _T = TypeVar("_T")
 
 
 class Turns:
-    """One slice of one request at a time; between two slices the loop runs."""
+    """Serializes requests, and divides the event loop among those in progress."""
 
     def __init__(self) -> None:
         """Nothing is to be done."""
-        self._turn = asyncio.Lock()
+        # Held by the request that reads or changes the state. First come, first served.
+        self.exclusive = asyncio.Lock()
+        self._slice = asyncio.Lock()
 
-    async def chunks(self, work: Iterator[_T]) -> AsyncIterator[list[_T]]:
-        """What `work` yields, in the order in which it comes, a list for each slice."""
+    async def to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Execute `work` exclusively. Once begun, it goes on even if its client leaves."""
+        await self.exclusive.acquire()
+        task = asyncio.ensure_future(_outcome(work))
+        task.add_done_callback(lambda _: self.exclusive.release())
+        outcome = await asyncio.shield(task)
+        if isinstance(outcome, Refused):
+            raise outcome.again()
+        return outcome
+
+    async def shared(self, work: Iterator[_T]) -> AsyncIterator[list[_T]]:
+        """Yield what `work` yields. All such work together gets one slice per step of the event loop."""
         done = False
         while not done:
-            async with self._turn:
+            async with self._slice:
                 chunk, done = _slice(work)
-                await asyncio.sleep(0)  # with the turn in hand: the next slice, whoever's, comes later
+                await asyncio.sleep(0)
             yield chunk
+
+
+async def slices(work: Iterator[_T]) -> AsyncIterator[list[_T]]:
+    """Yield what exclusive `work` yields, a list for each slice of time."""
+    done = False
+    while not done:
+        chunk, done = _slice(work)
+        await asyncio.sleep(0)
+        yield chunk
+
+
+async def _outcome(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T | Refused:
+    """Return a refusal as a value: a task keeps what it raises, with all frames that it came through."""
+    try:
+        return await work()
+    except Refused as refusal:
+        return refusal
 
 
 def _slice(work: Iterator[_T]) -> tuple[list[_T], bool]:

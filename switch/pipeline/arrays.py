@@ -38,29 +38,6 @@ class Arrays:
         number = _number(self._program.counters, name, cells)
         self._engine.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
 
-    def track_cells(self) -> int:
-        """Begin to note which blocks of cells are written, all of them at first; how many there are."""
-        return self._engine.track_cells()
-
-    def untrack_cells(self) -> None:
-        """End that."""
-        self._engine.untrack_cells()
-
-    def carry_cells(
-        self, to: Arrays, registers: Mapping[str, int], counters: Mapping[str, int], most: int
-    ) -> bool:
-        """Copy up to `most` written blocks into another pipeline, cut to its widths; True if no more were.
-
-        The arrays are those with these names, and as many of their cells; both pipelines must have them.
-        """
-        ours, theirs = self._program, to._program
-        return self._engine.carry_cells(
-            to._engine,
-            [(ours.registers[n].index, theirs.registers[n].index, size) for n, size in registers.items()],
-            [(ours.counters[n].index, theirs.counters[n].index, size) for n, size in counters.items()],
-            most,
-        )
-
     def register(self, name: str, index: int) -> int:
         """A cell of a register array."""
         return int.from_bytes(self.registers(name, range(index, index + 1)), "big")
@@ -95,11 +72,6 @@ class Arrays:
         _number(self._program.meters, name, cells)
         with self._lock:
             return [self._meters[name].get(index) for index in cells]
-
-    def configured_meters(self, name: str) -> dict[int, MeterConfig]:
-        """The cells of an indirect meter that are configured, by index."""
-        with self._lock:
-            return dict(self._meters[name])
 
     def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
         """Configure cells of an indirect meter alike; None: back to always green."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -167,17 +167,6 @@ class Tables:
         with self._lock:
             return list(self._entries[table].values())
 
-    def same(self, table: str, entry: Entry) -> int | None:
-        """The handle of the entry with the same key as one of another pipeline, if there is one."""
-        with self._lock:
-            return self._keys[table].get((entry.matches, entry.priority))
-
-    def unpaired(self, table: str, paired: Mapping[int, int]) -> list[Entry]:
-        """The entries whose handles are not in `paired`."""
-        with self._lock:
-            entries = self._entries[table]
-            return [entries[handle] for handle in entries.keys() - paired.keys()]
-
     def snapshot(self) -> Self:
         """Entries, default actions and meters as they are now, to be read only."""
         view = copy.copy(self)
@@ -221,11 +210,6 @@ class Tables:
     def set_direct_counter(self, table: str, handle: int, value: CounterValue) -> None:
         """Write an entry's counter."""
         self._engine.set_direct_counter(self._counted(table, handle), handle, value.packets, value.bytes)
-
-    def carry_direct_counters(self, to: Tables, table: str, paired: Mapping[int, int]) -> None:
-        """Copy entries' counters into another pipeline's, by handle; entries that have gone are left out."""
-        ours, theirs = self._program.table(table).index, to._program.table(table).index
-        self._engine.carry_direct_counters(ours, to._engine, theirs, list(paired), list(paired.values()))
 
     def _counted(self, table: str, handle: int) -> int:
         info = self._program.table(table)

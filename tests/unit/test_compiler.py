@@ -106,6 +106,33 @@ def test_a_switch_that_ends_ends_its_compiler(
     assert not list(cache.glob("*.so"))
 
 
+def test_the_compiler_has_limited_memory(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", script(tmp_path / "compiler", "ulimit -v >&2", "exit 1"))
+    with pytest.raises(NotCompiled, match=f"failed: {2 << 20}: expected .* 2 GiB of memory"):
+        compiled(small().native)
+
+
+def test_libraries_that_were_used_longest_ago_make_room(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled(small().native)
+    [library] = cache.iterdir()
+    size = library.stat().st_size
+    for number, name in enumerate(("old.so", "new.so")):
+        (cache / name).write_bytes(bytes(size))
+        os.utime(cache / name, (number, number))
+    monkeypatch.setattr(compiler, "_MOST_CACHE", 3 * size)
+    os.utime(library, (0, 0))
+    compiled(small().native)  # used again: not the oldest any more
+    monkeypatch.setattr(compiler, "_processor", lambda: "another one")
+    compiled(small().native)
+    kept = {path.name for path in cache.iterdir()}
+    assert {library.name, "new.so"} < kept
+    assert len(kept) == 3
+
+
 def test_damaged_packets_fare_alike() -> None:
     """Compare packets, registers and counters after contributions with random damage and repetitions."""
     scenario = Scenario(64, 3)

@@ -10,7 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from finsy.proto import p4r
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
@@ -21,8 +23,11 @@ from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
+from railweave.switch.p4runtime.server import Extra
+from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
+from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 Run = Callable[..., Awaitable[Result]]
 
@@ -74,9 +79,15 @@ async def told(server: Server, *arguments: str) -> Any:
 @asynccontextmanager
 async def with_one_of_everything(server: Server) -> AsyncIterator[Server]:
     """Serve a switch that has one of everything and has handled one packet."""
-    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
-    server.extras = [inspection.extra()]
+    made: list[Inspection] = []
+
+    def extras(service: Service) -> list[Extra]:
+        made.append(Inspection(FakePorts(), service))  # type: ignore[arg-type]
+        return [made[0].extra()]
+
+    server.extras = extras
     async with server, client(server, load=True, program=ENTITIES) as one:
+        [inspection] = made
         inspection.use(server.pipelines[0])
         await write(one, *(("INSERT", entity) for entity in WRITTEN))
         await write(one, *(("MODIFY", entity) for entity in MODIFIED))
@@ -154,7 +165,7 @@ async def test_as_text_and_mistakes_are_named(inspected: Server) -> None:
 async def test_links_are_made_bad_and_good_again(server: Server) -> None:
     ports = FakePorts()
     await server.stop()
-    server.extras = [Inspection(ports).extra()]  # type: ignore[arg-type]
+    server.extras = lambda service: [Inspection(ports, service).extra()]  # type: ignore[arg-type]
     await server.start()
 
     async def impair(*arguments: str) -> Result:
@@ -173,9 +184,37 @@ async def test_links_are_made_bad_and_good_again(server: Server) -> None:
     assert ports.bad == {(2, "out"): Impairment(loss=1)}
 
 
+async def test_only_the_primary_and_an_operator_may_impair_links_and_trace(inspected: Server) -> None:
+    async with (
+        client(inspected, 5) as primary,
+        client(inspected, 4) as backup,
+        client(inspected, 3) as other,
+        grpc.aio.insecure_channel(inspected.address) as channel,
+    ):
+        for one, role in ((primary, ""), (backup, ""), (other, "another")):
+            update = p4r.MasterArbitrationUpdate(device_id=DEVICE, role=p4r.Role(name=role))
+            update.election_id.CopyFrom(one.election_id)
+            await one.stream.write(p4r.StreamMessageRequest(arbitration=update))
+            await one.hear()
+        stub = switch_pb2_grpc.SwitchStub(channel)  # type: ignore[no-untyped-call]
+        senders = [(None, ""), (4, ""), (3, "another"), (3, ""), (9, "operator")]
+        for number, role in senders:
+            sender = switch_pb2.Primary(role=role, election_id_low=number)
+            for call in (
+                stub.SetImpairments(switch_pb2.SetImpairmentsRequest(bad=["1:loss=1"], primary=sender)),
+                stub.Trace(switch_pb2.TraceRequest(count=1, primary=sender)).read(),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call
+                denied = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.NOT_FOUND)
+                assert refused.value.code() in denied, (number, role)
+        sender = switch_pb2.Primary(election_id_low=5)
+        await stub.SetImpairments(switch_pb2.SetImpairmentsRequest(bad=["1:loss=1"], primary=sender))
+
+
 def test_groups_leave_out_members_whose_link_is_down() -> None:
     ports = FakePorts()
-    inspection = Inspection(ports)  # type: ignore[arg-type]
+    inspection = Inspection(ports, Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
     pipeline = Pipeline.load(files(ENTITIES)[1].read_bytes())
     shares = [WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2)]
     pipeline.tables.insert("EntitiesIngress.spread", [lpm(0, 0)], action_set=shares)
@@ -229,7 +268,7 @@ def test_values_as_people_write_them() -> None:
 
 def test_a_switch_says_how_its_program_is_executed() -> None:
     ports, said = FakePorts(), list[str]()
-    inspection = Inspection(ports)  # type: ignore[arg-type]
+    inspection = Inspection(ports, Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
     inspection.say = said.append
     ports.execution = "interpreted, being compiled"
     inspection.use(Pipeline.load(files(ENTITIES)[1].read_bytes()))

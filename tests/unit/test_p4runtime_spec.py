@@ -9,17 +9,13 @@ import grpc
 import pytest
 from finsy import (
     P4CounterEntry,
-    P4DirectCounterEntry,
     P4MulticastGroupEntry,
     P4RegisterEntry,
-    P4TableAction,
     P4TableEntry,
-    P4TableMatch,
 )
 from finsy.proto import U128, p4r
 from p4runtime_clients import (
     DEVICE,
-    ENTITIES,
     JSON,
     SCHEMA,
     A,
@@ -33,7 +29,6 @@ from p4runtime_clients import (
     to_port,
     update,
 )
-from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN, frame, write
 
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
@@ -85,6 +80,7 @@ def span(low: bytes, high: bytes) -> list[p4r.FieldMatch]:
 
 
 ONE = b"\x01"
+UNKNOWN = p4r.TableAction(action=p4r.Action(action_id=7))
 PASS, TO_1 = action("pass"), action("to_port", ONE)
 
 
@@ -112,6 +108,7 @@ REFUSED = {
     "INVALID_ARGUMENT": {
         "no entity": ("INSERT", p4r.Entity()),
         "no kind": ("UNSPECIFIED", bridge()),
+        "unknown action": ("INSERT", bridge(action=UNKNOWN)),
         "no action": ("INSERT", bridge(action=None)),
         "no match": ("INSERT", bridge(match=None)),
         "match twice": ("INSERT", bridge(match=exact(ONE) * 2)),
@@ -208,6 +205,8 @@ async def test_programs_are_verified_saved_written_and_committed(router: Client)
         assert config.cookie.cookie == 5
         assert (config.HasField("p4info"), bool(config.p4_device_config)) == (p4info, blob)
     assert await refusal(router.set_pipeline(Config.COMMIT)) == grpc.StatusCode.NOT_FOUND
+    reconciled = refusal(router.set_pipeline(Config.RECONCILE_AND_COMMIT))
+    assert await reconciled == grpc.StatusCode.UNIMPLEMENTED
 
 
 TELEPORT = JSON.read_bytes().replace(b'"op" : "mark_to_drop"', b'"op" : "teleport"')
@@ -224,7 +223,7 @@ async def test_a_config_that_is_none_is_refused_and_changes_nothing(
     router: Client, json: bytes, words: str
 ) -> None:
     await router.write(update("INSERT", to_port(1)))
-    for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT, Config.RECONCILE_AND_COMMIT):
+    for kind in (Config.VERIFY, Config.VERIFY_AND_COMMIT):
         with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
             await router.set_pipeline(kind, json)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -275,47 +274,3 @@ async def test_packets_out_are_answered_with_an_error_not_lost(server: Server) -
 async def test_an_address_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(OSError, match="in use"):
         await listen(Service(1, lambda _: None), "256.0.0.1:9")
-
-
-# A program that replaces another one: saved and written before it runs, or reconciled with the old state.
-
-_, ENTITIES_JSON = files(ENTITIES)
-COUNTERS = [P4DirectCounterEntry()]
-
-
-async def everything(one: Client) -> list[str]:
-    return sorted(str(entity) for entity in await one.read(*EVERYTHING, *MODIFIED, *COUNTERS))
-
-
-async def test_reconciliation_keeps_all_state_and_a_commit_forgets_it(entities: Client) -> None:
-    await write(entities, *(("INSERT", entity) for entity in WRITTEN))
-    await write(entities, *(("MODIFY", entity) for entity in MODIFIED))
-    default = P4TableEntry("policy", action=P4TableAction("drop"), is_default_action=True)
-    assert await write(entities, ("MODIFY", default)) == []
-    entities.server.pipelines[0].inject(1, frame())
-    before = await everything(entities)
-    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, cookie=3)
-    assert len(entities.server.pipelines) == 1  # the same program runs on
-    changed = ENTITIES_JSON.read_bytes().replace(b'"entities.p4"', b'"other.p4"')
-    await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
-    assert len(entities.server.pipelines) == 2
-    assert await everything(entities) == before
-    assert entities.server.pipelines[1].tables.default("EntitiesIngress.policy") == (
-        "EntitiesIngress.drop",
-        (),
-    )
-    await entities.set_pipeline(Config.VERIFY_AND_COMMIT)
-    assert await entities.read(*EVERYTHING) == []
-
-
-async def test_state_without_a_place_in_the_new_program_is_refused(entities: Client) -> None:
-    hosts = P4TableEntry(
-        "hosts", match=P4TableMatch(destination=A), action=P4TableAction("host_port", port=3)
-    )
-    await write(entities, ("INSERT", hosts))
-    entities.program = "router"
-    with pytest.raises(grpc.aio.AioRpcError, match=r"forwarding state.*hosts") as refused:
-        await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, JSON.read_bytes())
-    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert len(entities.server.pipelines) == 1
-    assert len(await entities.read(P4TableEntry())) == 1

@@ -133,7 +133,8 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetLoss(self, request, context):
-        """Loss is a feature of the testbed: a P4 switch drops packets with this probability until it is set anew.
+        """Loss is a feature of the testbed: a P4 switch drops packets with this probability until it is set again.
+        PERMISSION_DENIED: the controller was started without --loss.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

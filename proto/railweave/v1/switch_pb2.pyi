@@ -6,25 +6,39 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Primary(_message.Message):
+    __slots__ = ("role", "election_id_high", "election_id_low")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_ID_HIGH_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_ID_LOW_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    election_id_high: int
+    election_id_low: int
+    def __init__(self, role: _Optional[str] = ..., election_id_high: _Optional[int] = ..., election_id_low: _Optional[int] = ...) -> None: ...
+
 class SetImpairmentsRequest(_message.Message):
-    __slots__ = ("bad", "good")
+    __slots__ = ("bad", "good", "primary")
     BAD_FIELD_NUMBER: _ClassVar[int]
     GOOD_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
     bad: _containers.RepeatedScalarFieldContainer[str]
     good: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, bad: _Optional[_Iterable[str]] = ..., good: _Optional[_Iterable[str]] = ...) -> None: ...
+    primary: Primary
+    def __init__(self, bad: _Optional[_Iterable[str]] = ..., good: _Optional[_Iterable[str]] = ..., primary: _Optional[_Union[Primary, _Mapping]] = ...) -> None: ...
 
 class SetImpairmentsResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class TraceRequest(_message.Message):
-    __slots__ = ("port", "count")
+    __slots__ = ("port", "count", "primary")
     PORT_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
     port: int
     count: int
-    def __init__(self, port: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    primary: Primary
+    def __init__(self, port: _Optional[int] = ..., count: _Optional[int] = ..., primary: _Optional[_Union[Primary, _Mapping]] = ...) -> None: ...
 
 class TracedPacket(_message.Message):
     __slots__ = ("json",)
@@ -37,16 +51,18 @@ class GetPortsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPortsResponse(_message.Message):
-    __slots__ = ("ports", "pipeline", "time_ns", "impairments")
+    __slots__ = ("ports", "pipeline", "time_ns", "impairments", "device_id")
     PORTS_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     IMPAIRMENTS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
     ports: _containers.RepeatedCompositeFieldContainer[PortStatus]
     pipeline: PipelineStatus
     time_ns: int
     impairments: _containers.RepeatedCompositeFieldContainer[ImpairmentStatus]
-    def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ..., impairments: _Optional[_Iterable[_Union[ImpairmentStatus, _Mapping]]] = ...) -> None: ...
+    device_id: int
+    def __init__(self, ports: _Optional[_Iterable[_Union[PortStatus, _Mapping]]] = ..., pipeline: _Optional[_Union[PipelineStatus, _Mapping]] = ..., time_ns: _Optional[int] = ..., impairments: _Optional[_Iterable[_Union[ImpairmentStatus, _Mapping]]] = ..., device_id: _Optional[int] = ...) -> None: ...
 
 class PortStatus(_message.Message):
     __slots__ = ("port", "interface", "up", "rx_packets", "rx_bytes", "rx_frames", "rx_missed", "rx_refused", "tx_packets", "tx_bytes", "tx_frames", "tx_dropped", "tx_refused", "tx_rewritten")

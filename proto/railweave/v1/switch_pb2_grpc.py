@@ -62,7 +62,8 @@ class SwitchServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetImpairments(self, request, context):
-        """Makes links bad, or good again, all or none of what is asked; INVALID_ARGUMENT says what is wrong.
+        """Impairs links, or removes impairments: all or none of the request. INVALID_ARGUMENT says what is wrong.
+        PERMISSION_DENIED: the sender is not the primary of the default role or of the role `operator`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +71,7 @@ class SwitchServicer:
 
     def Trace(self, request, context):
         """The way of the next packets through parser, tables and actions; ends after `count` of them.
-        FAILED_PRECONDITION: there is no program, or another trace is running.
+        FAILED_PRECONDITION: there is no program, or another trace is running. PERMISSION_DENIED: as above.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

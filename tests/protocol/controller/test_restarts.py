@@ -15,6 +15,7 @@ from railweave.controller import fabric, managed
 from railweave.controller.desired import Loss
 from railweave.controller.errors import ControllerError
 from railweave.controller.managed import ROUNDS_MARGIN
+from railweave.controller.server import PlaneLoss
 from railweave.controller.slots import FIRST_START
 from railweave.p4src.config import CONFIG
 from railweave.v1 import controller_pb2 as pb
@@ -217,20 +218,27 @@ async def test_a_program_that_the_switch_refuses_is_named() -> None:
             assert switch.pushes == 1
 
 
-async def test_loss_is_injected_and_taken_back(world: World) -> None:
-    tables = [f"injector_{way}" for way in ("ingress", "egress")]
-    half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
-    await world.stub.SetLoss(half)
-    assert [len(world.switch.table(table)) for table in tables] == [4, 4]
-    await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
-    assert [len(world.switch.table(table)) for table in tables] == [4, 3]
-    for bad, text in (
-        ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
-        ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
-        ({"plane": "ina", "port": 9}, "port 9: expected one of"),
-        ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
-        ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
-        ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
-    ):
-        with pytest.raises(grpc.aio.AioRpcError, match=text):
-            await world.stub.SetLoss(pb.SetLossRequest(**bad))
+async def test_loss_is_injected_and_taken_back() -> None:
+    async with new_world(losses=[PlaneLoss("ina", 0)]) as world:
+        tables = [f"injector_{way}" for way in ("ingress", "egress")]
+        half = pb.SetLossRequest(plane="ina", direction="both", probability=0.5)
+        await world.stub.SetLoss(half)
+        assert [len(world.switch.table(table)) for table in tables] == [4, 4]
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", direction="egress", port=1))
+        assert [len(world.switch.table(table)) for table in tables] == [4, 3]
+        for bad, text in (
+            ({"plane": "tcp"}, "plane 'tcp': no P4 switch"),
+            ({"plane": "ina", "switch_name": "x"}, "no P4 switch 'x'"),
+            ({"plane": "ina", "port": 9}, "port 9: expected one of"),
+            ({"plane": "ina", "probability": 1.5}, "expected 0 to 1"),
+            ({"plane": "ina", "probability": float("nan")}, "expected 0 to 1"),
+            ({"plane": "ina", "direction": "up"}, "ingress or egress or both"),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match=text):
+                await world.stub.SetLoss(pb.SetLossRequest(**bad))
+
+
+async def test_losses_are_set_only_where_the_controller_was_started_for_them(world: World) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="a controller with --loss") as refused:
+        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED

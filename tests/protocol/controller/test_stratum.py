@@ -23,7 +23,7 @@ from watcher import Watcher
 from railweave.commands import cluster_checks
 from railweave.commands.checks import Finding
 from railweave.controller import desired
-from railweave.controller.errors import ControllerError
+from railweave.controller.errors import ControllerError, InvalidRequest
 from railweave.controller.fabric import Fabric
 from railweave.controller.state import is_note
 from railweave.p4src import tofino_program
@@ -136,8 +136,8 @@ async def test_what_is_written_is_read_back_counted_and_taken_away(world: World)
     assert not counters.problem
     assert "members" in counters.packets
     assert "injected_drops_ingress" not in counters.packets
-    with pytest.raises(grpc.aio.AioRpcError, match="switch tor runs a program without loss"):
-        await world.stub.SetLoss(pb.SetLossRequest(plane="ina", probability=0.5))
+    with pytest.raises(InvalidRequest, match="switch tor runs a program without loss"):
+        await world.running.fabric.set_loss("ina", "", 0, "both", 0.5)
     await world.leave(answers)
     await world.running.fabric.settled()
     assert (await switch.link.read()).multicasts == empty.multicasts

@@ -20,6 +20,7 @@ from finsy.proto import p4r_grpc
 from vectors import bmv2
 from watcher import Watcher
 
+from railweave.controller.server import PlaneLoss
 from railweave.controller.tables import ip_number, virtual_mac
 from railweave.p4src.artifacts import JUMBO_LANES, JUMBO_MTU
 from railweave.switch.p4runtime.service import Service
@@ -91,7 +92,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 @asynccontextmanager
 async def controlled(target: Target, lanes: int = 64) -> AsyncIterator[World]:
     topology = at_address(planes(HOSTS, ("ina", "tcp")).with_mtu(JUMBO_MTU), target.port)
-    async with served(topology, lanes=lanes) as (running, stub):
+    async with served(topology, lanes=lanes, losses=[PlaneLoss("ina", 0)]) as (running, stub):
         yield World(target, topology, running, stub)
 
 

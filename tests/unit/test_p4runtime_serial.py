@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes, Reads, pushes and fail-over are strictly serializable, and the status of a large batch arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import grpc
+import pytest
+from finsy import (
+    P4CounterData,
+    P4CounterEntry,
+    P4DirectCounterEntry,
+    P4RegisterEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+from finsy.proto import U128, p4r, rpc_status
+from p4runtime_clients import (
+    DEVICE,
+    ENTITIES,
+    JSON,
+    SCHEMAS,
+    A,
+    Client,
+    Config,
+    Server,
+    client,
+    codes,
+    encode,
+    to_port,
+    update,
+)
+
+from railweave.switch.p4runtime import arbitration
+from railweave.switch.p4runtime.arbitration import Arbitration
+from railweave.switch.p4runtime.errors import Code, Refused
+from railweave.switch.p4runtime.requests import MAX_WRITE_BYTES
+
+MANY = 3000
+LARGE = JSON.read_bytes().replace(b'"max_size" : 8,', b'"max_size" : 100000,')
+BRIDGE = P4TableEntry("bridge")
+
+
+@asynccontextmanager
+async def two(server: Server) -> AsyncIterator[tuple[Client, Client]]:
+    """Serve a large table. Yield its primary client and a second client."""
+    async with server, client(server, 1) as one, client(server, 1) as other:
+        await one.arbitrate()
+        await one.set_pipeline(Config.VERIFY_AND_COMMIT, LARGE)
+        yield one, other
+
+
+@pytest.fixture
+def clients(server: Server) -> AbstractAsyncContextManager[tuple[Client, Client]]:
+    return two(server)
+
+
+def entries(kind: str, port: int, count: int = MANY) -> list[p4r.Update]:
+    return [update(kind, to_port(port, A + number)) for number in range(count)]
+
+
+def ports(found: list[p4r.Entity]) -> list[int]:
+    return [entity.table_entry.action.action.params[0].value[0] for entity in found]
+
+
+async def begun(one: Client, updates: list[p4r.Update]) -> asyncio.Future[list[p4r.Error]]:
+    """Send a Write, and return it when the switch has carried out the first update."""
+    tables = one.server.pipelines[-1].tables
+    before = tables.entries("RouterIngress.bridge")
+    writing = asyncio.ensure_future(one.write(*updates))
+    while tables.entries("RouterIngress.bridge") == before:
+        await asyncio.sleep(0)
+    assert not writing.done()
+    return writing
+
+
+async def test_a_read_shows_the_state_before_or_after_a_whole_write(
+    clients: tuple[Client, Client],
+) -> None:
+    one, other = clients
+    writing = await begun(one, entries("INSERT", 1))
+    found = [len(await other.read(BRIDGE))]
+    while not writing.done():
+        found.append(len(await other.read(BRIDGE)))
+    assert await writing == []
+    assert set(found) <= {0, MANY}
+
+
+async def test_two_writes_do_not_mix(clients: tuple[Client, Client]) -> None:
+    one, other = clients
+    assert await one.write(*entries("INSERT", 1)) == []
+    for _ in range(2):
+        writes = (one.write(*entries("MODIFY", 2)), other.write(*entries("MODIFY", 3)))
+        assert [error for errors in await asyncio.gather(*writes) for error in errors] == []
+        assert len(set(ports(await one.read(BRIDGE)))) == 1
+
+
+async def test_a_write_beside_a_push_is_completed_in_one_of_the_programs(
+    clients: tuple[Client, Client],
+) -> None:
+    one, other = clients
+    writing = await begun(one, entries("INSERT", 1))
+    await other.set_pipeline(Config.VERIFY_AND_COMMIT, LARGE)
+    assert await writing == []
+    kept = [len(pipeline.tables.entries("RouterIngress.bridge")) for pipeline in one.server.pipelines]
+    assert kept == [MANY, 0]
+
+
+async def test_a_write_is_completed_before_the_next_primary_is_accepted(
+    clients: tuple[Client, Client],
+) -> None:
+    one, other = clients
+    writing = await begun(one, entries("INSERT", 1))
+    elected = asyncio.ensure_future(other.arbitrate(2))
+    notice = await one.hear()  # the primary before loses its rights at once
+    assert (notice.status.code, U128.decode(notice.election_id)) == (Code.ALREADY_EXISTS, 2)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await one.write(update("INSERT", to_port(1, 1)))
+    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+    assert (await elected).status.code == Code.OK
+    assert len(one.server.pipelines[0].tables.entries("RouterIngress.bridge")) == MANY
+    assert await writing == []
+
+
+async def test_a_write_whose_client_has_left_is_completed(clients: tuple[Client, Client]) -> None:
+    one, other = clients
+    writing = await begun(one, entries("INSERT", 1))
+    writing.cancel()
+    one.stream.cancel()
+    assert (await other.arbitrate(2)).status.code == Code.OK
+    assert len(await other.read(BRIDGE)) == MANY
+
+
+async def test_a_read_keeps_cells_and_counters_that_a_later_write_changes(server: Server) -> None:
+    async with client(server, load=True, program=ENTITIES) as one:
+        entry = P4TableEntry(
+            "hosts", match=P4TableMatch(destination=A), action=P4TableAction("host_port", port=3)
+        )
+        counted = P4DirectCounterEntry(table_entry=entry, data=P4CounterData(packet_count=7))
+        arrivals = P4CounterEntry("arrivals", index=1, data=P4CounterData(packet_count=7))
+        before = [
+            update("INSERT", entry, ENTITIES),
+            update("MODIFY", counted, ENTITIES),
+            update("MODIFY", arrivals, ENTITIES),
+            update("MODIFY", P4RegisterEntry("sizes", index=1, data=7), ENTITIES),
+        ]
+        assert await one.write(*before) == []
+        wildcards = (P4DirectCounterEntry(), P4CounterEntry("arrivals"), P4RegisterEntry("sizes"))
+        patterns = [encode(pattern, ENTITIES) for pattern in wildcards]
+        replies = aiter(one.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=patterns * 5000)))
+        found = list((await anext(replies)).entities)
+        after = [update("DELETE", entry, ENTITIES), *before[2:]]
+        after[1].entity.counter_entry.data.packet_count = 8
+        after[2].entity.register_entry.data.bitstring = b"\x08"
+        assert await one.write(*after) == []
+        found += [entity async for reply in replies for entity in reply.entities]
+        per_round = len(found) // 5000
+        assert found == found[:per_round] * 5000
+        assert {entity.direct_counter_entry.data.packet_count for entity in found[:1]} == {7}
+
+
+async def test_one_bad_update_among_many_is_named_to_a_client_with_default_limits(
+    clients: tuple[Client, Client],
+) -> None:
+    one, _ = clients
+    updates = entries("INSERT", 1, 10_000)
+    updates[8123] = updates[17]
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await one.stub.Write(p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=updates))
+    assert failed.value.code() == grpc.StatusCode.UNKNOWN
+    said = str(failed.value.details())
+    assert said.startswith("1 of 10000 updates failed; number 8123: ALREADY_EXISTS: ")
+
+
+@pytest.mark.parametrize("count", [1, 100, 140, 300, 5000])
+async def test_all_failures_of_a_batch_arrive_within_default_limits(
+    clients: tuple[Client, Client], count: int
+) -> None:
+    one, _ = clients
+    request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id)
+    request.updates.extend(entries("DELETE", 1, count))
+    with pytest.raises(
+        grpc.aio.AioRpcError, match=f"{count} of {count} updates failed; number 0: "
+    ) as failed:
+        await one.stub.Write(request)
+    assert failed.value.code() == grpc.StatusCode.UNKNOWN
+    for key, value in failed.value.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            assert len(rpc_status.Status.FromString(value).details) == count  # type: ignore[arg-type]
+
+
+async def test_a_write_of_four_megabytes_is_carried_out_and_a_larger_one_refused(
+    clients: tuple[Client, Client],
+) -> None:
+    one, _ = clients
+    request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id)
+    request.updates.extend(entries("INSERT", 1))
+    padding = (MAX_WRITE_BYTES - request.ByteSize()) // MANY - 8
+    for part in request.updates:
+        part.entity.table_entry.metadata = bytes(padding)
+    assert MAX_WRITE_BYTES - 20_000 < request.ByteSize() < MAX_WRITE_BYTES
+    await one.stub.Write(request)
+    assert len(await one.read(BRIDGE)) == MANY
+    request.updates[0].entity.table_entry.metadata = bytes(100_000)
+    with pytest.raises(grpc.aio.AioRpcError, match=f"up to {MAX_WRITE_BYTES} bytes") as refused:
+        await one.stub.Write(request)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_valid_requests_of_a_read_are_answered_beside_invalid_ones(router: Client) -> None:
+    assert await router.write(update("INSERT", to_port(1))) == []
+    unknown = p4r.Entity(table_entry=p4r.TableEntry(table_id=7))
+    patterns = [encode(BRIDGE), unknown, p4r.Entity(), encode(BRIDGE)]
+    replies = router.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=patterns))
+    found = list((await anext(aiter(replies))).entities)
+    with pytest.raises(grpc.aio.AioRpcError, match="2 of 4 requests failed; number 1: ") as failed:
+        await anext(aiter(replies))
+    assert ports(found) == [1, 1]
+    assert failed.value.code() == grpc.StatusCode.UNKNOWN
+    [details] = [v for k, v in failed.value.trailing_metadata() or () if k == "grpc-status-details-bin"]
+    errors = []
+    for packed in rpc_status.Status.FromString(details).details:  # type: ignore[arg-type]
+        errors.append(p4r.Error())
+        packed.Unpack(errors[-1])
+    assert codes(errors) == ["OK", "NOT_FOUND", "INVALID_ARGUMENT", "OK"]
+
+
+def every_kind() -> Iterator[p4r.Entity]:
+    """Yield a wildcard of each kind of entity, as in the specification's section 15.2."""
+    for field in p4r.Entity.DESCRIPTOR.fields:
+        entity = p4r.Entity()
+        getattr(entity, field.name).SetInParent()
+        yield entity
+
+
+@pytest.mark.parametrize("program", SCHEMAS)
+async def test_the_whole_state_is_read_in_one_request(server: Server, program: str) -> None:
+    async with client(server, load=True, program=program) as one:
+        found = {entity.WhichOneof("entity") for entity in await one.read(*every_kind())}
+        assert {"counter_entry", "register_entry"} <= found
+        extern = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=0x81))
+        with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+            await one.read(extern)
+
+
+async def test_a_primary_that_comes_too_late_learns_the_election_id_that_it_needs(server: Server) -> None:
+    async with client(server, 5) as first, client(server, 3) as second:
+        await first.arbitrate()
+        await second.arbitrate()
+        with pytest.raises(grpc.aio.AioRpcError, match="election id 3 is not the id of the primary, 5"):
+            await second.write()
+        first.stream.cancel()
+        await second.hear()
+        with pytest.raises(grpc.aio.AioRpcError, match=r"no primary; send .* election id 5 or greater"):
+            await second.write()
+
+
+def test_roles_without_controllers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arbitration, "MAX_ROLES", 4)
+    now_s = 0.0
+    roles = Arbitration(DEVICE, lambda: now_s)
+
+    def take(name: str) -> None:
+        role = p4r.Role(name=name)
+        roles.update(name, p4r.MasterArbitrationUpdate(device_id=DEVICE, role=role))
+
+    for name in ("a", "b", "c"):
+        take(name)
+    with pytest.raises(Refused, match="4 roles"):
+        take("d")
+    for name in ("b", "a"):
+        roles.leave(name)
+        now_s += 1
+    take("d")  # in the place of `b`, which has been without controllers for longest
+    assert roles.scope("a")
+    with pytest.raises(Refused, match="no role 'b'"):
+        roles.scope("b")
+    now_s += arbitration.ROLE_LIFETIME_S
+    take("c")
+    with pytest.raises(Refused, match="no role 'a'"):
+        roles.scope("a")
