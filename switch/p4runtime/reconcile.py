@@ -87,7 +87,8 @@ class Handover:
         while not self._carry():
             pass
         for table, paired in self._paired.items():
-            self._old.pipeline.tables.carry_direct_counters(self._new.pipeline.tables, table, paired)
+            there = self._new.pipeline.tables[table]
+            self._old.pipeline.tables[table].carry_direct_counters(there, paired)
 
     def _carry(self) -> bool:
         old, new = self._old.pipeline.arrays, self._new.pipeline.arrays
@@ -96,7 +97,7 @@ class Handover:
     def _pairing(self) -> Iterator[None]:
         tables = {table.preamble.name: table for table in self._old.schema.tables.values()}
         for table, paired in self._paired.items():
-            for entry in self._old.pipeline.tables.unpaired(table, paired):
+            for entry in self._old.pipeline.tables[table].unpaired(paired):
                 handle = self._old.same(tables[table], entry, self._new)
                 if handle is not None:
                     paired[entry.handle] = handle

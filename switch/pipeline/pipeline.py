@@ -8,8 +8,8 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Self
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple, Self, TypeVar
 
 from railweave._native.engine import NO_PORT, Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram
@@ -17,11 +17,11 @@ from railweave.switch.lowering import lower
 from railweave.switch.lowering.messages import fill
 from railweave.switch.pipeline.arrays import Arrays
 from railweave.switch.pipeline.matches import LOW64
-from railweave.switch.pipeline.profiles import Profiles
+from railweave.switch.pipeline.profiles import Profile
 from railweave.switch.pipeline.replication import Replication
-from railweave.switch.pipeline.tables import Tables
+from railweave.switch.pipeline.tables import Table
 from railweave.switch.pipeline.traces import Traces
-from railweave.switch.pipeline.value_sets import ValueSets
+from railweave.switch.pipeline.value_sets import ValueSet
 from railweave.switch.pipeline.values import Digest
 from railweave.switch.program import Program
 from railweave.switch.trace import number_of
@@ -32,6 +32,27 @@ class Log(NamedTuple):
 
     messages: list[str]
     lost: int
+
+
+_T = TypeVar("_T", Profile, Table, ValueSet)
+
+
+class Named(dict[str, _T]):
+    """A program's objects of one kind, by name."""
+
+    def __init__(self, kind: str, objects: dict[str, _T]) -> None:
+        """`kind` is for messages."""
+        super().__init__()
+        self.update(objects)
+        self._kind = kind
+
+    def __missing__(self, name: str) -> _T:
+        """Raise ValueError, which names those there are."""
+        raise ValueError(f"no {self._kind} {name!r}; the program has {', '.join(sorted(self)) or 'none'}")
+
+    def snapshot(self) -> Named[_T]:
+        """The objects as they are now, to be read only."""
+        return Named(self._kind, {name: one.snapshot() for name, one in self.items()})
 
 
 class Pipeline:
@@ -46,10 +67,35 @@ class Pipeline:
         self.program = program
         self.native = Engine(plan)
         self._lock = threading.RLock()  # of tables and profiles, which refer to each other
-        self.profiles = Profiles(program, self.native, self._lock)
-        self.tables = Tables(program, self.native, self.profiles, self._lock)
+        tables = program.tables.values()
+        self.profiles = Named(
+            "action profile",
+            {
+                name: Profile(
+                    info, (table for table in tables if table.profile == name), self.native, self._lock
+                )
+                for name, info in program.profiles.items()
+            },
+        )
+        self.tables = Named(
+            "table",
+            {
+                info.name: Table(
+                    info,
+                    self.native,
+                    self.profiles[info.profile] if info.profile else None,
+                    program.meters[info.direct_meter] if info.direct_meter else None,
+                    self._lock,
+                )
+                for info in tables
+            },
+        )
+        self.value_sets = Named(
+            "value set",
+            {name: ValueSet(info, self.native) for name, info in program.value_sets.items()},
+        )
+        self.ports: Collection[int] | None = None  # of the switch; None: not known
         self.arrays = Arrays(program, self.native)
-        self.value_sets = ValueSets(program, self.native)
         self.replication = Replication(self.native)
         self.traces = Traces(program, self.native, source)
         self._cpu_port: int | None = None
@@ -65,7 +111,7 @@ class Pipeline:
             raise InvalidProgram(f"the program is too large for the engine: {error}") from None
 
     def snapshot(self) -> Self:
-        """The pipeline with its tables and profiles as they are now, to be read only.
+        """The pipeline with its tables, profiles and value sets as they are now, to be read only.
 
         Counters, registers and the times of hits stay those of the packets.
         """
@@ -73,6 +119,7 @@ class Pipeline:
         with self._lock:
             view.profiles = self.profiles.snapshot()
             view.tables = self.tables.snapshot()
+            view.value_sets = self.value_sets.snapshot()
         return view
 
     @contextlib.contextmanager
@@ -83,6 +130,11 @@ class Pipeline:
             yield
         finally:
             self.native.thaw()
+
+    def set_port_up(self, port: int, up: bool) -> None:
+        """Let members that watch a port take part in their groups while it is up."""
+        for profile in self.profiles.values():
+            profile.set_port_up(port, up)
 
     def inject(self, port: int, packet: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
         """Run one packet to completion: all packets that leave, as (port, packet)."""

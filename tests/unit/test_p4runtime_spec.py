@@ -37,6 +37,7 @@ from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN, frame, write
 
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
+from railweave.switch.pipeline import Target
 
 
 async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(router: Client) -> None:
@@ -47,7 +48,7 @@ async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(router: 
         update("INSERT", to_port(3, destination=B)),
     )
     assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
-    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
+    assert len(router.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == 2
     assert await router.write(update("DELETE", to_port(1))) == []
 
 
@@ -228,7 +229,7 @@ async def test_a_config_that_is_none_is_refused_and_changes_nothing(
         with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
             await router.set_pipeline(kind, json)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
+    assert len(router.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == 1
 
 
 async def test_arbitration_follows_the_specification(server: Server) -> None:
@@ -300,10 +301,8 @@ async def test_reconciliation_keeps_all_state_and_a_commit_forgets_it(entities: 
     await entities.set_pipeline(Config.RECONCILE_AND_COMMIT, changed, cookie=4)
     assert len(entities.server.pipelines) == 2
     assert await everything(entities) == before
-    assert entities.server.pipelines[1].tables.default("EntitiesIngress.policy") == (
-        "EntitiesIngress.drop",
-        (),
-    )
+    policy = entities.server.pipelines[1].tables["EntitiesIngress.policy"]
+    assert policy.default.target == Target("EntitiesIngress.drop")
     await entities.set_pipeline(Config.VERIFY_AND_COMMIT)
     assert await entities.read(*EVERYTHING) == []
 
