@@ -48,6 +48,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         ports.capture(port, folder)
     inspection = Inspection(ports)
     service = Service(options.device_id, inspection.use, options.cpu_port)
+    service.config.ports = options.interfaces
     await load_program(service, options)
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])

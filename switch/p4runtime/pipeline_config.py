@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from finsy.proto import p4r
 
@@ -35,6 +35,7 @@ class PipelineConfig:
         self._committed: Device | None = None
         self._saved: Device | None = None
         self._turn = asyncio.Lock()
+        self.ports: Collection[int] | None = None  # of the switch; None: not known
 
     @property
     def committed(self) -> Device | None:
@@ -75,6 +76,7 @@ class PipelineConfig:
                 self._adopt_cookie(self._committed, config)
                 return
             device = await _load(config)
+            device.pipeline.ports = self.ports
             still_allowed()
             match request.action:
                 case _Set.VERIFY_AND_SAVE:
