@@ -58,7 +58,11 @@ def decode_target(
                     f"table {table.preamble.name} has no action profile: its entries take an action"
                 )
             given = action.action_profile_action_set
-            return Target(action_set=_decode_set(schema, table, profile, given, ports))
+            return Target(
+                action_set=_decode_set(schema, table, profile, given, ports),
+                selection_mode=given.action_selection_mode,
+                size_semantics=given.size_semantics,
+            )
     return Target()
 
 
@@ -87,9 +91,12 @@ def encode_target(schema: Schema, table: p4i.Table, target: Target) -> p4r.Table
         encoded.action_profile_group_id = target.group
     elif target.action_set is not None:
         profile = schema.profiles[table.implementation_id]
-        encoded.action_profile_action_set.SetInParent()
+        made = encoded.action_profile_action_set
+        made.SetInParent()
+        made.action_selection_mode = target.selection_mode  # type: ignore[assignment]
+        made.size_semantics = target.size_semantics  # type: ignore[assignment]
         for one in target.action_set:
-            part = encoded.action_profile_action_set.action_profile_actions.add()
+            part = made.action_profile_actions.add()
             part.action.CopyFrom(encode(schema, table, one.action, one.params))
             encode_share(profile, one, part)
     return encoded
@@ -143,7 +150,7 @@ def _decode_set(
     given: p4r.ActionProfileActionSet,
     ports: Collection[int] | None,
 ) -> tuple[WeightedAction, ...]:
-    _require_plain_set(given)
+    _require_own_mode(profile, given)
     weighted = []
     for one in given.action_profile_actions:
         name, params = decode(schema, table, one.action)
@@ -156,11 +163,15 @@ def _decode_set(
     return tuple(weighted)
 
 
-def _require_plain_set(given: p4r.ActionProfileActionSet) -> None:
-    """Refuse what later versions of the specification have added to one-shot sets."""
-    unknown = [field.name for field, _ in given.ListFields() if field.name != "action_profile_actions"]
-    if unknown:
-        raise unimplemented(f"one-shot action sets with {', '.join(unknown)} are not supported")
+def _require_own_mode(profile: p4i.ActionProfile, given: p4r.ActionProfileActionSet) -> None:
+    """Refuse a selection mode or a size that is not the selector's own."""
+    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
+    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
+    name, mode, size = profile.preamble.name, given.action_selection_mode, given.size_semantics
+    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
+        raise unimplemented(f"a set of {name} is selected from by HASH, not by mode {mode}")
+    if size not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
+        raise unimplemented(f"a set of {name} has the size semantics {sizes.Name(own)}, not {size}")
 
 
 def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) -> p4i.Action:

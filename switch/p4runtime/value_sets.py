@@ -26,6 +26,7 @@ class ValueSets:
         require(kind == p4r.Update.MODIFY, "value sets can only be modified")
         info = self._schema.value_sets[message.value_set_id]
         name = info.preamble.name
+        require(name in self._pipeline.value_sets, f"no parser state of the program uses {name}")
         members = [matches.decode(name, info.match, member.match) for member in message.members]
         self._pipeline.value_sets[name].set_members(members)
 
@@ -33,7 +34,7 @@ class ValueSets:
         """One value set, or all (id 0)."""
         for info in self._schema.value_sets.chosen(pattern.value_set_id):
             message = p4r.ValueSetEntry(value_set_id=info.preamble.id)
-            found = self._pipeline.value_sets.get(info.preamble.name)  # None: no parser uses it
+            found = self._pipeline.value_sets.get(info.preamble.name)  # None: no parser state uses it
             for member in found.members() if found else ():
                 message.members.add(match=matches.encode(info.match, member))
             yield p4r.Entity(value_set_entry=message)

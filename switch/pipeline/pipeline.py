@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 from railweave._native.engine import NO_PORT, Engine, InvalidPlan
 from railweave.switch.errors import InvalidProgram
@@ -34,27 +34,6 @@ class Log(NamedTuple):
     lost: int
 
 
-_T = TypeVar("_T", Profile, Table, ValueSet)
-
-
-class Named(dict[str, _T]):
-    """A program's objects of one kind, by name."""
-
-    def __init__(self, kind: str, objects: dict[str, _T]) -> None:
-        """`kind` is for messages."""
-        super().__init__()
-        self.update(objects)
-        self._kind = kind
-
-    def __missing__(self, name: str) -> _T:
-        """Raise ValueError, which names those there are."""
-        raise ValueError(f"no {self._kind} {name!r}; the program has {', '.join(sorted(self)) or 'none'}")
-
-    def snapshot(self) -> Named[_T]:
-        """The objects as they are now, to be read only."""
-        return Named(self._kind, {name: one.snapshot() for name, one in self.items()})
-
-
 class Pipeline:
     """A program in a switch. All methods may be called from any thread, also while packets flow.
 
@@ -68,32 +47,21 @@ class Pipeline:
         self.native = Engine(plan)
         self._lock = threading.RLock()  # of tables and profiles, which refer to each other
         tables = program.tables.values()
-        self.profiles = Named(
-            "action profile",
-            {
-                name: Profile(
-                    info, (table for table in tables if table.profile == name), self.native, self._lock
-                )
-                for name, info in program.profiles.items()
-            },
-        )
-        self.tables = Named(
-            "table",
-            {
-                info.name: Table(
-                    info,
-                    self.native,
-                    self.profiles[info.profile] if info.profile else None,
-                    program.meters[info.direct_meter] if info.direct_meter else None,
-                    self._lock,
-                )
-                for info in tables
-            },
-        )
-        self.value_sets = Named(
-            "value set",
-            {name: ValueSet(info, self.native) for name, info in program.value_sets.items()},
-        )
+        self.profiles = {
+            name: Profile(info, [t for t in tables if t.profile == name], self.native, self._lock)
+            for name, info in program.profiles.items()
+        }
+        self.tables = {
+            info.name: Table(
+                info,
+                self.native,
+                self.profiles[info.profile] if info.profile else None,
+                program.meters[info.direct_meter] if info.direct_meter else None,
+                self._lock,
+            )
+            for info in tables
+        }
+        self.value_sets = {name: ValueSet(info, self.native) for name, info in program.value_sets.items()}
         self.ports: Collection[int] | None = None  # of the switch; None: not known
         self.arrays = Arrays(program, self.native)
         self.replication = Replication(self.native)
@@ -117,9 +85,9 @@ class Pipeline:
         """
         view = copy.copy(self)
         with self._lock:
-            view.profiles = self.profiles.snapshot()
-            view.tables = self.tables.snapshot()
-            view.value_sets = self.value_sets.snapshot()
+            view.profiles = {name: one.snapshot() for name, one in self.profiles.items()}
+            view.tables = {name: one.snapshot() for name, one in self.tables.items()}
+            view.value_sets = {name: one.snapshot() for name, one in self.value_sets.items()}
         return view
 
     @contextlib.contextmanager

@@ -250,7 +250,7 @@ class Profile:
             raise ValueError(
                 f"the tables of {self.info.name!r} are programmed by members and groups: no action sets"
             )
-        return Target(action_set=actions)
+        return replace(target, action_set=actions)
 
     def call(self, table: TableInfo, target: Target) -> Call:
         """Return a checked target in the engine's format."""

@@ -181,12 +181,8 @@ class Table:
 
     def _checked(self, target: Target) -> Target:
         """Return the target with parameters as numbers; ValueError if no entry can have it."""
-        named = [
-            what
-            for what in (target.action, target.member, target.group, target.action_set)
-            if what is not None
-        ]
-        if len(named) != 1:
+        kinds = target.action, target.member, target.group, target.action_set
+        if sum(kind is not None for kind in kinds) != 1:
             raise ValueError("an entry names one of: an action, a member, a group, a set of actions")
         if self._profile is not None:
             return self._profile.checked(target)

@@ -84,6 +84,8 @@ class Target:
     member: int | None = None
     group: int | None = None
     action_set: tuple[WeightedAction, ...] | None = None
+    selection_mode: int = 0  # of the action set, as a controller wrote it
+    size_semantics: int = 0
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,6 @@ def test_refusals(pipeline: Pipeline) -> None:
         (ValueError, lambda: pipeline.profiles["I.selector"].modify_group(7, [(1, 1)], max_size=3)),
         (ValueError, lambda: pipeline.profiles["I.selector"].insert_member(8, "I.plain", [1])),
         (ValueError, lambda: pipeline.profiles["I.selector"].insert_member(8, "I.choose", [])),
-        (ValueError, lambda: pipeline.profiles["nowhere"].insert_member(8, "I.choose", [1])),
         (ValueError, lambda: pipeline.tables["I.choices"].insert([exact(3)], Target("I.choose", (1,)))),
         (ValueError, lambda: pipeline.tables["I.choices"].insert([exact(3)], Target(member=1, group=7))),
         (ValueError, lambda: pipeline.tables["I.choices"].insert([exact(3)], Target())),
