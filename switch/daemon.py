@@ -48,6 +48,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         ports.capture(port, folder)
     # Each of the two needs the other.
     service = Service(options.device_id, lambda pipeline: inspection.use(pipeline), options.cpu_port)  # noqa: PLW0108
+    service.config.ports = options.interfaces
     inspection = Inspection(ports, service)
     await load_program(service, options)
     try:

@@ -50,6 +50,10 @@ class DuplicateEntry(ValueError):
     """An entry with the same key (and priority) is in the table already."""
 
 
+class OutOfRange(ValueError):
+    """A value has more bits than its key field or parameter."""
+
+
 class TableFull(ValueError):
     """The table holds as many entries as the program declared."""
 

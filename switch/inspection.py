@@ -60,7 +60,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             return
         if self._pipeline.program.profiles:
             for port in self._ports.counters():
-                self._pipeline.profiles.set_port_up(port.port, port.up)
+                self._pipeline.set_port_up(port.port, port.up)
         line = f"program {self._pipeline.program.name}: {self._ports.execution}"
         if line != self._said:
             self._said = line

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 class MatchType(Enum):
@@ -49,13 +50,13 @@ class Action:
     parameters: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True)
-class FieldMatch:
-    """What one key field of an entry matches; which members count depends on the field's match type.
+class Match(NamedTuple):
+    """The match of one key field. Bits outside the mask or the prefix are 0.
 
     exact: value. lpm: value and prefix length. ternary: value and mask. range: value (low) and high.
     """
 
+    kind: MatchType
     value: int = 0
     mask: int = 0
     prefix: int = 0
@@ -66,7 +67,7 @@ class FieldMatch:
 class ConstEntry:
     """An entry that the program itself installs. Greater priority wins, as in P4Runtime."""
 
-    matches: tuple[FieldMatch, ...]
+    matches: tuple[Match, ...]
     action: str
     parameters: tuple[int, ...]
     priority: int
@@ -189,9 +190,3 @@ class Program:
     profiles: dict[str, ProfileInfo] = field(default_factory=dict)
     digests: dict[int, DigestInfo] = field(default_factory=dict)  # by number
     errors: dict[str, int] = field(default_factory=dict)  # numbers of the parser's errors
-
-    def table(self, name: str) -> TableInfo:
-        """A table; ValueError names those there are."""
-        if name not in self.tables:
-            raise ValueError(f"no table {name!r}; the program has {', '.join(sorted(self.tables))}")
-        return self.tables[name]

@@ -36,6 +36,7 @@ class Server(AbstractAsyncContextManager["Server"]):
 
     async def start(self, tls: Tls | None = None) -> None:
         service = Service(DEVICE, self.pipelines.append, cpu_port=CPU_PORT)
+        self.config = service.config
         self._server = await listen(service, self.address, tls, self.extras(service))
         await self._server.start()
 

@@ -33,8 +33,8 @@ from railweave.switch.program import (
     Action,
     ConstEntry,
     DefaultAction,
-    FieldMatch,
     KeyField,
+    Match,
     MatchType,
     TableInfo,
 )
@@ -234,25 +234,26 @@ class TableReader:
         return tuple(result)
 
     @staticmethod
-    def _match(part: Any, key: KeyField, place: str) -> FieldMatch:
+    def _match(part: Any, key: KeyField, place: str) -> Match:
         kind = get(part, "match_type", str, place)
         full = mask(key.bitwidth)
         if kind == "valid" and key.match is MatchType.EXACT:
-            return FieldMatch(value=int(get(part, "key", bool, place)))
+            return Match(key.match, int(get(part, "key", bool, place)))
         if kind != key.match.value:
             raise InvalidProgram(
                 f"{place}: an entry matches {key.name!r} as {kind}, not as {key.match.value}"
             )
         if key.match is MatchType.RANGE:
-            return FieldMatch(
-                value=hexstr(part.get("start"), place) & full, high=hexstr(part.get("end"), place) & full
-            )
+            low, high = (hexstr(part.get(end), place) & full for end in ("start", "end"))
+            return Match(key.match, low, high=high)
         value = hexstr(part.get("key"), place) & full
         if key.match is MatchType.LPM:
-            return FieldMatch(value=value, prefix=natural(part, "prefix_length", place, key.bitwidth + 1))
+            prefix = natural(part, "prefix_length", place, key.bitwidth + 1)
+            return Match(key.match, value & ~(full >> prefix), prefix=prefix)
         if key.match is MatchType.TERNARY:
-            return FieldMatch(value=value, mask=hexstr(part.get("mask"), place) & full)
-        return FieldMatch(value=value)
+            cared = hexstr(part.get("mask"), place) & full
+            return Match(key.match, value & cared, mask=cared)
+        return Match(key.match, value)
 
     def _following(self, node: TableNode, item: Json, place: str) -> None:
         following = get(item, "next_tables", dict, place)

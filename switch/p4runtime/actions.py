@@ -1,59 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What entries do: P4Runtime's Action and TableAction to names, parameters and targets, and back."""
+"""Actions of entries: P4Runtime's Action and TableAction to the pipeline's targets, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import Code, Refused, denied, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import Target, WeightedAction
+from railweave.switch.pipeline import GroupMember, Target, WeightedAction
+from railweave.switch.pipeline.values import as_int
 
 _PORT_BITS = 9  # of v1model's egress_spec
 
+Weighted = p4r.ActionProfileAction | p4r.ActionProfileGroup.Member
+
 
 def decode(
-    schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool
+    schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool = False
 ) -> tuple[str, tuple[int, ...]]:
-    """Name and parameters, in order; Refused if the table may not take the action as entry (or `default`)."""
-    description = schema.actions.get(action.action_id)
-    if description is None:
-        raise invalid(f"table {table.preamble.name} has no action with id {action.action_id}")
-    _require_allowed(table, description, default=default)
+    """Return name and parameters, in order; Refused if no entry (no `default`) may take the action."""
+    description = _allowed(schema, table, action.action_id, default=default)
     params = {param.param_id: param.value for param in action.params}
     name = description.preamble.name
-    expected = {param.id for param in description.params}
+    expected = [param.id for param in description.params]
     require(
-        params.keys() == expected and len(action.params) == len(expected),
-        f"action {name} takes parameters {sorted(expected)}, not {[p.param_id for p in action.params]}",
+        len(action.params) == len(expected) and params.keys() == set(expected),
+        f"action {name} takes parameters {expected}, not {[p.param_id for p in action.params]}",
     )
-    return name, tuple(
-        bytestrings.decode(params[param.id], param.bitwidth, f"{name}.{param.name}")
-        for param in description.params
-    )
+    return name, tuple(as_int(params[number]) for number in expected)
 
 
-def decode_target(schema: Schema, table: p4i.Table, action: p4r.TableAction) -> Target:
-    """What an entry of the table shall do; Refused if that is nothing for this table."""
-    name, kind = table.preamble.name, action.WhichOneof("type")
-    require(kind is not None, f"an entry of {name} needs an action")
-    profile = schema.profiles.get(table.implementation_id)
-    if profile is None:
-        require(kind == "action", f"{kind}: table {name} has no action profile, its entries take actions")
-        return Target(*decode(schema, table, action.action, default=False))
-    require(kind != "action", f"table {name} has an action profile: give a member, group or action set")
-    if kind == "action_profile_member_id":
-        return Target(member=_identity(action.action_profile_member_id, "member"))
-    require(
-        profile.with_selector,
-        f"{kind}: action profile {profile.preamble.name} has no selector, so entries name members only",
-    )
-    if kind == "action_profile_group_id":
-        return Target(group=_identity(action.action_profile_group_id, "group"))
-    return Target(action_set=_decode_set(schema, table, profile, action.action_profile_action_set))
+def decode_target(
+    schema: Schema,
+    table: p4i.Table,
+    action: p4r.TableAction,
+    ports: Collection[int] | None,
+    *,
+    default: bool = False,
+) -> Target:
+    """Return the target of an entry, for the pipeline to check; Refused if the P4Info rules it out."""
+    match action.WhichOneof("type"):
+        case "action":
+            return Target(*decode(schema, table, action.action, default=default))
+        case "action_profile_member_id":
+            require(action.action_profile_member_id, "a member has an id greater than 0")
+            return Target(member=action.action_profile_member_id)
+        case "action_profile_group_id":
+            require(action.action_profile_group_id, "a group has an id greater than 0")
+            return Target(group=action.action_profile_group_id)
+        case "action_profile_action_set":
+            profile = schema.profiles.get(table.implementation_id)
+            if profile is None:
+                raise invalid(
+                    f"table {table.preamble.name} has no action profile: its entries take an action"
+                )
+            given = action.action_profile_action_set
+            return Target(
+                action_set=_decode_set(schema, table, profile, given, ports),
+                selection_mode=given.action_selection_mode,
+                size_semantics=given.size_semantics,
+            )
+    return Target()
 
 
 def encode(schema: Schema, table: p4i.Table, name: str, params: Sequence[int]) -> p4r.Action:
@@ -71,51 +81,81 @@ def encode(schema: Schema, table: p4i.Table, name: str, params: Sequence[int]) -
 
 
 def encode_target(schema: Schema, table: p4i.Table, target: Target) -> p4r.TableAction:
-    """The TableAction of an entry; that of a one-shot set is for its writer to remember."""
-    if target.member is not None:
-        return p4r.TableAction(action_profile_member_id=target.member)
-    if target.group is not None:
-        return p4r.TableAction(action_profile_group_id=target.group)
-    return p4r.TableAction(action=encode(schema, table, target.action or "", target.params))
+    """The TableAction of an entry."""
+    encoded = p4r.TableAction()
+    if target.action is not None:
+        encoded.action.CopyFrom(encode(schema, table, target.action, target.params))
+    elif target.member is not None:
+        encoded.action_profile_member_id = target.member
+    elif target.group is not None:
+        encoded.action_profile_group_id = target.group
+    elif target.action_set is not None:
+        profile = schema.profiles[table.implementation_id]
+        made = encoded.action_profile_action_set
+        made.SetInParent()
+        made.action_selection_mode = target.selection_mode  # type: ignore[assignment]
+        made.size_semantics = target.size_semantics  # type: ignore[assignment]
+        for one in target.action_set:
+            part = made.action_profile_actions.add()
+            part.action.CopyFrom(encode(schema, table, one.action, one.params))
+            encode_share(profile, one, part)
+    return encoded
 
 
-def check_weight(profile: p4i.ActionProfile, weight: int) -> None:
-    """Refuse a weight that the profile's P4Info rules out."""
-    name = profile.preamble.name
+def decode_share(
+    profile: p4i.ActionProfile, given: Weighted, ports: Collection[int] | None
+) -> tuple[int, int | None, bool]:
+    """Return weight and watched port of a part of a group, and whether the deprecated field names the port.
+
+    Refused if the P4Info rules the weight out, or if the port is not among `ports`.
+    """
+    name, weight = profile.preamble.name, given.weight
     if profile.weights_disallowed:
         require(weight == 0, f"action profile {name} allows no weights, but {weight} was given")
-        return
+        weight = 1
     require(weight > 0, f"a weight must be greater than 0, not {weight}")
     greatest = profile.sum_of_members.max_member_weight
     require(not greatest or weight <= greatest, f"a weight of {name} is at most {greatest}, not {weight}")
+    if given.watch_port:
+        port = bytestrings.decode(given.watch_port, _PORT_BITS, "a watched port")
+    elif given.watch:
+        port = given.watch
+    else:
+        return weight, None, False
+    exists = port >= 0 if ports is None else port in ports
+    require(exists, f"port {port} cannot be watched: the switch has no such port")
+    return weight, port, bool(given.watch)
 
 
-def size_of(profile: p4i.ActionProfile, weights: Sequence[int]) -> int:
+def encode_share(profile: p4i.ActionProfile, one: GroupMember | WeightedAction, message: Weighted) -> None:
+    """Write weight and watched port of a part of a group, as `decode_share` reads them."""
+    message.weight = 0 if profile.weights_disallowed else one.weight
+    if one.watch_port is None:
+        return
+    if one.old_watch:
+        message.watch = one.watch_port
+    else:
+        message.watch_port = bytestrings.encode(one.watch_port)
+
+
+def size_of(profile: p4i.ActionProfile, parts: Iterable[GroupMember | WeightedAction]) -> int:
     """The size of a group as the profile counts it: members, or their weights."""
-    return len(weights) if profile.HasField("sum_of_members") else sum(max(1, weight) for weight in weights)
-
-
-def watched_port(message: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member) -> int | None:
-    """The port that a member lives and dies with, if one is named."""
-    if message.WhichOneof("watch_kind") == "watch":
-        require(message.watch >= 0, f"a watched port is 0 or more, not {message.watch}")
-        return message.watch or None
-    return (
-        bytestrings.decode(message.watch_port, _PORT_BITS, "a watched port") if message.watch_port else None
-    )
+    return sum(1 if profile.HasField("sum_of_members") else part.weight for part in parts)
 
 
 def _decode_set(
-    schema: Schema, table: p4i.Table, profile: p4i.ActionProfile, given: p4r.ActionProfileActionSet
+    schema: Schema,
+    table: p4i.Table,
+    profile: p4i.ActionProfile,
+    given: p4r.ActionProfileActionSet,
+    ports: Collection[int] | None,
 ) -> tuple[WeightedAction, ...]:
-    _require_plain_set(given)
+    _require_own_mode(profile, given)
     weighted = []
     for one in given.action_profile_actions:
-        check_weight(profile, one.weight)
-        name, params = decode(schema, table, one.action, default=False)
-        weighted.append(WeightedAction(name, params, max(1, one.weight), watched_port(one)))
-    size = size_of(profile, [one.weight for one in given.action_profile_actions])
-    limit = profile.max_group_size
+        name, params = decode(schema, table, one.action)
+        weighted.append(WeightedAction(name, params, *decode_share(profile, one, ports)))
+    size, limit = size_of(profile, weighted), profile.max_group_size
     require(
         not limit or size <= limit,
         f"a group of {profile.preamble.name} has a size of at most {limit}, not {size}",
@@ -123,23 +163,24 @@ def _decode_set(
     return tuple(weighted)
 
 
-def _require_plain_set(given: p4r.ActionProfileActionSet) -> None:
-    """Refuse what later versions of the specification have added to one-shot sets."""
-    unknown = [field.name for field, _ in given.ListFields() if field.name != "action_profile_actions"]
-    if unknown:
-        raise unimplemented(f"one-shot action sets with {', '.join(unknown)} are not supported")
+def _require_own_mode(profile: p4i.ActionProfile, given: p4r.ActionProfileActionSet) -> None:
+    """Refuse a selection mode or a size that is not the selector's own."""
+    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
+    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
+    name, mode, size = profile.preamble.name, given.action_selection_mode, given.size_semantics
+    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
+        raise unimplemented(f"a set of {name} is selected from by HASH, not by mode {mode}")
+    if size not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
+        raise unimplemented(f"a set of {name} has the size semantics {sizes.Name(own)}, not {size}")
 
 
-def _identity(number: int, what: str) -> int:
-    require(number != 0, f"a {what} has an id greater than 0")
-    return number
-
-
-def _require_allowed(table: p4i.Table, action: p4i.Action, *, default: bool) -> None:
-    reference = next((ref for ref in table.action_refs if ref.id == action.preamble.id), None)
+def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) -> p4i.Action:
+    """Return the action with this id; Refused if the table lacks it, or has it for the other scope."""
     where = f"table {table.preamble.name}"
+    reference = next((ref for ref in table.action_refs if ref.id == number), None)
     if reference is None:
-        raise invalid(f"{where} has no action {action.preamble.name}")
+        raise invalid(f"{where} has no action with id {number}")
+    action = schema.actions[number]
     forbidden = p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY
     place = "default action" if default else "an entry's action"
     require(
@@ -147,3 +188,4 @@ def _require_allowed(table: p4i.Table, action: p4i.Action, *, default: bool) -> 
         f"{where}: {action.preamble.name} must not be {place}",
         denied,
     )
+    return action

@@ -10,9 +10,9 @@ from typing import Any, Self
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters, p4data
-from railweave.switch.p4runtime.direct import value as counter_value
 from railweave.switch.p4runtime.errors import out_of_range, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.tables import counter_value
 from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
 _BLOCK = 1024  # cells read from the engine at once

@@ -11,10 +11,10 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, TableFull, UnknownEntry
+from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, OutOfRange, TableFull, UnknownEntry
 from railweave.switch.p4runtime.arrays import Arrays, Counters, Meters, Registers
 from railweave.switch.p4runtime.digests import Digests
-from railweave.switch.p4runtime.direct_entries import DirectEntries
+from railweave.switch.p4runtime.direct import DirectEntries
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.packet_io import ControllerHeader
 from railweave.switch.p4runtime.profiles import Profiles
@@ -35,6 +35,7 @@ _CODES: dict[type[Exception], Code] = {
     TableFull: Code.RESOURCE_EXHAUSTED,
     ImmutableTable: Code.PERMISSION_DENIED,
     InUse: Code.FAILED_PRECONDITION,
+    OutOfRange: Code.OUT_OF_RANGE,
     ValueError: Code.INVALID_ARGUMENT,  # after those that are more special
 }
 
@@ -69,8 +70,7 @@ class Device:
         """Serve a pipeline under its P4Info; Refused if they do not fit."""
         p4info = copy.deepcopy(config.p4info)
         schema = Schema.of(p4info, pipeline.program)
-        profiles = Profiles(schema, pipeline)
-        tables = Tables(schema, pipeline, profiles, clock_us)
+        tables = Tables(schema, pipeline, clock_us)
         translation = Translation(schema)
         for default in (False, True):
             translation.reserve(tables.read(p4r.TableEntry(is_default_action=default)))
@@ -79,8 +79,8 @@ class Device:
             pipeline=pipeline,
             schema=schema,
             tables=tables,
-            direct=DirectEntries(schema, pipeline, tables),
-            profiles=profiles,
+            direct=DirectEntries(schema, tables),
+            profiles=Profiles(schema, pipeline),
             counters=Counters(schema, pipeline),
             meters=Meters(schema, pipeline),
             registers=Registers(schema, pipeline),
@@ -108,14 +108,14 @@ class Device:
             self,
             pipeline=pipeline,
             tables=tables,
-            direct=DirectEntries(self.schema, pipeline, tables),
-            profiles=self.profiles.snapshot(pipeline),
+            direct=DirectEntries(self.schema, tables),
+            profiles=Profiles(self.schema, pipeline),
             counters=self.counters.snapshot(),
             meters=self.meters.snapshot(),
             registers=self.registers.snapshot(),
             replication=self.replication.snapshot(),
             digests=self.digests.snapshot(),
-            value_sets=self.value_sets.snapshot(),
+            value_sets=ValueSets(self.schema, pipeline),
             translation=self.translation.snapshot(),
         )
 
@@ -128,7 +128,7 @@ class Device:
             with contextlib.suppress(Refused):  # reading it is refused, too
                 if counted or kind == "direct_counter_entry":
                     for table in self.schema.tables.chosen(p4_id(pattern) or 0):
-                        yield from self.tables.direct.copy_counters(table)
+                        yield from self.tables.copy_counters(table)
                 elif array := self._array(kind):
                     yield from array.copy_cells(_content(pattern))
 
@@ -181,8 +181,9 @@ class Device:
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """What an update of the entity would replace, complete enough to be written back."""
         if entity.WhichOneof("entity") == "table_entry":
-            found = self.tables.current(self.translation.key(entity).table_entry)
-            return map(self.translation.outward, found)
+            with _refusals():
+                found = self.tables.current(self.translation.key(entity).table_entry)
+            return iter([self.translation.outward(found)])
         return self.read(entity)
 
     def cells(self, entity: p4r.Entity) -> int:

@@ -1,109 +1,92 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Direct counters and meters as parts of table entries: they come and go with them."""
+"""Direct counters and meters as entities of their own, named by the entry that they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import meters
-from railweave.switch.p4runtime.errors import Refused, invalid, require, unimplemented
-from railweave.switch.p4runtime.schema import Schema
-from railweave.switch.pipeline import CounterValue, Pipeline
+from railweave.switch.p4runtime.errors import require
+from railweave.switch.p4runtime.schema import Kind, Schema
+from railweave.switch.p4runtime.tables import Tables, counter_value, default_has_none
+from railweave.switch.pipeline import Entry
 
-_COPY_BYTES = 200  # of memory for a copied counter
 
+class DirectEntries:
+    """DirectCounterEntry and DirectMeterEntry of all tables."""
 
-class Direct:
-    """The direct resources of all tables, as parts of table entries."""
-
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Counters start at 0, meters at green."""
+    def __init__(self, schema: Schema, tables: Tables) -> None:
+        """Entries are found through `tables`."""
         self._schema = schema
-        self._pipeline = pipeline
-        self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
+        self._tables = tables
 
-    def copy_counters(self, table: p4i.Table) -> Iterator[int]:
-        """Keep the counters of a snapshot's entries as they are now. Yield the bytes of each step."""
-        if not self._schema.has_direct_counter(table) or table.preamble.id in self._copies:
-            return
-        name, copies = table.preamble.name, self._copies.setdefault(table.preamble.id, {})
-        for entry in self._pipeline.tables.entries(name):
-            copies[entry.handle] = self._pipeline.tables.direct_counter(name, entry.handle)
-            yield _COPY_BYTES
+    def write_counter(self, kind: Kind, message: p4r.DirectCounterEntry) -> None:
+        """MODIFY the counter of an existing entry; without data nothing changes."""
+        _require_modify(kind, "counter")
+        table = self._schema.tables[message.table_entry.table_id]
+        self._tables.store(table).require_counter()
+        entry = self._entry(table, message.table_entry)
+        if message.HasField("data"):
+            self._tables.store(table).set_direct_counter(entry.handle, counter_value(message.data))
 
-    def check(self, table: p4i.Table, message: p4r.TableEntry) -> None:
-        """Refuse resources that the table lacks, or values that they cannot take."""
+    def write_meter(self, kind: Kind, message: p4r.DirectMeterEntry) -> None:
+        """MODIFY the meter of an existing entry; without a config it turns green."""
+        _require_modify(kind, "meter")
+        table = self._schema.tables[message.table_entry.table_id]
+        meter = self._tables.meter_of(table)
         if message.HasField("counter_data"):
-            self.require_counter(table)
-        if message.HasField("meter_config"):
-            meters.decode(self.meter_of(table), message.meter_config)
-        if message.HasField("meter_counter_data"):
-            self.meter_of(table)
             raise meters.no_colours()
+        config = meters.decode(meter, message.config if message.HasField("config") else None)
+        entry = self._entry(table, message.table_entry)
+        self._tables.store(table).set_direct_meter(entry.handle, config)
 
-    def check_read(self, table: p4i.Table, pattern: p4r.TableEntry) -> None:
-        """Refuse to read what no meter here counts."""
-        if pattern.HasField("meter_counter_data"):
-            self.meter_of(table)
+    def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
+        """Counters of the entries that fit the pattern; None for one that does not."""
+        if pattern.table_entry.table_id:
+            self._tables.store(self._schema.tables[pattern.table_entry.table_id]).require_counter()
+        for found in self._entries(pattern.table_entry, self._schema.has_direct_counter):
+            yield found and p4r.Entity(
+                direct_counter_entry=p4r.DirectCounterEntry(
+                    table_entry=found[2], data=self._tables.count(found[0], found[1].handle)
+                )
+            )
+
+    def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
+        """Configurations of the meters of the entries that fit the pattern; None for one that does not."""
+        if pattern.table_entry.table_id:
+            self._tables.meter_of(self._schema.tables[pattern.table_entry.table_id])
+        if pattern.HasField("counter_data"):
             raise meters.no_colours()
+        for found in self._entries(pattern.table_entry, self._schema.direct_meter):
+            if found is None:
+                yield None
+                continue
+            _, entry, key = found
+            config = None if entry.meter is None else meters.encode(entry.meter)
+            yield p4r.Entity(direct_meter_entry=p4r.DirectMeterEntry(table_entry=key, config=config))
 
-    def apply(self, table: p4i.Table, handle: int, message: p4r.TableEntry) -> None:
-        """Write what a checked entry says: a counter that it leaves out stays, a meter turns green."""
-        name = table.preamble.name
-        if message.HasField("counter_data"):
-            self._pipeline.tables.set_direct_counter(name, handle, value(message.counter_data))
-        meter = self._schema.direct_meter(table)
-        if meter is not None:
-            given = message.meter_config if message.HasField("meter_config") else None
-            self._pipeline.tables.set_direct_meter(name, handle, meters.decode(meter, given))
-
-    def read(self, table: p4i.Table, handle: int, pattern: p4r.TableEntry, message: p4r.TableEntry) -> None:
-        """Add to an entry what the pattern asks for and the table has."""
-        if pattern.HasField("counter_data") and self._schema.has_direct_counter(table):
-            message.counter_data.CopyFrom(self.count(table, handle))
-        if pattern.HasField("meter_config") and self._schema.direct_meter(table) is not None:
-            config = self._pipeline.tables.direct_meter(table.preamble.name, handle)
-            if config is not None:
-                message.meter_config.CopyFrom(meters.encode(config))
-
-    def read_all(self, table: p4i.Table, handle: int, message: p4r.TableEntry) -> None:
-        """Add everything that the table has."""
-        everything = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
-        self.read(table, handle, everything, message)
-
-    def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
-        """Return the counter of an entry."""
-        counted = self._copies.get(table.preamble.id, {}).get(handle)
-        if counted is None:
-            counted = self._pipeline.tables.direct_counter(table.preamble.name, handle)
-        return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)
-
-    def require_counter(self, table: p4i.Table) -> None:
-        """Refuse unless entries of the table count packets."""
-        require(self._schema.has_direct_counter(table), f"table {table.preamble.name} has no direct counter")
-
-    def meter_of(self, table: p4i.Table) -> p4i.DirectMeter:
-        """The meter of the table's entries; Refused if they have none."""
-        meter = self._schema.direct_meter(table)
-        if meter is None:
-            raise invalid(f"table {table.preamble.name} has no direct meter")
-        return meter
-
-    @staticmethod
-    def refuse_default(message: p4r.TableEntry) -> None:
-        """Misses are neither counted nor metered."""
-        if any(message.HasField(f) for f in ("counter_data", "meter_config", "meter_counter_data")):
+    def _entries(
+        self, pattern: p4r.TableEntry, has: Callable[[p4i.Table], object]
+    ) -> Iterator[tuple[p4i.Table, Entry, p4r.TableEntry] | None]:
+        """Entries that fit, with their keys, where the table `has` it; NOT_FOUND if a full key names none."""
+        if pattern.is_default_action:
             raise default_has_none()
+        if pattern.table_id and pattern.match:
+            self._tables.entry(self._schema.tables[pattern.table_id], pattern)
+        for table in self._schema.tables.chosen(pattern.table_id):
+            for entry in self._tables.select(table, pattern):
+                if entry is None or not has(table):
+                    yield None
+                else:
+                    yield table, entry, self._tables.key(table, entry)
+
+    def _entry(self, table: p4i.Table, message: p4r.TableEntry) -> Entry:
+        if message.is_default_action:
+            raise default_has_none()
+        return self._tables.entry(table, message)
 
 
-def default_has_none() -> Refused:
-    """Why a default entry has no direct resources."""
-    return unimplemented("direct counters and meters see hits: a default action has none, as on BMv2")
-
-
-def value(data: p4r.CounterData) -> CounterValue:
-    """A counter's value from its message; Refused if it is negative."""
-    require(data.packet_count >= 0 and data.byte_count >= 0, "a counter's packets and bytes are 0 or more")
-    return CounterValue(data.packet_count, data.byte_count)
+def _require_modify(kind: Kind, what: str) -> None:
+    require(kind == p4r.Update.MODIFY, f"a direct {what} comes and goes with its entry: only MODIFY")

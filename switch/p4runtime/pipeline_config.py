@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from finsy.proto import p4r
 
@@ -30,6 +30,7 @@ class PipelineConfig:
         self._committed: Device | None = None
         self._saved: Device | None = None
         self._loading = Turns()  # one program at a time, while other requests go on
+        self.ports: Collection[int] | None = None  # of the switch; None: not known
 
     @property
     def committed(self) -> Device | None:
@@ -69,6 +70,7 @@ class PipelineConfig:
         else:
             config = _copy(request)
             device = await self._loading.to_the_end(lambda: _load(config))
+            device.pipeline.ports = self.ports
 
         async def take() -> None:
             still_allowed()

@@ -4,22 +4,22 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime import actions, matches
-from railweave.switch.p4runtime.direct import Direct
-from railweave.switch.p4runtime.errors import denied, not_found, require
-from railweave.switch.p4runtime.profiles import Profiles
+from railweave._native.engine import NONE
+from railweave.switch.p4runtime import actions, matches, meters
+from railweave.switch.p4runtime.errors import Refused, invalid, not_found, require, unimplemented
 from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.pipeline import Entry, Match, Pipeline
+from railweave.switch.pipeline import CounterValue, Entry, Match, Opaque, Pipeline, Table, Target
+from railweave.switch.pipeline.matches import check
 
 _Update = p4r.Update
+_COPY_BYTES = 200  # of memory for a copied counter
+_EVERYTHING = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
 
 
 def monotonic_us() -> int:
@@ -27,276 +27,252 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What a switch does not understand, but gives back as it was written."""
-
-    metadata: bytes = b""
-    controller_metadata: int = 0
-    action_set: p4r.TableAction | None = None  # with the weights and watched ports as they were written
-
-
 class Tables:
-    """All tables of a pipeline. Entries live there; kept here is only what is opaque to a switch."""
+    """All tables of a pipeline, which keeps their entries."""
 
-    def __init__(
-        self, schema: Schema, pipeline: Pipeline, profiles: Profiles, clock_us: Callable[[], int]
-    ) -> None:
+    def __init__(self, schema: Schema, pipeline: Pipeline, clock_us: Callable[[], int]) -> None:
         """Serve the tables, with the entries that the program itself brought."""
         self._schema = schema
         self._pipeline = pipeline
-        self._profiles = profiles
         self._clock_us = clock_us
-        self._kept: dict[tuple[int, int | None], _Kept] = {}  # by table id and handle
-        self.direct = Direct(schema, pipeline)
+        self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
 
     def snapshot(self, pipeline: Pipeline) -> Tables:
-        """The tables as they are now, to be read only; `pipeline` is a snapshot, too."""
-        view = copy.copy(self)
-        view._pipeline, view._kept = pipeline, dict(self._kept)
-        view.direct = Direct(self._schema, pipeline)
-        return view
+        """The tables of a snapshot of the pipeline."""
+        return Tables(self._schema, pipeline, self._clock_us)
+
+    def copy_counters(self, table: p4i.Table) -> Iterator[int]:
+        """Keep the counters of a snapshot's entries as they are now. Yield the bytes of each step."""
+        store = self.store(table)
+        if not store.info.direct_counter or table.preamble.id in self._copies:
+            return
+        copies = self._copies.setdefault(table.preamble.id, {})
+        for entry in store.entries():
+            copies[entry.handle] = store.direct_counter(entry.handle)
+            yield _COPY_BYTES
+
+    def store(self, table: p4i.Table) -> Table:
+        """The table of the pipeline."""
+        return self._pipeline.tables[table.preamble.name]
 
     def write(self, kind: Kind, message: p4r.TableEntry) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY a default action."""
         table = self._schema.tables[message.table_id]
-        name = table.preamble.name
-        require(not message.HasField("time_since_last_hit"), "time_since_last_hit is for reading")
+        store = self.store(table)
+        require(not message.is_const, "is_const is for reading")
+        deleted, with_action = kind == _Update.DELETE, message.HasField("action")
+        require(deleted or not message.HasField("time_since_last_hit"), "time_since_last_hit is for reading")
         if message.is_default_action:
             self._write_default(kind, table, message)
             return
-        match = self.key(table, message)
-        if table.is_const_table:
-            self._write_constant(kind, table, match, message)
+        if kind != _Update.MODIFY or with_action:
+            store.require_mutable()
+        if deleted:
+            store.delete(self.entry(table, message).handle)
             return
-        if kind == _Update.DELETE:
-            self._delete(table, self.find(table, match, message.priority))
-            return
-        target = actions.decode_target(self._schema, table, message.action)
-        if target.action_set is not None:
-            self._profiles.require_one_shot(table.implementation_id)
-        self.direct.check(table, message)
-        self._check_timeout(table, message)
-        entries, call = self._pipeline.tables, (target.action, target.params)
+        store.check_timeout(message.idle_timeout_ns)
+        self._check_direct(table, message)
+        target = actions.decode_target(self._schema, table, message.action, self._pipeline.ports)
         given: dict[str, Any] = {
-            "member": target.member,
-            "group": target.group,
-            "action_set": target.action_set,
             "idle_timeout_ns": message.idle_timeout_ns,
+            "opaque": _opaque(message),
             "now_us": self._clock_us(),
         }
         if kind == _Update.INSERT:
-            handle = entries.insert(name, match, *call, message.priority, **given)
+            handle = store.insert(self._match(table, message), target, message.priority, **given)
         else:
-            handle = self.find(table, match, message.priority)
-            entries.modify(name, handle, *call, **given)
-        self._keep(table, handle, message)
-        self._count_one_shot(table, handle, present=target.action_set is not None)
-        self.direct.apply(table, handle, message)
+            handle = self.entry(table, message).handle
+            if with_action:  # without one only direct resources change
+                store.modify(handle, target, **given)
+        self._write_direct(table, handle, message)
 
     def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
-        """Entries, or default entries, that fit a pattern; what it leaves unset is a wildcard.
+        """Entries, or default entries, that fit a pattern. Unset fields of the pattern are wildcards.
 
         None for an entry that does not fit.
         """
         if pattern.table_id:
             table = self._schema.tables[pattern.table_id]
             if pattern.HasField("time_since_last_hit"):
-                self._check_timeout(table, pattern)
-            self.direct.check_read(table, pattern)
+                require(self.store(table).info.idle_timeouts, f"{table.preamble.name} has no idle time-outs")
+            if pattern.HasField("meter_counter_data"):
+                self.meter_of(table)
+                raise meters.no_colours()
         for table in self._schema.tables.chosen(pattern.table_id):
-            for found in self.select(table, pattern):
-                if found is None:
+            for entry in self.select(table, pattern):
+                if entry is None:
                     yield None
                     continue
-                message, handle = found
-                if handle is not None:
-                    self._fill(table, handle, pattern, message)
+                message = self.encode(table, entry)
+                if entry.handle != NONE:
+                    self._read_direct(table, entry, pattern, message)
                 yield p4r.Entity(table_entry=message)
 
-    def current(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
-        """The entry with this very key, complete: what an update of it would replace."""
-        table = self._schema.tables[message.table_id]
-        if message.is_default_action:
-            default = self.encode_default(table)
-            if self._is_declared(table):
-                default.ClearField("action")
-            yield p4r.Entity(table_entry=default)
+    def select(self, table: p4i.Table, pattern: p4r.TableEntry) -> Iterator[Entry | None]:
+        """Entries, or the default entry, that fit a pattern; None for one that does not.
+
+        A long search can thus be interrupted.
+        """
+        store = self.store(table)
+        if pattern.is_default_action:
+            yield store.default
             return
-        handle = self.find(table, self.key(table, message), message.priority)
-        entry = self.encode(table, self._pipeline.tables.entry(table.preamble.name, handle))
-        self.direct.read_all(table, handle, entry)
-        if entry.is_const:
-            entry.ClearField("action")
-        entry.is_const = False
-        yield p4r.Entity(table_entry=entry)
+        entries: Iterable[Entry] = store.entries()
+        priority, wanted = pattern.priority, None
+        if pattern.match:
+            require(pattern.table_id, "a match needs a table")
+            wanted = check(store.info, self._match(table, pattern))
+            if priority or not store.info.needs_priority:
+                found = store.find(wanted, priority)
+                entries = [] if found is None else [found]
+        number = pattern.action.action.action_id
+        action = self._schema.names.get(number, "")
+        opaque = _opaque(pattern)
+        for entry in entries:
+            fits = (
+                priority in (0, entry.priority)
+                and wanted in (None, entry.matches)
+                and (not number or action == entry.target.action)
+                and opaque.controller_metadata in (0, entry.opaque.controller_metadata)
+                and opaque.metadata in (b"", entry.opaque.metadata)
+            )
+            yield entry if fits else None
+
+    def current(self, message: p4r.TableEntry) -> p4r.Entity:
+        """Return the entry that an update would replace, complete enough to be written back."""
+        table = self._schema.tables[message.table_id]
+        entry = self.store(table).default if message.is_default_action else self.entry(table, message)
+        return p4r.Entity(table_entry=self._writable(table, entry))
 
     def expired(self) -> list[p4r.TableEntry]:
         """Entries that no packet has hit for as long as their time-out, as notifications name them."""
-        tables = {table.preamble.name: table for table in self._schema.tables.values()}
+        now_us = self._clock_us()
         found = []
-        for name, entry in self._pipeline.tables.expired(self._clock_us()):
-            message = self.encode(tables[name], entry)
-            message.ClearField("action")
-            found.append(message)
+        for table in self._schema.tables.values():
+            for entry in self.store(table).expired(now_us):
+                message = self.encode(table, entry)
+                message.ClearField("action")
+                found.append(message)
         return found
 
-    def key(self, table: p4i.Table, message: p4r.TableEntry) -> list[Match]:
-        """The match of an entry that is named in full."""
-        name = table.preamble.name
-        if matches.needs_priority(table):
-            require(message.priority > 0, f"an entry of {name} needs a priority greater than 0")
-        else:
-            require(message.priority == 0, f"an entry of {name} takes no priority")
-        return matches.decode(name, table.match_fields, message.match)
-
-    def find(self, table: p4i.Table, match: list[Match], priority: int) -> int:
-        """The handle of the entry with this key; Refused if there is none."""
-        handle = self._pipeline.tables.find(table.preamble.name, match, priority)
-        if handle is None:
+    def entry(self, table: p4i.Table, message: p4r.TableEntry) -> Entry:
+        """Return the entry that a message names in full; Refused if the table has no such entry."""
+        store = self.store(table)
+        found = store.find(*store.key(self._match(table, message), message.priority))
+        if found is None:
             raise not_found(f"table {table.preamble.name} has no such entry")
-        return handle
+        return found
 
-    def select(
-        self, table: p4i.Table, pattern: p4r.TableEntry
-    ) -> Iterator[tuple[p4r.TableEntry, int | None] | None]:
-        """Entries (or the default entry, if that is asked for) with their handles; None for one that is not
-        meant, so that a long search can be interrupted.
-        """
-        if pattern.is_default_action:
-            yield self.encode_default(table), None
-            return
-        name = table.preamble.name
-        entries: Iterable[Entry] = self._pipeline.tables.entries(name)
-        wanted = None
-        if pattern.match:
-            require(pattern.table_id, "a match needs a table")
-            match = matches.decode(name, table.match_fields, pattern.match)
-            wanted = self._pipeline.tables.key(name, match)
-            if pattern.priority or not matches.needs_priority(table):
-                handle = self._pipeline.tables.find(name, match, pattern.priority)
-                entries = [] if handle is None else [self._pipeline.tables.entry(name, handle)]
-        for entry in entries:
-            if pattern.priority in (0, entry.priority) and wanted in (None, entry.matches):
-                message = self.encode(table, entry)
-                yield (message, entry.handle) if _fits(message, pattern) else None
-            else:
-                yield None
+    def key(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
+        """The message that names an entry."""
+        message = p4r.TableEntry(table_id=table.preamble.id, priority=entry.priority)
+        if entry.handle == NONE:
+            message.is_default_action = True
+        else:
+            message.match.extend(matches.encode(table.match_fields, entry.matches))
+        return message
 
     def encode(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
         """An entry as it was written, without its direct resources."""
-        kept = self._kept.get((table.preamble.id, entry.handle), _Kept())
-        message = p4r.TableEntry(
-            table_id=table.preamble.id,
-            is_const=entry.const,
-            idle_timeout_ns=entry.idle_timeout_ns,
-            metadata=kept.metadata,
-            controller_metadata=kept.controller_metadata,
-        )
-        message.match.extend(matches.encode(table.match_fields, entry.matches))
-        if kept.action_set is not None:
-            message.action.CopyFrom(kept.action_set)
-        else:
+        message = self.key(table, entry)
+        message.is_const = entry.const
+        message.idle_timeout_ns = entry.idle_timeout_ns
+        message.metadata = entry.opaque.metadata
+        message.controller_metadata = entry.opaque.controller_metadata
+        if entry.target != Target():
             message.action.CopyFrom(actions.encode_target(self._schema, table, entry.target))
-        if matches.needs_priority(table):
-            message.priority = entry.priority
         return message
 
-    def encode_default(self, table: p4i.Table) -> p4r.TableEntry:
-        """The default entry."""
-        kept = self._kept.get((table.preamble.id, None), _Kept())
-        message = p4r.TableEntry(
-            table_id=table.preamble.id,
-            is_default_action=True,
-            metadata=kept.metadata,
-            controller_metadata=kept.controller_metadata,
-        )
-        default = self._pipeline.tables.default(table.preamble.name)
-        if default is not None:
-            message.action.action.CopyFrom(actions.encode(self._schema, table, *default))
+    def _writable(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
+        """An entry with its direct resources, as an update that makes it so."""
+        message = self.encode(table, entry)
+        if entry.handle != NONE:
+            self._read_direct(table, entry, _EVERYTHING, message)
+        if entry.const or entry == self.store(table).declared:
+            message.ClearField("action")
+        message.is_const = False
         return message
+
+    def _match(self, table: p4i.Table, message: p4r.TableEntry) -> tuple[Match, ...]:
+        return matches.decode(table.preamble.name, table.match_fields, message.match)
 
     def _write_default(self, kind: Kind, table: p4i.Table, message: p4r.TableEntry) -> None:
-        name = table.preamble.name
+        name, store = table.preamble.name, self.store(table)
         require(kind == _Update.MODIFY, f"the default action of {name} can only be modified")
         require(
             not message.match and not message.priority and not message.idle_timeout_ns,
             "a default entry has neither match nor priority nor idle time-out",
         )
-        self.direct.refuse_default(message)
-        if table.const_default_action_id or table.implementation_id:
-            raise denied(f"the default action of {name} is constant", "leave it")
-        if message.HasField("action"):
-            require(
-                message.action.WhichOneof("type") == "action", f"a default entry of {name} takes an action"
-            )
-            action, params = actions.decode(self._schema, table, message.action.action, default=True)
-            self._pipeline.tables.set_default(name, action, params)
-            self._keep(table, None, message)
-        else:
-            self._pipeline.tables.set_default(name, None)
-            self._kept.pop((table.preamble.id, None), None)
+        if any(message.HasField(f) for f in ("counter_data", "meter_config", "meter_counter_data")):
+            raise default_has_none()
+        if not message.HasField("action"):
+            store.set_default(None)
+            return
+        target = actions.decode_target(
+            self._schema, table, message.action, self._pipeline.ports, default=True
+        )
+        store.set_default(target, _opaque(message))
 
-    def _write_constant(
-        self, kind: Kind, table: p4i.Table, match: list[Match], message: p4r.TableEntry
+    # Direct counters and meters.
+
+    def meter_of(self, table: p4i.Table) -> p4i.DirectMeter:
+        """The meter of the table's entries; Refused if they have none."""
+        meter = self._schema.direct_meter(table)
+        if meter is None:
+            raise invalid(f"table {table.preamble.name} has no direct meter")
+        return meter
+
+    def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
+        """Return the counter of an entry."""
+        counted = self._copies.get(table.preamble.id, {}).get(handle)
+        if counted is None:
+            counted = self.store(table).direct_counter(handle)
+        return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)
+
+    def _check_direct(self, table: p4i.Table, message: p4r.TableEntry) -> None:
+        """Refuse resources that the table lacks, or values that they cannot take."""
+        if message.HasField("counter_data"):
+            self.store(table).require_counter()
+            counter_value(message.counter_data)
+        if message.HasField("meter_config"):
+            meters.decode(self.meter_of(table), message.meter_config)
+        if message.HasField("meter_counter_data"):
+            self.meter_of(table)
+            raise meters.no_colours()
+
+    def _write_direct(self, table: p4i.Table, handle: int, message: p4r.TableEntry) -> None:
+        """Write checked resources: a counter that the entry leaves out stays, a meter turns green."""
+        if message.HasField("counter_data"):
+            self.store(table).set_direct_counter(handle, counter_value(message.counter_data))
+        meter = self._schema.direct_meter(table)
+        if meter is not None:
+            given = message.meter_config if message.HasField("meter_config") else None
+            self.store(table).set_direct_meter(handle, meters.decode(meter, given))
+
+    def _read_direct(
+        self, table: p4i.Table, entry: Entry, pattern: p4r.TableEntry, message: p4r.TableEntry
     ) -> None:
-        """Of a constant entry only the direct resources can be written."""
-        name = table.preamble.name
-        if kind != _Update.MODIFY or message.HasField("action") or message.idle_timeout_ns:
-            raise denied(f"the entries of table {name} are constant", "modify only their counters and meters")
-        self.direct.check(table, message)
-        self.direct.apply(table, self.find(table, match, message.priority), message)
-
-    def _delete(self, table: p4i.Table, handle: int) -> None:
-        self._pipeline.tables.delete(table.preamble.name, handle)
-        self._kept.pop((table.preamble.id, handle), None)
-        self._count_one_shot(table, handle, present=False)
-
-    def _keep(self, table: p4i.Table, handle: int | None, message: p4r.TableEntry) -> None:
-        one_shot = message.action.WhichOneof("type") == "action_profile_action_set"
-        action_set = copy.deepcopy(message.action) if one_shot else None
-        kept = _Kept(message.metadata, message.controller_metadata, action_set)
-        self._kept[table.preamble.id, handle] = kept
-
-    def _count_one_shot(self, table: p4i.Table, handle: int, *, present: bool) -> None:
-        if table.implementation_id:
-            self._profiles.count_one_shot(table.implementation_id, table.preamble.id, handle, present=present)
-
-    def _check_timeout(self, table: p4i.Table, message: p4r.TableEntry) -> None:
-        name = table.preamble.name
-        require(message.idle_timeout_ns >= 0, "idle_timeout_ns is 0 (never) or more")
-        wanted = message.idle_timeout_ns or message.HasField("time_since_last_hit")
-        supported = table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
-        require(supported or not wanted, f"table {name} supports no idle time-outs")
-
-    def _fill(self, table: p4i.Table, handle: int, pattern: p4r.TableEntry, message: p4r.TableEntry) -> None:
-        """Add what the pattern asks for."""
-        self.direct.read(table, handle, pattern, message)
-        if (
-            pattern.HasField("time_since_last_hit")
-            and table.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL
-        ):
+        """Add the resources that the pattern asks for and the table has."""
+        if pattern.HasField("counter_data") and self.store(table).info.direct_counter:
+            message.counter_data.CopyFrom(self.count(table, entry.handle))
+        if pattern.HasField("meter_config") and entry.meter is not None:
+            message.meter_config.CopyFrom(meters.encode(entry.meter))
+        if pattern.HasField("time_since_last_hit") and self.store(table).info.idle_timeouts:
             with contextlib.suppress(IndexError):  # the entry has gone since a snapshot
-                elapsed = self._pipeline.tables.time_since_last_hit_ns(
-                    table.preamble.name, handle, self._clock_us()
-                )
+                elapsed = self.store(table).time_since_last_hit_ns(entry.handle, self._clock_us())
                 message.time_since_last_hit.elapsed_ns = elapsed
 
-    def _is_declared(self, table: p4i.Table) -> bool:
-        """Whether the default action is the one that the program declares."""
-        declared = self._pipeline.program.tables[table.preamble.name].default
-        current = self._pipeline.tables.default(table.preamble.name)
-        kept = self._kept.get((table.preamble.id, None), _Kept())
-        if kept != _Kept():
-            return False
-        return current == (None if declared is None else (declared.action, declared.parameters))
+
+def default_has_none() -> Refused:
+    """Why a default entry has no direct resources."""
+    return unimplemented("direct counters and meters see hits: a default action has none, as on BMv2")
 
 
-def _fits(message: p4r.TableEntry, pattern: p4r.TableEntry) -> bool:
-    """Whether an entry has the action and the metadata that a pattern names."""
-    wanted = pattern.action.action.action_id
-    return (
-        wanted in (0, message.action.action.action_id)
-        and pattern.controller_metadata in (0, message.controller_metadata)
-        and pattern.metadata in (b"", message.metadata)
-    )
+def counter_value(data: p4r.CounterData) -> CounterValue:
+    """A counter's value from its message; Refused if it is negative."""
+    require(data.packet_count >= 0 and data.byte_count >= 0, "a counter's packets and bytes are 0 or more")
+    return CounterValue(data.packet_count, data.byte_count)
+
+
+def _opaque(message: p4r.TableEntry) -> Opaque:
+    return Opaque(message.metadata, message.controller_metadata)

@@ -160,7 +160,7 @@ class Translation:
                     return entry.table_id
                 table = self._schema.tables[entry.table_id]
                 key = matches.decode(table.preamble.name, table.match_fields, entry.match)
-                return entry.table_id, tuple(key), entry.priority
+                return entry.table_id, key, entry.priority
             case "action_profile_member":
                 member = entity.action_profile_member
                 return member.action_profile_id, member.member_id

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from railweave.switch.pipeline.matches import Match, exact, lpm, optional, range_, ternary
+from railweave.switch.pipeline.matches import exact, lpm, optional, range_, ternary
 from railweave.switch.pipeline.pipeline import Log, Pipeline
+from railweave.switch.pipeline.tables import Table
 from railweave.switch.pipeline.traces import TraceBusy
 from railweave.switch.pipeline.values import (
     CounterValue,
@@ -12,12 +13,13 @@ from railweave.switch.pipeline.values import (
     Entry,
     Group,
     GroupMember,
-    Member,
     MeterConfig,
+    Opaque,
     Replica,
     Target,
     WeightedAction,
 )
+from railweave.switch.program import Match
 
 __all__ = [
     "CounterValue",
@@ -27,10 +29,11 @@ __all__ = [
     "GroupMember",
     "Log",
     "Match",
-    "Member",
     "MeterConfig",
+    "Opaque",
     "Pipeline",
     "Replica",
+    "Table",
     "Target",
     "TraceBusy",
     "WeightedAction",

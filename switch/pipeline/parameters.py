@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from railweave.switch.errors import OutOfRange
 from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.values import Number, as_int
 from railweave.switch.program import Action
 
 
 def arguments(action: Action, params: Sequence[Number]) -> tuple[int, ...]:
-    """Parameters as numbers; ValueError for a wrong number of them, or one that does not fit."""
+    """Return parameters as numbers; ValueError for too few or too many, OutOfRange for a wide value."""
     if len(params) != len(action.parameters):
         raise ValueError(
             f"action {action.name!r} takes {len(action.parameters)} parameters, not {len(params)}"
@@ -19,7 +20,7 @@ def arguments(action: Action, params: Sequence[Number]) -> tuple[int, ...]:
     values = tuple(as_int(value) for value in params)
     for value, parameter in zip(values, action.parameters, strict=True):
         if not 0 <= value < 1 << parameter.bitwidth:
-            raise ValueError(
+            raise OutOfRange(
                 f"parameter {parameter.name!r} has {parameter.bitwidth} bits; {value} does not fit"
             )
     return values

@@ -8,7 +8,7 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Self
 
 from railweave._native.engine import NO_PORT, Engine, InvalidPlan
@@ -17,11 +17,11 @@ from railweave.switch.lowering import lower
 from railweave.switch.lowering.messages import fill
 from railweave.switch.pipeline.arrays import Arrays
 from railweave.switch.pipeline.matches import LOW64
-from railweave.switch.pipeline.profiles import Profiles
+from railweave.switch.pipeline.profiles import Profile
 from railweave.switch.pipeline.replication import Replication
-from railweave.switch.pipeline.tables import Tables
+from railweave.switch.pipeline.tables import Table
 from railweave.switch.pipeline.traces import Traces
-from railweave.switch.pipeline.value_sets import ValueSets
+from railweave.switch.pipeline.value_sets import ValueSet
 from railweave.switch.pipeline.values import Digest
 from railweave.switch.program import Program
 from railweave.switch.trace import number_of
@@ -46,10 +46,24 @@ class Pipeline:
         self.program = program
         self.native = Engine(plan)
         self._lock = threading.RLock()  # of tables and profiles, which refer to each other
-        self.profiles = Profiles(program, self.native, self._lock)
-        self.tables = Tables(program, self.native, self.profiles, self._lock)
+        tables = program.tables.values()
+        self.profiles = {
+            name: Profile(info, [t for t in tables if t.profile == name], self.native, self._lock)
+            for name, info in program.profiles.items()
+        }
+        self.tables = {
+            info.name: Table(
+                info,
+                self.native,
+                self.profiles[info.profile] if info.profile else None,
+                program.meters[info.direct_meter] if info.direct_meter else None,
+                self._lock,
+            )
+            for info in tables
+        }
+        self.value_sets = {name: ValueSet(info, self.native) for name, info in program.value_sets.items()}
+        self.ports: Collection[int] | None = None  # of the switch; None: not known
         self.arrays = Arrays(program, self.native)
-        self.value_sets = ValueSets(program, self.native)
         self.replication = Replication(self.native)
         self.traces = Traces(program, self.native, source)
         self._cpu_port: int | None = None
@@ -65,14 +79,15 @@ class Pipeline:
             raise InvalidProgram(f"the program is too large for the engine: {error}") from None
 
     def snapshot(self) -> Self:
-        """The pipeline with its tables and profiles as they are now, to be read only.
+        """The pipeline with its tables, profiles and value sets as they are now, to be read only.
 
         Counters, registers and the times of hits stay those of the packets.
         """
         view = copy.copy(self)
         with self._lock:
-            view.profiles = self.profiles.snapshot()
-            view.tables = self.tables.snapshot()
+            view.profiles = {name: one.snapshot() for name, one in self.profiles.items()}
+            view.tables = {name: one.snapshot() for name, one in self.tables.items()}
+            view.value_sets = {name: one.snapshot() for name, one in self.value_sets.items()}
         return view
 
     @contextlib.contextmanager
@@ -83,6 +98,11 @@ class Pipeline:
             yield
         finally:
             self.native.thaw()
+
+    def set_port_up(self, port: int, up: bool) -> None:
+        """Let members that watch a port take part in their groups while it is up."""
+        for profile in self.profiles.values():
+            profile.set_port_up(port, up)
 
     def inject(self, port: int, packet: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
         """Run one packet to completion: all packets that leave, as (port, packet)."""

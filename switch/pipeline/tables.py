@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries and default actions."""
+"""A table's entries and its default action."""
 
 from __future__ import annotations
 
@@ -12,168 +12,224 @@ from typing import Self
 from railweave._native.engine import NONE, Engine
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline.arrays import rates
-from railweave.switch.pipeline.matches import Match, encode, normalise
-from railweave.switch.pipeline.parameters import arguments
-from railweave.switch.pipeline.profiles import Profiles
-from railweave.switch.pipeline.values import CounterValue, Entry, MeterConfig, Params, Target, WeightedAction
-from railweave.switch.program import FieldMatch, MeterInfo, Program, TableInfo
+from railweave.switch.pipeline.matches import check, encode
+from railweave.switch.pipeline.parameters import arguments, words
+from railweave.switch.pipeline.profiles import Call, Profile
+from railweave.switch.pipeline.values import NO_OPAQUE, CounterValue, Entry, MeterConfig, Opaque, Target
+from railweave.switch.program import Match, MeterInfo, TableInfo
+
+_NOTHING = Target()
 
 
-class Tables:
-    """All tables of a pipeline, with the program's own entries in them from the start."""
+class Table:
+    """A table, with the program's own entries in it from the start."""
 
-    def __init__(self, program: Program, engine: Engine, profiles: Profiles, lock: threading.RLock) -> None:
-        """Install the program's entries and default actions."""
-        self._program = program
+    def __init__(
+        self,
+        info: TableInfo,
+        engine: Engine,
+        profile: Profile | None,
+        meter: MeterInfo | None,
+        lock: threading.RLock,
+    ) -> None:
+        """Install the program's entries and default action."""
+        self.info = info
         self._engine = engine
-        self._profiles = profiles
+        self._profile = profile
+        self._meter = meter
         self._lock = lock
-        self._entries: dict[str, dict[int, Entry]] = {name: {} for name in program.tables}
-        self._keys: dict[str, dict[tuple[tuple[FieldMatch, ...], int], int]] = {
-            name: {} for name in program.tables
-        }
-        self._defaults: dict[str, Target | None] = dict.fromkeys(program.tables)
-        self._meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
-        for table in program.tables.values():
-            self._reset_default(table)
-            for row in table.const_entries:
-                priority = row.priority if table.needs_priority else 0
-                target = Target(row.action, row.parameters)
-                self._install(table, Entry(NONE, row.matches, target, priority, const=True), 0)
+        self._needs_priority = info.needs_priority
+        self._entries: dict[int, Entry] = {}
+        self._handles: dict[tuple[tuple[Match, ...], int], int] = {}
+        declared = info.default
+        target = _NOTHING if declared is None else Target(declared.action, declared.parameters)
+        self.declared = self.default = Entry(NONE, (), 0, target)
+        self._put_default(self.declared)
+        for row in info.const_entries:
+            priority = row.priority if self._needs_priority else 0
+            self._add(Entry(NONE, row.matches, priority, Target(row.action, row.parameters), const=True), 0)
 
     def insert(
         self,
-        table: str,
         match: Sequence[Match],
-        action: str | None = None,
-        params: Params = (),
+        target: Target,
         priority: int = 0,
         *,
-        member: int | None = None,
-        group: int | None = None,
-        action_set: Sequence[WeightedAction] | None = None,
         idle_timeout_ns: int = 0,
+        opaque: Opaque = NO_OPAQUE,
         now_us: int | None = None,
     ) -> int:
-        """Add an entry; its handle. Of entries that match alike the one with the greater priority wins.
+        """Add an entry. Return its handle. If several entries match a packet, the greatest priority wins.
 
-        An entry of a table with an action profile names a member, a group or a one-shot action set in place
-        of an action. An entry that no packet hits for `idle_timeout_ns` (0: for ever) is listed by `expired`.
+        An entry that no packet hits for `idle_timeout_ns` (0: for ever) is listed by `expired`.
         """
-        info = self._program.table(table)
-        if info.immutable:
-            raise ImmutableTable(f"table {table!r} has constant entries only")
-        matches = normalise(info, match)
-        if info.needs_priority and priority <= 0:
-            raise ValueError(f"an entry of table {table!r} needs a priority of at least 1, not {priority}")
-        if not info.needs_priority and priority != 0:
-            raise ValueError(f"an entry of table {table!r} has no priority, but {priority} was given")
-        target = _target(info, action, params, member, group, action_set)
-        _check_timeout(info, idle_timeout_ns)
-        entry = Entry(NONE, matches, target, priority, idle_timeout_ns=idle_timeout_ns)
-        return self._install(info, entry, self._now(now_us))
-
-    def _install(self, table: TableInfo, entry: Entry, now_us: int) -> int:
-        """Add an entry, whose handle the engine gives."""
-        key = encode(table, entry.matches)
-        with self._lock:
-            if (entry.matches, entry.priority) in self._keys[table.name]:
-                raise DuplicateEntry(f"table {table.name!r} has an entry with this key already")
-            if len(self._entries[table.name]) >= table.size:
-                raise TableFull(f"table {table.name!r} is full: it holds {table.size} entries")
-            call = self._profiles.call_of(table, entry.target)
-            rank = entry.priority if table.needs_priority else key.prefix
-            handle = self._engine.insert(
-                table.index, key.value, key.mask, key.ranges, rank, call.number, call.parameters
+        self.require_mutable()
+        if not self.info.key:
+            raise ValueError(
+                f"table {self.info.name!r} has no key: it takes no entries, only a default action"
             )
-            self._profiles.use(table, handle, entry.target, call)
-            if table.idle_timeouts:
-                self._engine.set_idle_timeout(
-                    table.index, handle, _microseconds(entry.idle_timeout_ns), now_us
-                )
-            self._entries[table.name][handle] = replace(entry, handle=handle)
-            self._keys[table.name][entry.matches, entry.priority] = handle
-            return handle
+        key = self.key(match, priority)
+        self.check_timeout(idle_timeout_ns)
+        entry = Entry(NONE, *key, self._checked(target), idle_timeout_ns=idle_timeout_ns, opaque=opaque)
+        return self._add(entry, self._now(now_us))
 
-    def key(self, table: str, match: Sequence[Match]) -> tuple[FieldMatch, ...]:
-        """A match as entries have it: bits outside masks and prefixes are 0."""
-        return normalise(self._program.table(table), match)
-
-    def find(self, table: str, match: Sequence[Match], priority: int = 0) -> int | None:
-        """The handle of the entry with this key, if there is one."""
-        matches = self.key(table, match)
+    def _add(self, entry: Entry, now_us: int) -> int:
+        """Add a checked entry, whose handle the engine gives."""
+        info, key = self.info, (entry.matches, entry.priority)
+        encoded = encode(info, entry.matches)
         with self._lock:
-            return self._keys[table].get((matches, priority))
+            if key in self._handles:
+                raise DuplicateEntry(f"table {info.name!r} has an entry with this key already")
+            if len(self._entries) >= info.size:
+                raise TableFull(f"table {info.name!r} is full: it holds {info.size} entries")
+            call = self._call(entry.target)
+            rank = entry.priority if self._needs_priority else encoded.prefix
+            handle = self._engine.insert(
+                info.index, encoded.value, encoded.mask, encoded.ranges, rank, call.number, call.parameters
+            )
+            if self._profile is not None:
+                self._profile.use((info.index, handle), entry.target, call)
+            if info.idle_timeouts:
+                self._engine.set_idle_timeout(
+                    info.index, handle, _microseconds(entry.idle_timeout_ns), now_us
+                )
+            self._entries[handle] = replace(entry, handle=handle)
+            self._handles[key] = handle
+            return handle
 
     def modify(
         self,
-        table: str,
         handle: int,
-        action: str | None = None,
-        params: Params = (),
+        target: Target,
         *,
-        member: int | None = None,
-        group: int | None = None,
-        action_set: Sequence[WeightedAction] | None = None,
-        idle_timeout_ns: int | None = None,
+        idle_timeout_ns: int = 0,
+        opaque: Opaque = NO_OPAQUE,
         now_us: int | None = None,
     ) -> None:
-        """Change an entry's action; a given time-out starts again."""
-        info = self._program.table(table)
-        target = _target(info, action, params, member, group, action_set)
-        _check_timeout(info, idle_timeout_ns or 0)
+        """Change an entry, but not its counter and meter. The time-out starts again."""
+        info = self.info
+        self.check_timeout(idle_timeout_ns)
+        target = self._checked(target)
         now_us = self._now(now_us)
         with self._lock:
-            entry = self._mutable(info, handle)
-            call = self._profiles.call_of(info, target)
+            entry = self._mutable(handle)
+            call = self._call(target)
             self._engine.modify(info.index, handle, call.number, call.parameters)
-            self._profiles.release(info, handle, entry.target)
-            self._profiles.use(info, handle, target, call)
-            if idle_timeout_ns is None:
-                idle_timeout_ns = entry.idle_timeout_ns
-            elif info.idle_timeouts:
+            if self._profile is not None:
+                self._profile.release((info.index, handle), entry.target)
+                self._profile.use((info.index, handle), target, call)
+            if info.idle_timeouts:
                 self._engine.set_idle_timeout(info.index, handle, _microseconds(idle_timeout_ns), now_us)
-            self._entries[table][handle] = replace(entry, target=target, idle_timeout_ns=idle_timeout_ns)
+            self._entries[handle] = replace(
+                entry, target=target, idle_timeout_ns=idle_timeout_ns, opaque=opaque
+            )
 
-    def delete(self, table: str, handle: int) -> None:
+    def delete(self, handle: int) -> None:
         """Remove an entry."""
-        info = self._program.table(table)
         with self._lock:
-            entry = self._mutable(info, handle)
-            self._engine.remove(info.index, handle)
-            self._profiles.release(info, handle, entry.target)
-            self._meters.pop((table, handle), None)
-            del self._entries[table][handle]
-            del self._keys[table][entry.matches, entry.priority]
+            entry = self._mutable(handle)
+            self._engine.remove(self.info.index, handle)
+            if self._profile is not None:
+                self._profile.release((self.info.index, handle), entry.target)
+            del self._entries[handle]
+            del self._handles[entry.matches, entry.priority]
 
-    def _mutable(self, table: TableInfo, handle: int) -> Entry:
-        entry = self.entry(table.name, handle)
+    def set_default(self, target: Target | None, opaque: Opaque = NO_OPAQUE) -> None:
+        """Set the action of a miss; None: the one that the program declares."""
+        name, declared = self.info.name, self.info.default
+        if self.info.profile is not None or (declared is not None and declared.const):
+            raise ImmutableTable(f"the default action of table {name!r} is constant")
+        if target is None:
+            self._put_default(self.declared)
+            return
+        if declared is not None and declared.const_action and target.action != declared.action:
+            raise ImmutableTable(
+                f"the default action of table {name!r} is {declared.action!r} and cannot change"
+            )
+        self._put_default(Entry(NONE, (), 0, self._checked(target), opaque=opaque))
+
+    def _put_default(self, default: Entry) -> None:
+        call = self._call(default.target)
+        self._engine.set_default(self.info.index, call.number, call.parameters)
+        self.default = default
+
+    # Checks.
+
+    def key(self, match: Sequence[Match], priority: int) -> tuple[tuple[Match, ...], int]:
+        """Return the key of an entry as the table keeps it; ValueError if none can have it."""
+        if self._needs_priority and priority <= 0:
+            raise ValueError(
+                f"an entry of table {self.info.name!r} needs a priority of at least 1, not {priority}"
+            )
+        if not self._needs_priority and priority != 0:
+            raise ValueError(
+                f"an entry of table {self.info.name!r} has no priority, but {priority} was given"
+            )
+        return check(self.info, match), priority
+
+    def require_mutable(self) -> None:
+        """Raise ImmutableTable if the program itself makes all entries."""
+        if self.info.immutable:
+            raise ImmutableTable(f"table {self.info.name!r} has constant entries only")
+
+    def check_timeout(self, timeout_ns: int) -> None:
+        """Raise ValueError unless entries can have this idle time-out."""
+        if timeout_ns < 0:
+            raise ValueError(f"an idle time-out is not negative: {timeout_ns} ns")
+        if timeout_ns and not self.info.idle_timeouts:
+            raise ValueError(f"table {self.info.name!r} has no idle time-outs (support_timeout)")
+
+    def _checked(self, target: Target) -> Target:
+        """Return the target with parameters as numbers; ValueError if no entry can have it."""
+        kinds = target.action, target.member, target.group, target.action_set
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("an entry names one of: an action, a member, a group, a set of actions")
+        if self._profile is not None:
+            return self._profile.checked(target)
+        if target.action is None:
+            raise ValueError(f"table {self.info.name!r} has no action profile: its entries take an action")
+        return Target(target.action, arguments(self.info.action(target.action)[1], target.params))
+
+    def _call(self, target: Target) -> Call:
+        """Return a checked target in the engine's format."""
+        if target.action is not None:
+            number, action = self.info.action(target.action)
+            return Call(number, words(action, target.params))
+        if self._profile is None or target == _NOTHING:
+            return Call(NONE, [])
+        return self._profile.call(self.info, target)
+
+    def _mutable(self, handle: int) -> Entry:
+        entry = self.entry(handle)
         if entry.const:
-            raise ImmutableTable(f"entry {handle} of table {table.name!r} is constant")
+            raise ImmutableTable(f"entry {handle} of table {self.info.name!r} is constant")
         return entry
 
-    def entry(self, table: str, handle: int) -> Entry:
-        """The entry with this handle; UnknownEntry if there is none."""
-        self._program.table(table)
+    # Reading.
+
+    def entry(self, handle: int) -> Entry:
+        """Return the entry with this handle; UnknownEntry if the table has no such entry."""
         with self._lock:
-            found = self._entries[table].get(handle)
+            found = self._entries.get(handle)
         if found is None:
-            raise UnknownEntry(f"table {table!r} has no entry {handle}")
+            raise UnknownEntry(f"table {self.info.name!r} has no entry {handle}")
         return found
 
-    def entries(self, table: str) -> list[Entry]:
-        """All entries in the order of their making, constant ones included."""
-        self._program.table(table)
+    def find(self, matches: tuple[Match, ...], priority: int) -> Entry | None:
+        """The entry with this key, as the table keeps it, if there is one."""
         with self._lock:
-            return list(self._entries[table].values())
+            handle = self._handles.get((matches, priority))
+            return None if handle is None else self._entries[handle]
+
+    def entries(self) -> list[Entry]:
+        """All entries in the order of their making, constant ones included."""
+        with self._lock:
+            return list(self._entries.values())
 
     def snapshot(self) -> Self:
-        """Entries, default actions and meters as they are now, to be read only."""
+        """Entries and default action as they are now, to be read only."""
         view = copy.copy(self)
-        view._entries = {name: dict(entries) for name, entries in self._entries.items()}
-        view._keys = {name: dict(keys) for name, keys in self._keys.items()}
-        view._defaults = dict(self._defaults)
-        view._meters = dict(self._meters)
+        view._entries, view._handles = dict(self._entries), dict(self._handles)
         return view
 
     def _now(self, now_us: int | None) -> int:
@@ -182,151 +238,46 @@ class Tables:
 
     # Idle time-outs.
 
-    def time_since_last_hit_ns(self, table: str, handle: int, now_us: int | None = None) -> int:
-        """How long ago a packet hit the entry, or the entry was made."""
-        info = self._program.table(table)
-        self.entry(table, handle)
-        if not info.idle_timeouts:
-            raise ValueError(f"table {table!r} has no idle time-outs")
-        return max(0, self._now(now_us) - self._engine.last_hit_us(info.index, handle)) * 1000
+    def time_since_last_hit_ns(self, handle: int, now_us: int | None = None) -> int:
+        """Return the time since a packet hit the entry, or since the entry was made."""
+        if not self.info.idle_timeouts:
+            raise ValueError(f"table {self.info.name!r} has no idle time-outs")
+        return max(0, self._now(now_us) - self._engine.last_hit_us(self.info.index, handle)) * 1000
 
-    def expired(self, now_us: int | None = None) -> list[tuple[str, Entry]]:
-        """Entries that no packet hit for their time-out, each once per idle time, with their tables."""
+    def expired(self, now_us: int | None = None) -> list[Entry]:
+        """Entries that no packet hit for their time-out, each once per idle time."""
+        if not self.info.idle_timeouts:
+            return []
         now_us = self._now(now_us)
         with self._lock:
-            return [
-                (table.name, self._entries[table.name][handle])
-                for table in self._program.tables.values()
-                if table.idle_timeouts
-                for handle in sorted(self._engine.expired(table.index, now_us))
-            ]
+            return [self._entries[handle] for handle in sorted(self._engine.expired(self.info.index, now_us))]
 
     # Counters and meters of entries.
 
-    def direct_counter(self, table: str, handle: int) -> CounterValue:
+    def direct_counter(self, handle: int) -> CounterValue:
         """Packets and bytes that hit an entry."""
-        return CounterValue(*self._engine.direct_counter(self._counted(table, handle), handle))
+        self.require_counter()
+        return CounterValue(*self._engine.direct_counter(self.info.index, handle))
 
-    def set_direct_counter(self, table: str, handle: int, value: CounterValue) -> None:
+    def set_direct_counter(self, handle: int, value: CounterValue) -> None:
         """Write an entry's counter."""
-        self._engine.set_direct_counter(self._counted(table, handle), handle, value.packets, value.bytes)
+        self.require_counter()
+        self._engine.set_direct_counter(self.info.index, handle, value.packets, value.bytes)
 
-    def _counted(self, table: str, handle: int) -> int:
-        info = self._program.table(table)
-        if not info.direct_counter:
-            raise ValueError(f"table {table!r} has no direct counter")
-        self.entry(table, handle)
-        return info.index
+    def require_counter(self) -> None:
+        """Raise ValueError unless entries count packets."""
+        if not self.info.direct_counter:
+            raise ValueError(f"table {self.info.name!r} has no direct counter")
 
-    def direct_meter(self, table: str, handle: int) -> MeterConfig | None:
-        """The configuration of an entry's meter; None: always green."""
-        self._metered(table)
-        self.entry(table, handle)
-        with self._lock:
-            return self._meters.get((table, handle))
-
-    def set_direct_meter(self, table: str, handle: int, config: MeterConfig | None) -> None:
+    def set_direct_meter(self, handle: int, config: MeterConfig | None) -> None:
         """Configure the meter of an entry; None: back to always green."""
-        meter = self._metered(table)
+        if self._meter is None:
+            raise ValueError(f"table {self.info.name!r} has no direct meter")
         with self._lock:
-            self.entry(table, handle)
-            self._engine.set_direct_meter(self._program.table(table).index, handle, rates(meter, config))
-            if config is None:
-                self._meters.pop((table, handle), None)
-            else:
-                self._meters[table, handle] = config
-
-    def _metered(self, table: str) -> MeterInfo:
-        meter = self._program.table(table).direct_meter
-        if meter is None:
-            raise ValueError(f"table {table!r} has no direct meter")
-        return self._program.meters[meter]
-
-    # Default actions.
-
-    def set_default(
-        self,
-        table: str,
-        action: str | None,
-        params: Params = (),
-        *,
-        member: int | None = None,
-        group: int | None = None,
-    ) -> None:
-        """Set the action of a miss; without arguments the program's default."""
-        info = self._program.table(table)
-        if action is None and member is None and group is None:
-            with self._lock:
-                self._reset_default(info)
-            return
-        self._check_default(info, action)
-        target = Target(member=member, group=group)
-        if action is not None:
-            target = Target(action, arguments(info.action(action)[1], params), member, group)
-        with self._lock:
-            call = self._profiles.call_of(info, target)
-            self._engine.set_default(info.index, call.number, call.parameters)
-            self._profiles.release(info, None, self._defaults[table])
-            self._profiles.use(info, None, target, call)
-            self._defaults[table] = target
-
-    @staticmethod
-    def _check_default(table: TableInfo, action: str | None) -> None:
-        default = table.default
-        if default is None:
-            return
-        if default.const:
-            raise ImmutableTable(f"the default action of table {table.name!r} is constant")
-        if default.const_action and action != default.action:
-            raise ImmutableTable(
-                f"the default action of table {table.name!r} is {default.action!r} and cannot change"
-            )
-
-    def default(self, table: str) -> tuple[str, tuple[int, ...]] | None:
-        """The action of a miss and its parameters; None if that is nothing, a member or a group."""
-        self._program.table(table)
-        with self._lock:
-            target = self._defaults[table]
-        return None if target is None or target.action is None else (target.action, target.params)
-
-    def _reset_default(self, table: TableInfo) -> None:
-        self._profiles.release(table, None, self._defaults[table.name])
-        self._defaults[table.name] = None
-        if table.default is None:
-            self._engine.set_default(table.index, NONE, [])
-            return
-        target = Target(table.default.action, table.default.parameters)
-        call = self._profiles.call_of(table, target)
-        self._engine.set_default(table.index, call.number, call.parameters)
-        self._defaults[table.name] = target
-
-
-def _target(
-    info: TableInfo,
-    action: str | None,
-    params: Params,
-    member: int | None,
-    group: int | None,
-    action_set: Sequence[WeightedAction] | None,
-) -> Target:
-    """What an entry does; ValueError unless exactly one thing is named, and the table can do it."""
-    named = [what for what in (action, member, group, action_set) if what is not None]
-    if len(named) != 1:
-        raise ValueError("an entry names one of: an action, a member, a group, a set of actions")
-    if action is None:
-        return Target(
-            member=member, group=group, action_set=None if action_set is None else tuple(action_set)
-        )
-    if info.profile is not None:
-        raise ValueError(f"entries of table {info.name!r} refer to action profile {info.profile!r}")
-    return Target(action, arguments(info.action(action)[1], params))
-
-
-def _check_timeout(table: TableInfo, timeout_ns: int) -> None:
-    if timeout_ns < 0:
-        raise ValueError(f"an idle time-out is not negative: {timeout_ns} ns")
-    if timeout_ns and not table.idle_timeouts:
-        raise ValueError(f"table {table.name!r} has no idle time-outs (support_timeout)")
+            entry = self.entry(handle)
+            if config is not None or entry.meter is not None:
+                self._engine.set_direct_meter(self.info.index, handle, rates(self._meter, config))
+                self._entries[handle] = replace(entry, meter=config)
 
 
 def _microseconds(nanoseconds: int) -> int:

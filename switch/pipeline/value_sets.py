@@ -1,70 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser value sets."""
+"""A parser value set."""
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from railweave._native.engine import NONE, Engine
-from railweave.switch.errors import TableFull
-from railweave.switch.pipeline.matches import Key, Match, encode, normalise
-from railweave.switch.program import MatchType, Program, ValueSetInfo
+from railweave.switch.errors import DuplicateEntry, TableFull
+from railweave.switch.pipeline.matches import check, encode
+from railweave.switch.program import Match, MatchType, ValueSetInfo
 
 
-class ValueSets:
-    """All value sets of a pipeline, empty at first."""
+class ValueSet:
+    """A value set, empty at first. A member has one match, of any kind, per field of the set."""
 
-    def __init__(self, program: Program, engine: Engine) -> None:
-        """The sets of a program that an engine runs."""
-        self._program = program
+    def __init__(self, info: ValueSetInfo, engine: Engine) -> None:
+        """The set with this index of an engine."""
+        self._info = info
         self._engine = engine
         self._lock = threading.Lock()
-        self._members: dict[str, list[tuple[Match, ...]]] = {name: [] for name in program.value_sets}
-        self._handles: dict[str, list[int]] = {name: [] for name in program.value_sets}
+        self._handles: dict[tuple[Match, ...], int] = {}  # of the members
 
-    def members(self, name: str) -> list[tuple[Match, ...]]:
-        """The members of a set."""
-        self._info(name)
+    def members(self) -> list[tuple[Match, ...]]:
+        """The members, in the order in which they were given."""
         with self._lock:
-            return list(self._members[name])
+            return list(self._handles)
 
-    def set_members(self, name: str, members: Sequence[Sequence[Match]]) -> None:
-        """Replace the members; each has one match, of any kind, per field of the set."""
-        info = self._info(name)
-        if len(members) > info.size:
-            raise TableFull(f"value set {name!r} holds {info.size} members, not {len(members)}")
-        keys = [_encode(info, member) for member in members]
+    def set_members(self, members: Sequence[Sequence[Match]]) -> None:
+        """Replace the members."""
+        name, size = self._info.name, self._info.size
+        if len(members) > size:
+            raise TableFull(f"value set {name!r} holds {size} members, not {len(members)}")
+        checked = [self._check(member) for member in members]
+        if len(set(checked)) < len(checked):
+            raise DuplicateEntry(f"a member of value set {name!r} is given twice")
         with self._lock:
-            new: list[int] = []
+            new: dict[tuple[Match, ...], int] = {}
             try:
-                for key in keys:
-                    new.append(self._engine.insert(info.index, key.value, key.mask, key.ranges, 0, NONE, []))
+                for member in checked:
+                    key = encode(self._info, member)
+                    new[member] = self._engine.insert(
+                        self._info.index, key.value, key.mask, key.ranges, 0, NONE, []
+                    )
             except Exception:
-                self._remove(info, new)
+                self._remove(new)
                 raise
-            self._remove(info, self._handles[name])
-            self._handles[name] = new
-            self._members[name] = [tuple(member) for member in members]
+            self._remove(self._handles)
+            self._handles = new
 
-    def _remove(self, info: ValueSetInfo, handles: Sequence[int]) -> None:
-        for handle in handles:
-            self._engine.remove(info.index, handle)
+    def snapshot(self) -> Self:
+        """The members as they are now, to be read only: `set_members` replaces them as a whole."""
+        return copy.copy(self)
 
-    def _info(self, name: str) -> ValueSetInfo:
-        if name not in self._program.value_sets:
-            known = ", ".join(sorted(self._program.value_sets))
-            raise ValueError(f"no value set {name!r}; the program has {known or 'none'}")
-        return self._program.value_sets[name]
+    def _remove(self, handles: dict[tuple[Match, ...], int]) -> None:
+        for handle in handles.values():
+            self._engine.remove(self._info.index, handle)
 
-
-def _encode(info: ValueSetInfo, member: Sequence[Match]) -> Key:
-    """A member in the engine's format: as a key whose fields match as the member says."""
-    if len(member) == len(info.key):
-        key = tuple(replace(part, match=match.kind) for part, match in zip(info.key, member, strict=True))
-        info = replace(info, key=key)
-    for part in info.key:
-        if part.match is MatchType.RANGE and part.bitwidth > 64:
-            raise ValueError(f"{part.name!r} has {part.bitwidth} bits: no range of up to 64 bits")
-    return encode(info, normalise(info, member))
+    def _check(self, member: Sequence[Match]) -> tuple[Match, ...]:
+        """Return the member; ValueError unless fields of the set can match so."""
+        info = self._info
+        if len(member) == len(info.key):
+            key = tuple(replace(part, match=match.kind) for part, match in zip(info.key, member, strict=True))
+            info = replace(info, key=key)
+        for part in info.key:
+            if part.match is MatchType.RANGE and part.bitwidth > 64:
+                raise ValueError(f"{part.name!r} has {part.bitwidth} bits: no range of up to 64 bits")
+        return check(info, member)

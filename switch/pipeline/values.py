@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railweave.switch.program import FieldMatch
+from railweave.switch.program import Match
 
 Number = int | bytes  # bytes are in network order
+Params = Sequence[Number]
 
 
 def as_int(value: Number) -> int:
-    """The number that `value` stands for."""
-    return value if isinstance(value, int) else int.from_bytes(value, "big")
+    """Return the number that `value` stands for; ValueError if it is empty."""
+    if isinstance(value, int):
+        return value
+    if not value:
+        raise ValueError("an empty bytestring is no value")
+    return int.from_bytes(value, "big")
 
 
 class CounterValue(NamedTuple):
@@ -50,14 +55,7 @@ class WeightedAction:
     params: tuple[int, ...] = ()
     weight: int = 1
     watch_port: int | None = None
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of an action profile."""
-
-    action: str
-    params: tuple[int, ...]
+    old_watch: bool = False  # a controller named the port in the deprecated field `watch`
 
 
 class GroupMember(NamedTuple):
@@ -66,11 +64,12 @@ class GroupMember(NamedTuple):
     member_id: int
     weight: int = 1
     watch_port: int | None = None
+    old_watch: bool = False  # as in WeightedAction
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group of an action profile. `max_size` limits the sum of weights; 0: it has no limit of its own."""
+    """A group of an action profile. `max_size` is its limit as a controller wrote it."""
 
     members: tuple[GroupMember, ...]
     max_size: int = 0
@@ -78,25 +77,40 @@ class Group:
 
 @dataclass(frozen=True)
 class Target:
-    """What a table entry does: one of an action, a member, a group and a one-shot set."""
+    """The effect of a table entry: one of an action, a member, a group and a one-shot set; or nothing."""
 
     action: str | None = None
     params: tuple[int, ...] = ()
     member: int | None = None
     group: int | None = None
     action_set: tuple[WeightedAction, ...] | None = None
+    selection_mode: int = 0  # of the action set, as a controller wrote it
+    size_semantics: int = 0
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Data of a controller that a switch does not understand, but gives back."""
+
+    metadata: bytes = b""
+    controller_metadata: int = 0
+
+
+NO_OPAQUE = Opaque()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry as kept in a table; `matches` are normalised (bits outside masks and prefixes are 0)."""
+    """An entry of a table, or its default entry: that has no handle (NONE) and no matches."""
 
     handle: int
-    matches: tuple[FieldMatch, ...]
-    target: Target
+    matches: tuple[Match, ...]
     priority: int
+    target: Target
     const: bool = False
     idle_timeout_ns: int = 0
+    meter: MeterConfig | None = None  # None: always green
+    opaque: Opaque = NO_OPAQUE
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,3 @@ class Digest:
 
     name: str
     values: tuple[int, ...]
-
-
-Params = Sequence[Number]

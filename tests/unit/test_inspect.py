@@ -25,7 +25,7 @@ from railweave.switch.inspect.names import number, span
 from railweave.switch.inspection import Inspection
 from railweave.switch.p4runtime.server import Extra
 from railweave.switch.p4runtime.service import Service
-from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
+from railweave.switch.pipeline import Pipeline, Target, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
@@ -216,8 +216,8 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
     ports = FakePorts()
     inspection = Inspection(ports, Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
     pipeline = Pipeline.load(files(ENTITIES)[1].read_bytes())
-    shares = [WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2)]
-    pipeline.tables.insert("EntitiesIngress.spread", [lpm(0, 0)], action_set=shares)
+    shares = tuple(WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2))
+    pipeline.tables["EntitiesIngress.spread"].insert([lpm(0, 0)], Target(action_set=shares))
 
     def leaves() -> set[int]:
         return {out for source in range(32) for out, _ in pipeline.inject(5, frame(source))}

@@ -19,7 +19,7 @@ from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
 from railweave.switch.lowering.messages import fill, places
-from railweave.switch.pipeline import Pipeline, exact
+from railweave.switch.pipeline import Pipeline, Target, exact
 
 NAMES = (
     "arithmetic",
@@ -324,7 +324,7 @@ def test_a_field_of_no_bits_is_0_whatever_is_written_to_it() -> None:
         {"op": "assign", "parameters": [port, nothing]},
     ]
     pipeline = lowered(root)
-    pipeline.tables.insert("hosts", [exact(0x0A000001)], "forward", [7])
+    pipeline.tables["hosts"].insert([exact(0x0A000001)], Target("forward", (7,)))
     packet = bytes([9]) + (0x0A000001).to_bytes(4, "big") + bytes(3) + b"payload"
     assert [port for port, _ in pipeline.inject(3, packet)] == [0]
     assert "call" not in str(pipeline.traces.run(3, packet))

@@ -15,7 +15,7 @@ from fractions import Fraction
 import pytest
 from vectors.case import case
 
-from railweave.switch.pipeline import MeterConfig, Pipeline, exact
+from railweave.switch.pipeline import MeterConfig, Pipeline, Target, exact
 
 HEADERS = 11 + 63
 COLOR = 11 + (1 + 7 + 33 + 64 + 71 + 208) // 8  # behind the results of registers
@@ -49,7 +49,7 @@ class Marker:
 @pytest.fixture
 def cells() -> Pipeline:
     pipeline = Pipeline.load(case("cells").json.read_bytes())
-    pipeline.tables.insert("I.counted", [exact(1)], "I.hit", [1])
+    pipeline.tables["I.counted"].insert([exact(1)], Target("I.hit", (1,)))
     return pipeline
 
 
@@ -65,8 +65,8 @@ def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
     # Every time step gives whole tokens, because BMv2 counts whole tokens only.
     packets, octets = MeterConfig(2_000, 2, 4_000, 3), MeterConfig(400_000, 900, 1_000_000, 2_000)
     cells.arrays.set_meters("I.police", range(2, 3), packets)
-    [entry] = cells.tables.entries("I.counted")
-    cells.tables.set_direct_meter("I.counted", entry.handle, octets)
+    [entry] = cells.tables["I.counted"].entries()
+    cells.tables["I.counted"].set_direct_meter(entry.handle, octets)
     rng, now_us = random.Random(seed), 0
     indirect, direct = Marker(packets), Marker(octets)
     seen = set()
@@ -81,12 +81,12 @@ def test_as_rfc_2698_says(cells: Pipeline, seed: int) -> None:
 
 def test_configurations_are_checked_and_end_with_their_entry(cells: Pipeline) -> None:
     config = MeterConfig(1, 2, 3, 4)
-    [entry] = cells.tables.entries("I.counted")
-    cells.tables.set_direct_meter("I.counted", entry.handle, config)
-    assert cells.tables.direct_meter("I.counted", entry.handle) == config
-    cells.tables.delete("I.counted", entry.handle)
-    handle = cells.tables.insert("I.counted", [exact(1)], "I.hit", [1])
-    assert cells.tables.direct_meter("I.counted", handle) is None
+    [entry] = cells.tables["I.counted"].entries()
+    cells.tables["I.counted"].set_direct_meter(entry.handle, config)
+    assert cells.tables["I.counted"].entry(entry.handle).meter == config
+    cells.tables["I.counted"].delete(entry.handle)
+    handle = cells.tables["I.counted"].insert([exact(1)], Target("I.hit", (1,)))
+    assert cells.tables["I.counted"].entry(handle).meter is None
     for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
         with pytest.raises(ValueError, match="meter"):
             cells.arrays.set_meters("I.police", range(1, 2), wrong)

@@ -8,7 +8,7 @@ import os
 import pytest
 from vectors.case import case
 
-from railweave.switch.pipeline import Pipeline, exact, range_, ternary
+from railweave.switch.pipeline import Pipeline, Target, exact, range_, ternary
 
 CPU = 510
 
@@ -57,30 +57,34 @@ def test_a_slow_control_plane_loses_notices_and_nothing_else(cpu: Pipeline) -> N
 
 def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
     def insert(key: int, **options: int) -> int:
-        return cpu.tables.insert("I.hosts", [exact(key)], "I.forward", [key], now_us=1_000, **options)
+        return cpu.tables["I.hosts"].insert(
+            [exact(key)], Target("I.forward", (key,)), now_us=1_000, **options
+        )
 
     quick, slow = insert(1, idle_timeout_ns=5_000_000), insert(2, idle_timeout_ns=20_000_000)
     insert(3)
 
     def told(now_us: int) -> list[int]:
-        return [entry.handle for _, entry in cpu.tables.expired(now_us)]
+        return [entry.handle for entry in cpu.tables["I.hosts"].expired(now_us)]
 
     assert told(5_999) == []
     assert told(6_000) == [quick]
     assert told(7_000) == []
     cpu.inject(1, data(1), 8_000)
-    assert cpu.tables.time_since_last_hit_ns("I.hosts", quick, 9_500) == 1_500_000
-    assert cpu.tables.time_since_last_hit_ns("I.hosts", slow, 9_500) == 8_500_000
+    assert cpu.tables["I.hosts"].time_since_last_hit_ns(quick, 9_500) == 1_500_000
+    assert cpu.tables["I.hosts"].time_since_last_hit_ns(slow, 9_500) == 8_500_000
     assert told(12_999) == []
     assert told(30_000) == [quick, slow]
-    cpu.tables.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=31_000)
+    cpu.tables["I.hosts"].modify(slow, Target("I.forward", (4,)), idle_timeout_ns=1_000, now_us=31_000)
     assert told(31_000) == []
     assert told(31_001) == [slow]
-    assert cpu.tables.entry("I.hosts", slow).idle_timeout_ns == 1_000
+    assert cpu.tables["I.hosts"].entry(slow).idle_timeout_ns == 1_000
 
 
 def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:
     with pytest.raises(ValueError, match="support_timeout"):
-        cpu.tables.insert("I.wide", [range_(0, 9), ternary(0, 0)], "I.mark", [1], 1, idle_timeout_ns=1)
+        cpu.tables["I.wide"].insert(
+            [range_(0, 9), ternary(0, 0)], Target("I.mark", (1,)), 1, idle_timeout_ns=1
+        )
     with pytest.raises(ValueError, match="not negative"):
-        cpu.tables.insert("I.hosts", [exact(1)], "I.forward", [1], idle_timeout_ns=-1)
+        cpu.tables["I.hosts"].insert([exact(1)], Target("I.forward", (1,)), idle_timeout_ns=-1)

@@ -42,7 +42,7 @@ async def test_a_batch_reports_every_update_and_goes_on_after_a_failure(router: 
         update("INSERT", to_port(3, destination=B)),
     )
     assert codes(errors) == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK"]
-    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 2
+    assert len(router.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == 2
     assert await router.write(update("DELETE", to_port(1))) == []
 
 
@@ -227,7 +227,7 @@ async def test_a_config_that_is_none_is_refused_and_changes_nothing(
         with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
             await router.set_pipeline(kind, json)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert len(router.server.pipelines[0].tables.entries("RouterIngress.bridge")) == 1
+    assert len(router.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == 1
 
 
 async def test_arbitration_follows_the_specification(server: Server) -> None:

@@ -131,14 +131,14 @@ SPREAD = spread("e3", "e5")
 
 
 def host_port(of: Device, destination: int = A) -> int:
-    entries = of.pipeline.tables.entries("EntitiesIngress.hosts")
+    entries = of.pipeline.tables["EntitiesIngress.hosts"].entries()
     return next(int(e.target.params[0]) for e in entries if e.matches[0].value == destination)
 
 
 def numbers(of: Pipeline) -> list[str]:
     """Return the entries with the numbers that packets use."""
     names = ("EntitiesIngress.hosts", "EntitiesIngress.policy", "EntitiesIngress.spread")
-    return sorted(str((e.matches, e.target)) for name in names for e in of.tables.entries(name))
+    return sorted(str((e.matches, e.target)) for name in names for e in of.tables[name].entries())
 
 
 def used(of: Device, type_name: str = "port_t") -> set[bytes]:
@@ -188,13 +188,13 @@ def test_tables_that_share_a_type_mean_the_same_number() -> None:
     one = device()
     write(one, INSERT, host("e0"), policy("e1", ingress="e0"), CLASS, classified("ip"))
     write(one, MODIFY, TYPES)
-    [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
+    [entry] = one.pipeline.tables["EntitiesIngress.policy"].entries()
     assert entry.matches[1].value == host_port(one) != entry.target.params[0]
     write(one, DELETE, host("e0"))
     assert b"e0" in used(one)  # the other table uses it
     write(one, INSERT, host("e0"))
     assert host_port(one) == entry.matches[1].value
-    [entry] = one.pipeline.tables.entries("EntitiesIngress.classified")
+    [entry] = one.pipeline.tables["EntitiesIngress.classified"].entries()
     packet = frame(kind=entry.matches[0].value)
     write(one, MODIFY, fy.P4TableEntry("policy", action=fy.P4TableAction("drop"), is_default_action=True))
     marked = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked="1"), priority=1)
@@ -232,7 +232,7 @@ def test_numbers_are_used_again_and_run_out() -> None:
     write(one, DELETE, policy(""))
     write(one, INSERT, host("newest", 9), policy("last"))  # gets no number that is a string in use
     assert sorted(host_port(one, n) for n in range(64)) == free[-64:]
-    [entry] = one.pipeline.tables.entries("EntitiesIngress.policy")
+    [entry] = one.pipeline.tables["EntitiesIngress.policy"].entries()
     assert entry.target.params == (free[-65],)
     write(one, DELETE, policy(""))
     write(one, INSERT, policy("1"))
@@ -437,7 +437,7 @@ async def test_packets_carry_strings(server: Server) -> None:
         entry = fy.P4TableEntry("policy", match=fy.P4TableMatch(marked="0"), action=to_controller, priority=1)
         hosts = [(INSERT, host(name, n)) for n, name in enumerate(("dropped", "e0"))]  # 511 is no port
         assert await write_to(one, (INSERT, entry), *hosts) == []
-        known = pipeline.tables.entries("EntitiesIngress.hosts")
+        known = pipeline.tables["EntitiesIngress.hosts"].entries()
         number = int(known[1].target.params[0])
         for ingress, string in ((number, b"e0"), (5, b"5"), (31, b'a "b"')):
             pipeline.inject(ingress, frame())

@@ -8,7 +8,7 @@ import json
 import pytest
 from vectors.case import case
 
-from railweave.switch.pipeline import Pipeline, exact
+from railweave.switch.pipeline import Pipeline, Target, exact
 
 START_US = 1000
 
@@ -31,7 +31,7 @@ def pipeline(**looks: str) -> Pipeline:
     egress["action_calls"] = [{"name": "look", "action_id": 99, "next_node": egress["init_table"]}]
     egress["init_table"] = "look"
     loaded = Pipeline.load(json.dumps(root).encode())
-    loaded.tables.insert("hosts", [exact(1)], "forward", [7])
+    loaded.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     return loaded
 
 

@@ -12,7 +12,7 @@ import pytest
 from vectors.case import case
 
 from railweave.switch.errors import DuplicateEntry
-from railweave.switch.pipeline import Pipeline, exact, lpm, range_, ternary
+from railweave.switch.pipeline import Pipeline, Target, exact, lpm, range_, ternary
 
 TOP = (1 << 24) - 1  # largest value of the range field
 RESULT = 22 + 2  # where action r writes its parameter
@@ -66,14 +66,14 @@ def test_as_a_scan_finds_it(shape: str, most: int) -> None:
     for step in range(4 * most):
         if rows and (len(rows) == most or rng.random() < 0.3):
             handle = rng.choice(list(rows))
-            pipeline.tables.delete("I.ranges", handle)
+            pipeline.tables["I.ranges"].delete(handle)
             heapq.heappush(free, rows.pop(handle).slot)
         else:
             low, high, value, mask = draw(rng, shape)
             priority, number = rng.randrange(1, 5), step % 255 + 1
             match = [range_(low, high), ternary(value, mask), lpm(0, 0), exact(1)]
             try:
-                handle = pipeline.tables.insert("I.ranges", match, "I.r", [number], priority)
+                handle = pipeline.tables["I.ranges"].insert(match, Target("I.r", (number,)), priority)
             except DuplicateEntry:
                 continue
             rows[handle] = Row(low, high, value, mask, priority, heapq.heappop(free), number)

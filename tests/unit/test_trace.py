@@ -10,7 +10,7 @@ from vectors.case import case
 
 from railweave._native.engine import InvalidPlan
 from railweave.switch.lowering import lower_noting
-from railweave.switch.pipeline import Pipeline, Replica, TraceBusy, exact
+from railweave.switch.pipeline import Pipeline, Replica, Target, TraceBusy, exact
 from railweave.switch.trace import Trace
 
 
@@ -28,7 +28,7 @@ def events(trace: Trace, kind: str) -> list:  # type: ignore[type-arg]
 
 def test_a_hit_is_told_with_its_key_entry_action_and_parameters() -> None:
     pipeline = load("control")
-    handle = pipeline.tables.insert("hosts", [exact(0x0A000001)], "forward", [7])
+    handle = pipeline.tables["hosts"].insert([exact(0x0A000001)], Target("forward", (7,)))
     text = str(pipeline.traces.run(3, packet(9, 0x0A000001) + b"payload")).splitlines()
     assert text[0] == "received on port 3, 15 bytes"
     assert "  parser state start" in text
@@ -85,7 +85,7 @@ def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
 def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
     """The trace uses the plan of another program here, so the output shows which packets run this plan."""
     pipeline = load("control")
-    pipeline.tables.insert("hosts", [exact(1)], "forward", [7])
+    pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     other = json.loads(case("control").json.read_text())
     for action in other["actions"]:
         if action["name"] == "forward":
@@ -108,9 +108,9 @@ def test_what_a_trace_may_be_asked() -> None:
 
 def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     pipeline = load("control")
-    pipeline.tables.insert("hosts", [exact(1)], "forward", [7])
+    pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     pipeline.traces.start()
-    pipeline.tables.insert("hosts", [exact(2)], "forward", [8])
+    pipeline.tables["hosts"].insert([exact(2)], Target("forward", (8,)))
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
     assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace ended with the previous packet
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
