@@ -11,7 +11,6 @@ from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import Code, Refused, denied, invalid, require, unimplemented
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import GroupMember, Target, WeightedAction
-from railweave.switch.pipeline.values import as_int
 
 _PORT_BITS = 9  # of v1model's egress_spec
 
@@ -25,12 +24,14 @@ def decode(
     description = _allowed(schema, table, action.action_id, default=default)
     params = {param.param_id: param.value for param in action.params}
     name = description.preamble.name
-    expected = [param.id for param in description.params]
+    expected = {param.id for param in description.params}
     require(
-        len(action.params) == len(expected) and params.keys() == set(expected),
-        f"action {name} takes parameters {expected}, not {[p.param_id for p in action.params]}",
+        params.keys() == expected and len(action.params) == len(expected),
+        f"action {name} takes parameters {sorted(expected)}, not {[p.param_id for p in action.params]}",
     )
-    return name, tuple(as_int(params[number]) for number in expected)
+    return name, tuple(
+        bytestrings.number(params[param.id], f"{name}.{param.name}") for param in description.params
+    )
 
 
 def decode_target(

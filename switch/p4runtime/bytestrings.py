@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from railweave.switch.p4runtime.errors import invalid, out_of_range
+from railweave.switch.p4runtime.errors import out_of_range, require
 
 
 def encode(value: int) -> bytes:
@@ -13,9 +13,13 @@ def encode(value: int) -> bytes:
 
 def decode(data: bytes, bitwidth: int, what: str) -> int:
     """The integer in a bytestring; leading zero bytes are accepted, too many bits are not."""
-    if not data:
-        raise invalid(f"{what}: an empty bytestring is no value")
-    value = int.from_bytes(data, "big")
+    value = number(data, what)
     if value.bit_length() > bitwidth:
         raise out_of_range(f"{what}: {value:#x} does not fit into {bitwidth} bits")
     return value
+
+
+def number(data: bytes, what: str) -> int:
+    """Return the integer in a bytestring of any length."""
+    require(data, f"{what}: an empty bytestring is no value", out_of_range)
+    return int.from_bytes(data, "big")

@@ -78,17 +78,21 @@ def _decode_field(name: str, field: p4i.MatchField, given: p4r.FieldMatch | None
         return _ANYTHING[kind](field.bitwidth)
     named = given.WhichOneof("field_match_type")
     require(named == kind, f"{what}: matches by {kind}, not by {named}")
-    if kind == "exact":
-        return exact(given.exact.value)
-    if kind == "optional":
-        return optional(given.optional.value)
-    if kind == "lpm":
-        match = lpm(given.lpm.value, given.lpm.prefix_len)
-    elif kind == "ternary":
-        match = ternary(given.ternary.value, given.ternary.mask)
+    part = getattr(given, kind)
+    if kind == "range":
+        match = range_(bytestrings.number(part.low, what), bytestrings.number(part.high, what))
     else:
-        match = range_(given.range.low, given.range.high)
+        value = bytestrings.number(part.value, what)
+        if kind == "exact":
+            return exact(value)
+        if kind == "optional":
+            return optional(value)
+        if kind == "lpm":
+            match = lpm(value, part.prefix_len)
+        else:
+            match = ternary(value, bytestrings.number(part.mask, what))
     require(
-        match != _ANYTHING[kind](field.bitwidth), f"{what}: a field that matches everything must be left out"
+        match != _ANYTHING[kind](field.bitwidth),
+        f"{what}: a field that matches everything must be left out",
     )
     return match

@@ -14,12 +14,8 @@ Params = Sequence[Number]
 
 
 def as_int(value: Number) -> int:
-    """Return the number that `value` stands for; ValueError if it is empty."""
-    if isinstance(value, int):
-        return value
-    if not value:
-        raise ValueError("an empty bytestring is no value")
-    return int.from_bytes(value, "big")
+    """The number that `value` stands for."""
+    return value if isinstance(value, int) else int.from_bytes(value, "big")
 
 
 class CounterValue(NamedTuple):

@@ -166,6 +166,17 @@ def test_bytes_are_read_back_in_canonical_form() -> None:
     assert read(one, types) == [expected]
 
 
+def test_the_mode_of_a_one_shot_set_is_read_back() -> None:
+    one, entity = device(), ONE_SHOT.encode(SCHEMA)
+    given = entity.table_entry.action.action_profile_action_set
+    given.action_selection_mode = given.HASH
+    given.size_semantics = given.SUM_OF_WEIGHTS
+    update(one, INSERT, entity)
+    assert read(one, ONE_SHOT) == [entity]
+    given.action_selection_mode = given.RANDOM
+    assert refusal(one, MODIFY, entity) is Code.UNIMPLEMENTED
+
+
 def test_the_deprecated_field_of_a_watched_port_is_read_back() -> None:
     one, old = device(), group(b"")
     old.action_profile_group.members[0].watch = 4
