@@ -81,10 +81,6 @@ class Arrays:
         for at in range(cells.start, cells.stop, _CELLS_AT_ONCE):
             self._engine.write_registers(number, at, cell * min(_CELLS_AT_ONCE, cells.stop - at))
 
-    def restore_registers(self, name: str, cells: range, data: bytes) -> None:
-        """Write cells as `registers` has given them."""
-        self._engine.write_registers(_number(self._program.registers, name, cells), cells.start, data)
-
     def meter(self, name: str, index: int) -> MeterConfig | None:
         """The configuration of a cell of an indirect meter; None: always green."""
         [config] = self.meters(name, range(index, index + 1))

@@ -117,7 +117,6 @@ REFUSED = {
         "match twice": ("INSERT", bridge(match=exact(ONE) * 2)),
         "other match": ("INSERT", bridge(match=lpm(ONE, 48))),
         "unknown field": ("INSERT", bridge(match=[*exact(ONE), *span(ONE, ONE)])),
-        "empty value": ("INSERT", bridge(match=exact(b""))),
         "priority": ("INSERT", bridge(priority=1)),
         "no priority": ("INSERT", acl(priority=0)),
         "negative priority": ("INSERT", acl(priority=-1)),
@@ -138,6 +137,7 @@ REFUSED = {
         "insert counter": ("INSERT", P4CounterEntry("arrivals", index=1)),
     },
     "OUT_OF_RANGE": {
+        "empty value": ("INSERT", bridge(match=exact(b""))),
         "value too wide": ("INSERT", bridge(match=exact(b"\1" * 7))),
         "parameter too wide": ("INSERT", bridge(action=action("to_port", b"\2\0"))),
         "counter index": ("MODIFY", P4CounterEntry("arrivals", index=16)),
