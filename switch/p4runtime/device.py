@@ -201,10 +201,11 @@ class Device:
         for entity in self.read(p4r.Entity(value_set_entry=p4r.ValueSetEntry())):
             yield _Update(type=_Update.MODIFY, entity=entity)
 
-    def expired(self) -> list[p4r.TableEntry]:
-        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
-        expired = (p4r.Entity(table_entry=entry) for entry in self.tables.expired())
-        return [self.translation.outward(entity).table_entry for entity in expired]
+    def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
+        """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""
+        entries, more = self.tables.expired(most)
+        entities = (p4r.Entity(table_entry=entry) for entry in entries)
+        return [self.translation.outward(entity).table_entry for entity in entities], more
 
     def same(self, table: p4i.Table, entry: Entry, other: Device) -> int | None:
         """The handle that another device has for the entry with this key, if it has it."""

@@ -148,15 +148,16 @@ class Tables:
                 default = p4r.Entity(table_entry=self.encode_default(table))
                 yield _Update(type=_Update.MODIFY, entity=default)
 
-    def expired(self) -> list[p4r.TableEntry]:
-        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
+    def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
+        """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""
         tables = {table.preamble.name: table for table in self._schema.tables.values()}
         found = []
-        for name, entry in self._pipeline.tables.expired(self._clock_us()):
+        expired, more = self._pipeline.tables.expired(self._clock_us(), most)
+        for name, entry in expired:
             message = self.encode(tables[name], entry)
             message.ClearField("action")
             found.append(message)
-        return found
+        return found, more
 
     def key(self, table: p4i.Table, message: p4r.TableEntry) -> list[Match]:
         """The match of an entry that is named in full."""

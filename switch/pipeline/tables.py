@@ -12,6 +12,7 @@ from typing import Self
 from railweave._native.engine import NONE, Engine
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline.arrays import rates
+from railweave.switch.pipeline.idle import IdleTimers
 from railweave.switch.pipeline.matches import Match, encode, normalise
 from railweave.switch.pipeline.parameters import arguments
 from railweave.switch.pipeline.profiles import Profiles
@@ -34,6 +35,7 @@ class Tables:
         }
         self._defaults: dict[str, Target | None] = dict.fromkeys(program.tables)
         self._meters: dict[tuple[str, int], MeterConfig] = {}  # by table and handle
+        self._timers = IdleTimers()
         for table in program.tables.values():
             self._reset_default(table)
             for row in table.const_entries:
@@ -88,9 +90,8 @@ class Tables:
             )
             self._profiles.use(table, handle, entry.target, call)
             if table.idle_timeouts:
-                self._engine.set_idle_timeout(
-                    table.index, handle, _microseconds(entry.idle_timeout_ns), now_us
-                )
+                self._engine.set_idle_timeout(table.index, handle, 0, now_us)  # as if it had been hit
+                self._timers.set((table.name, handle), _microseconds(entry.idle_timeout_ns), now_us)
             self._entries[table.name][handle] = replace(entry, handle=handle)
             self._keys[table.name][entry.matches, entry.priority] = handle
             return handle
@@ -132,7 +133,7 @@ class Tables:
             if idle_timeout_ns is None:
                 idle_timeout_ns = entry.idle_timeout_ns
             elif info.idle_timeouts:
-                self._engine.set_idle_timeout(info.index, handle, _microseconds(idle_timeout_ns), now_us)
+                self._timers.set((table, handle), _microseconds(idle_timeout_ns), now_us)
             self._entries[table][handle] = replace(entry, target=target, idle_timeout_ns=idle_timeout_ns)
 
     def delete(self, table: str, handle: int) -> None:
@@ -141,6 +142,7 @@ class Tables:
         with self._lock:
             entry = self._mutable(info, handle)
             self._engine.remove(info.index, handle)
+            self._timers.set((table, handle), 0, 0)
             self._profiles.release(info, handle, entry.target)
             self._meters.pop((table, handle), None)
             del self._entries[table][handle]
@@ -199,18 +201,19 @@ class Tables:
         self.entry(table, handle)
         if not info.idle_timeouts:
             raise ValueError(f"table {table!r} has no idle time-outs")
-        return max(0, self._now(now_us) - self._engine.last_hit_us(info.index, handle)) * 1000
+        return max(0, self._now(now_us) - self._last_hit_us(table, handle)) * 1000
 
-    def expired(self, now_us: int | None = None) -> list[tuple[str, Entry]]:
-        """Entries that no packet hit for their time-out, each once per idle time, with their tables."""
-        now_us = self._now(now_us)
+    def expired(self, now_us: int, most: int) -> tuple[list[tuple[str, Entry]], bool]:
+        """Look at up to `most` entries. Return the idle ones with their tables, and whether more are due.
+
+        An idle entry is returned again after each time-out, until a packet hits it.
+        """
         with self._lock:
-            return [
-                (table.name, self._entries[table.name][handle])
-                for table in self._program.tables.values()
-                if table.idle_timeouts
-                for handle in sorted(self._engine.expired(table.index, now_us))
-            ]
+            found, more = self._timers.expired(now_us, self._last_hit_us, most)
+            return [(table, self._entries[table][handle]) for table, handle in found], more
+
+    def _last_hit_us(self, table: str, handle: int) -> int:
+        return self._engine.last_hit_us(self._program.table(table).index, handle)
 
     # Counters and meters of entries.
 

@@ -55,7 +55,7 @@ def test_a_slow_control_plane_loses_notices_and_nothing_else(cpu: Pipeline) -> N
     assert len(cpu.packets_in()) == (4 << 20) // 60014
 
 
-def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
+def test_idle_entries_are_told_again_after_each_time_out(cpu: Pipeline) -> None:
     def insert(key: int, **options: int) -> int:
         return cpu.tables.insert("I.hosts", [exact(key)], "I.forward", [key], now_us=1_000, **options)
 
@@ -63,20 +63,29 @@ def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
     insert(3)
 
     def told(now_us: int) -> list[int]:
-        return [entry.handle for _, entry in cpu.tables.expired(now_us)]
+        found, more = cpu.tables.expired(now_us, 100)
+        assert not more
+        return [entry.handle for _, entry in found]
 
     assert told(5_999) == []
     assert told(6_000) == [quick]
-    assert told(7_000) == []
+    assert told(10_999) == []
     cpu.inject(1, data(1), 8_000)
     assert cpu.tables.time_since_last_hit_ns("I.hosts", quick, 9_500) == 1_500_000
     assert cpu.tables.time_since_last_hit_ns("I.hosts", slow, 9_500) == 8_500_000
     assert told(12_999) == []
     assert told(30_000) == [quick, slow]
-    cpu.tables.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=31_000)
-    assert told(31_000) == []
-    assert told(31_001) == [slow]
-    assert cpu.tables.entry("I.hosts", slow).idle_timeout_ns == 1_000
+    assert told(34_999) == []
+    assert told(35_000) == [quick]
+    assert told(50_000) == [quick, slow]
+    cpu.tables.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=1_000, now_us=51_000)
+    assert told(51_000) == []
+    assert told(51_001) == [slow]
+    assert cpu.tables.time_since_last_hit_ns("I.hosts", slow, 51_001) == 50_001_000  # writes are no hits
+    cpu.tables.modify("I.hosts", slow, "I.forward", [4], idle_timeout_ns=0, now_us=52_000)
+    cpu.tables.delete("I.hosts", quick)
+    assert told(1_000_000) == []
+    assert cpu.tables.entry("I.hosts", slow).idle_timeout_ns == 0
 
 
 def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:
