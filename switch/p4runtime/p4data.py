@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,16 +23,16 @@ class Plain:
     """A type without parts. The data plane holds its values as numbers without a sign."""
 
     field: str  # of P4Data
-    bitwidth: int  # 0: strings
+    bitwidth: int  # 0: controllers see text instead of numbers
     signed: bool = False
-    strings: Strings | None = None
+    text: Callable[[int], str | bytes] | None = None
 
     def put(self, value: int, data: p4d.P4Data) -> None:
         """Write a number of the data plane into a P4Data."""
         if self.field == "bool":
             data.bool = bool(value)
-        elif self.strings:
-            data.bitstring = self.strings.string(value)
+        elif self.text:
+            setattr(data, self.field, self.text(value))
         else:
             number = value - (1 << self.bitwidth) if self.signed and value >> (self.bitwidth - 1) else value
             setattr(data, self.field, bytestrings.encode(number, signed=self.signed))
@@ -58,24 +58,30 @@ class Types:
     def plain(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> Plain | None:
         """Return a plain type; None for a type that has parts."""
         _check_depth(depth)
+        found = None
         match spec.WhichOneof("type_spec"):
             case "bitstring":
-                return _number(spec.bitstring)
+                found = _number(spec.bitstring)
             case "bool":
-                return Plain("bool", 1)
+                found = Plain("bool", 1)
+            case "enum":
+                enum = _find("enum", self._info.enums, spec.enum.name)
+                found = _named("enum", [member.name for member in enum.members])
+            case "error":
+                found = _named("error", list(self._info.error.members))
             case "serializable_enum":
-                enum = _find("enum", self._info.serializable_enums, spec.serializable_enum.name)
-                return Plain("enum_value", _positive(enum.underlying_type.bitwidth))
+                coded = _find("enum", self._info.serializable_enums, spec.serializable_enum.name)
+                found = Plain("enum_value", _positive(coded.underlying_type.bitwidth))
             case "new_type":
-                return self._new_type(spec.new_type.name, depth)
-        return None
+                found = self._new_type(spec.new_type.name, depth)
+        return found
 
     def _new_type(self, name: str, depth: int) -> Plain | None:
         new = _find("type", self._info.new_types, name)
         if not new.HasField("translated_type"):
             return self.plain(new.original_type, depth + 1)
         if new.translated_type.HasField("sdn_string"):
-            return Plain("bitstring", 0, strings=self._strings.get(name))
+            return Plain("bitstring", 0, text=self._strings[name].string if self._strings else None)
         return Plain("bitstring", _positive(new.translated_type.sdn_bitwidth))
 
     def leaves(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> int:
@@ -127,6 +133,11 @@ def _number(bits: p4t.P4BitstringLikeTypeSpec) -> Plain:
     require(not bits.HasField("varbit"), "varbit is not supported in registers and digests", unimplemented)
     signed = bits.HasField("int")
     return Plain("bitstring", _positive(bits.int.bitwidth if signed else bits.bit.bitwidth), signed)
+
+
+def _named(field: str, names: list[str]) -> Plain:
+    """Return a type whose values p4c numbers in the order of their names. Other numbers have no name."""
+    return Plain(field, 0, text=lambda value: names[value] if value < len(names) else "")
 
 
 def _positive(bitwidth: int) -> int:

@@ -141,7 +141,7 @@ def test_the_program_limits_registers_of_a_translated_type() -> None:
 
 
 def test_types_without_an_encoding_are_refused_by_name() -> None:
-    for kind in ("enum", "error", "header_stack", "header_union"):
+    for kind in ("header_stack", "header_union", "header_union_stack"):
         p4info = bits(32)
         spec = p4info.type_info.structs["learned_t"].members[1].type_spec
         spec.Clear()
@@ -151,12 +151,30 @@ def test_types_without_an_encoding_are_refused_by_name() -> None:
         assert refused.value.code is Code.UNIMPLEMENTED
 
 
-def test_signed_digests() -> None:
-    one = device(bits(32, signed=True))
-    config = p4r.DigestEntry.Config(max_list_size=3, max_timeout_ns=10)
+def learned(p4info: p4i.P4Info, *numbers: int) -> list[p4d.P4Data]:
+    """Return the second member of digests with these numbers."""
+    one = device(p4info)
+    config = p4r.DigestEntry.Config(max_list_size=len(numbers))
     enable = p4r.DigestEntry(digest_id=LEARNED, config=config)
     one.write(p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(digest_entry=enable)))
-    for port in (0x1FF, 0x100, 0x80):
-        one.digests.take(Digest("learned_t", (7, port)), 0)
+    for number in numbers:
+        one.digests.take(Digest("learned_t", (7, number)), 0)
     [found] = one.digests.due(0)
-    assert [data.struct.members[1].bitstring for data in found.data] == [b"\xff", b"\xff\0", b"\0\x80"]
+    return [data.struct.members[1] for data in found.data]
+
+
+def test_signed_digests() -> None:
+    found = learned(bits(32, signed=True), 0x1FF, 0x100, 0x80)
+    assert [data.bitstring for data in found] == [b"\xff", b"\xff\0", b"\0\x80"]
+
+
+def test_enums_and_errors_in_digests_have_names() -> None:
+    p4info = bits(32)
+    spec = p4info.type_info.structs["learned_t"].members[1].type_spec
+    spec.enum.name = "color_t"
+    for name in ("RED", "GREEN"):
+        p4info.type_info.enums["color_t"].members.add(name=name)
+    p4info.type_info.error.members.extend(["NoError", "NoMatch"])
+    assert [data.enum for data in learned(p4info, 0, 1, 2)] == ["RED", "GREEN", ""]
+    spec.error.SetInParent()
+    assert [data.error for data in learned(p4info, 1, 0)] == ["NoMatch", "NoError"]
