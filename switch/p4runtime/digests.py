@@ -19,7 +19,7 @@ from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.p4runtime.strings import Strings
 from railweave.switch.pipeline import Digest
 
-MAX_LIST = 1024  # messages, where the controller sets no limit of its own
+MAX_LIST = 1024  # messages in a list, also where the controller sets no limit
 MAX_UNACKNOWLEDGED = 65_536  # messages of one digest that are remembered, so as not to be sent again
 
 _Values = tuple[int, ...]
@@ -78,7 +78,7 @@ class _Learner:
 
 
 class Digests:
-    """All digests of a pipeline; those that no controller has enabled are dropped."""
+    """All digests of a pipeline. Packets' digests that no controller has enabled are dropped."""
 
     def __init__(self, schema: Schema, strings: Mapping[str, Strings]) -> None:
         """None is enabled. `strings` are those of types that are translated to strings."""
@@ -89,7 +89,7 @@ class Digests:
         self._list_ids = count(1)
 
     def write(self, kind: Kind, message: p4r.DigestEntry) -> None:
-        """INSERT enables a digest, MODIFY configures it anew, DELETE disables it."""
+        """INSERT enables a digest, MODIFY changes its configuration, DELETE disables it."""
         name = self._schema.digests[message.digest_id].preamble.name
         require_fits(kind, f"configuration of digest {name}", exists=message.digest_id in self._learners)
         if kind == p4r.Update.DELETE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the data plane tells controllers: packets, digests, entries that nothing hits any more."""
+"""Messages of the data plane for controllers: packets, digests and idle entries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.p4runtime.stream import Stream, Streams
 
-_TICK_S = 0.05  # how late a notification of an idle entry, or of a digest that is configured anew, may be
-_MAX_IDLE = 256  # entries that are looked at before other work
+_TICK_S = 0.05  # how late a notification of an idle entry, or of digests after a new config, may be
+_MAX_IDLE = 64  # entries that are looked at before other work
 _NS = 1_000_000_000
 
 
@@ -37,6 +37,7 @@ class Notifier:
         if self._fd is not None:
             loop.remove_reader(self._fd)
             self._fd = None
+        self._stop_timer()
         self._device = device
         if device is not None:
             self._fd = device.pipeline.notices_fd
@@ -68,6 +69,7 @@ class Notifier:
 
     def _tick(self) -> None:
         """Send what only the time makes due."""
+        self._timer = None
         if self._device is not None:
             self._send_digests(self._device, time.monotonic_ns())
             more = self._send_idle(self._device)
@@ -75,17 +77,22 @@ class Notifier:
 
     def _set_timer(self, delay_s: float = _TICK_S) -> None:
         """Wake up when a list of digests is due, and at each tick while time may make something due."""
+        if self._device is None:
+            return
+        loop = asyncio.get_running_loop()  # its clock is the monotonic one
+        at, deadline_ns = loop.time() + delay_s, self._device.digests.deadline_ns()
+        if deadline_ns is not None:
+            at = min(at, deadline_ns / _NS)
+        elif not any(table.idle_timeouts for table in self._device.pipeline.program.tables.values()):
+            return
+        if self._timer is None or at < self._timer.when():
+            self._stop_timer()
+            self._timer = loop.call_at(at, self._tick)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._device is None:
-            return
-        deadline = self._device.digests.deadline_ns()
-        if deadline is not None:
-            delay_s = min(delay_s, max(0.0, (deadline - time.monotonic_ns()) / _NS))
-        elif not any(table.idle_timeouts for table in self._device.pipeline.program.tables.values()):
-            return
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _send_digests(self, device: Device, now_ns: int) -> None:
         for digests in device.digests.due(now_ns):

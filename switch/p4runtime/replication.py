@@ -31,7 +31,7 @@ class Replication:
     """All groups and sessions of a pipeline, as controllers wrote them."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        """There are none at first."""
+        """The pipeline has no groups and no sessions yet."""
         self._pipeline = pipeline
         self._known: dict[str, dict[int, Any]] = {kind: {} for kind in _KINDS}  # messages by number
 

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Callable
 from typing import TypeAlias
 
+SHORTEST_US = 50_000  # stands for shorter time-outs, as the specification says
 _SPARE = 64  # outdated items that do not matter
 
 Key: TypeAlias = tuple[str, int]  # table and handle of an entry
@@ -28,6 +29,7 @@ class IdleTimers:
         if timeout_us == 0:
             self._timers.pop(key, None)
             return
+        timeout_us = max(timeout_us, SHORTEST_US)
         self._start(key, now_us + timeout_us, timeout_us)
         if len(self._queue) > 2 * len(self._timers) + _SPARE:
             self._queue = [(deadline, key) for key, (deadline, _) in self._timers.items()]
