@@ -15,15 +15,9 @@ from railweave.switch.p4runtime.schema import Kind
 from railweave.switch.pipeline import Pipeline, Replica
 
 _PORT_BITS = 9  # of v1model's egress_spec
-_INSTANCE_BITS = 16  # of its egress_rid
-_MAX_PACKET_BYTES = (1 << 16) - 1
-_KINDS = {  # by field of PacketReplicationEngineEntry: a name, the field with the number, the greatest number
-    "multicast_group_entry": (
-        "multicast group",
-        "multicast_group_id",
-        (1 << 16) - 1,
-    ),  # mcast_grp has 16 bits
-    "clone_session_entry": ("clone session", "session_id", (1 << 15) - 1),  # BMv2 uses the upper half itself
+_KINDS = {  # by field of PacketReplicationEngineEntry: a name, and the field with the number
+    "multicast_group_entry": ("multicast group", "multicast_group_id"),
+    "clone_session_entry": ("clone session", "session_id"),
 }
 
 
@@ -45,10 +39,10 @@ class Replication:
         """INSERT, MODIFY (replaces all replicas) or DELETE a group or session."""
         field = str(message.WhichOneof("type"))
         require(field in _KINDS, "a multicast group or clone session is expected, not nothing")
-        what, key, most = _KINDS[field]
+        what, key = _KINDS[field]
         entry, known = copy.deepcopy(getattr(message, field)), self._known[field]
         number = getattr(entry, key)
-        require(0 < number <= most, f"{what}s are 1…{most}, not {number}")
+        require(number > 0, f"a {what} has a number greater than 0")
         require_fits(kind, f"{what} {number}", exists=number in known)
         if kind == p4r.Update.DELETE:
             self._set(entry.__class__(**{key: number}))
@@ -61,7 +55,7 @@ class Replication:
         """Yield one group or session, or all of a kind (number 0), or everything."""
         wanted = pattern.WhichOneof("type")
         for field in [wanted] if wanted else _KINDS:
-            what, key, _ = _KINDS[field]
+            what, key = _KINDS[field]
             known, number = self._known[field], getattr(getattr(pattern, field), key)
             require(number in known or not number, f"there is no {what} {number}", not_found)
             for entry in [known[number]] if number else known.values():
@@ -74,21 +68,16 @@ class Replication:
         replicas = _replicas(entry.replicas)
         if isinstance(entry, p4r.MulticastGroupEntry):
             self._pipeline.replication.set_group(entry.multicast_group_id, replicas)
-            return
-        length = entry.packet_length_bytes
-        require(length >= 0, f"a clone is cut to 1 byte or more, or not (0); not to {length}")
-        require(not entry.class_of_service, "a class of service is not supported, as on BMv2", unimplemented)
-        self._pipeline.replication.set_session(entry.session_id, replicas, min(length, _MAX_PACKET_BYTES))
+        else:
+            require(
+                not entry.class_of_service, "a class of service is not supported, as on BMv2", unimplemented
+            )
+            self._pipeline.replication.set_session(entry.session_id, replicas, entry.packet_length_bytes)
 
 
 def _replicas(messages: Iterable[p4r.Replica]) -> list[Replica]:
     replicas = [Replica(_port(message), message.instance) for message in messages]
     require(len(set(replicas)) == len(replicas), "the (port, instance) pairs of a group must differ")
-    for replica in replicas:
-        require(
-            replica.instance < 1 << _INSTANCE_BITS,
-            f"a replica's instance has {_INSTANCE_BITS} bits, {replica.instance} has more",
-        )
     return replicas
 
 

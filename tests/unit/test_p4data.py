@@ -113,7 +113,7 @@ def get_register(of: Device, index: int = 1) -> p4d.P4Data:
 def test_signed_registers(sent: bytes, cell: int, read: bytes) -> None:
     one = device(bits(32, signed=True))
     set_register(one, p4d.P4Data(bitstring=sent))
-    assert one.pipeline.arrays.register("EntitiesIngress.sizes", 1) == cell
+    assert one.pipeline.arrays.registers("EntitiesIngress.sizes", range(1, 2)) == cell.to_bytes(4, "big")
     assert get_register(one).bitstring == read
     for wide in (b"\0\x80\0\0\0", b"\xff\x7f\xff\xff\xff"):
         with pytest.raises(Refused) as refused:
