@@ -58,6 +58,11 @@ class _Learner:
         _, values = self.sent.pop(list_id, (0, []))
         self.remembered.difference_update(values)
 
+    def forget_sent(self) -> None:
+        """Allow all messages to be sent again."""
+        self.sent.clear()
+        self.remembered.clear()
+
     def _forget_old(self, now_ns: int) -> None:
         """Forget lists that were not acknowledged within the time that the controller has set."""
         while self.sent:
@@ -100,7 +105,10 @@ class Digests:
             min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
             f"time-outs and list size of digest {name} are 0 or more",
         )
-        self._learners.setdefault(message.digest_id, _Learner(config)).config = config
+        learner = self._learners.setdefault(message.digest_id, _Learner(config))
+        learner.config = config
+        if config.ack_timeout_ns == 0:
+            learner.forget_sent()
 
     def read(self, pattern: p4r.DigestEntry) -> Iterator[p4r.Entity]:
         """Yield the configuration of one digest, or of all that are enabled (id 0)."""
@@ -144,5 +152,4 @@ class Digests:
     def forget_sent(self) -> None:
         """Allow all messages to be sent again, since other controllers hear them now."""
         for learner in self._learners.values():
-            learner.sent.clear()
-            learner.remembered.clear()
+            learner.forget_sent()

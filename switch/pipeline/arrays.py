@@ -10,7 +10,7 @@ from railweave._native.engine import Engine
 from railweave.switch.pipeline.values import CounterValue, MeterConfig
 from railweave.switch.program import ArrayInfo, MeterInfo, Program
 
-_CELLS_AT_ONCE = 16_384  # written alike: so many need memory
+_CELLS_AT_ONCE = 16_384  # written with one value: this many need memory
 
 
 class Arrays:
@@ -84,7 +84,7 @@ class Arrays:
             return dict(self._meters[name])
 
     def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
-        """Configure cells of an indirect meter alike; None: back to always green."""
+        """Give cells of an indirect meter the same configuration; None: back to always green."""
         number = _number(self._program.meters, name, cells)
         info = self._program.meters[name]
         if info.table is not None:

@@ -13,10 +13,10 @@ MAX_REPLICAS = 1 << 12  # of one group: the engine lets a packet pass egress tha
 
 
 class Replication:
-    """Multicast groups and clone sessions. There are none at first."""
+    """Multicast groups and clone sessions of an engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """Those of an engine."""
+        """The engine has no groups and no sessions yet."""
         self._engine = engine
 
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:

@@ -77,7 +77,7 @@ class GroupMember(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group of an action profile. `max_size` limits the sum of weights; 0: it has no limit of its own."""
+    """A group of an action profile. `max_size` limits the sum of weights; 0: the group sets no limit."""
 
     members: tuple[GroupMember, ...]
     max_size: int = 0

@@ -17,6 +17,8 @@ from finsy import (
 )
 from finsy.proto import p4i, p4r, stratum
 from google.protobuf.any_pb2 import Any
+from hypothesis import given
+from hypothesis import strategies as st
 from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
 
 from railweave.switch.p4runtime.device import Device
@@ -136,7 +138,7 @@ async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> Non
 
 
 def config(**fields: int) -> p4r.DigestEntry:
-    return P4DigestEntry("learned_t", **fields).encode(SCHEMA).digest_entry
+    return p4r.DigestEntry(digest_id=SCHEMA.digests["learned_t"].id, config=p4r.DigestEntry.Config(**fields))
 
 
 def learner(**fields: int) -> tuple[Digests, int]:
@@ -144,6 +146,9 @@ def learner(**fields: int) -> tuple[Digests, int]:
     digests, entry = Digests(Schema.of(SCHEMA.p4info, program), {}), config(**fields)
     digests.write(p4r.Update.INSERT, entry)
     return digests, entry.digest_id
+
+
+LEARNER = learner()
 
 
 def told(digests: Digests, number: int, now_ns: int) -> list[p4r.DigestList]:
@@ -177,6 +182,51 @@ def test_what_is_not_acknowledged_is_not_repeated_until_its_time_is_over() -> No
     assert sources(*told(digests, 2, 111)) == [[2]]
     eager, _ = learner()
     assert sources(*told(eager, 1, 0), *told(eager, 1, 0)) == [[1], [1]]  # without acknowledgements
+
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "max_list_size": st.integers(1, 4),
+        "max_timeout_ns": st.integers(0, 30),
+        "ack_timeout_ns": st.sampled_from((0, 20, 1000)),
+    }
+)
+STEPS = st.one_of(st.integers(0, 5), st.tuples(st.integers(0, 3)), CONFIGS)
+
+
+@given(CONFIGS, st.lists(st.tuples(st.integers(0, 15), STEPS), max_size=60))
+def test_digests_follow_the_pseudo_code_of_the_specification(
+    first: dict[str, int], steps: list[tuple[int, object]]
+) -> None:
+    digests, number = LEARNER
+    digests.write(p4r.Update.DELETE, config())
+    digests.write(p4r.Update.INSERT, config(**first))
+    wanted, buffer, since, cache, now = first, [], 0, {}, 0  # type: ignore[var-annotated]
+    for passed, step in steps:
+        now += passed
+        expected = []
+        match step:
+            case int():
+                cache = {of: told for of, told in cache.items() if now - told[0] < wanted["ack_timeout_ns"]}
+                digests.take(Digest("learned_t", (step, 1)), now)
+                if step not in buffer and all(step not in told[1] for told in cache.values()):
+                    since = since if buffer else now
+                    buffer.append(step)
+            case (at,):  # acknowledge one of the lists, or none
+                list_id = dict(enumerate(cache)).get(at, 0)
+                cache.pop(list_id, None)
+                digests.acknowledge(p4r.DigestListAck(digest_id=number, list_id=list_id))
+            case dict():
+                wanted = step
+                digests.write(p4r.Update.MODIFY, config(**wanted))
+        found = list(digests.due(now))
+        most = wanted["max_list_size"]
+        while len(buffer) >= most or (buffer and now - since >= wanted["max_timeout_ns"]):
+            expected.append(buffer[:most])
+            buffer = buffer[most:]
+        assert sources(*found) == expected
+        cache |= {one.list_id: (now, told) for one, told in zip(found, expected, strict=True)}
+        cache = {of: told for of, told in cache.items() if wanted["ack_timeout_ns"]}
 
 
 def test_a_new_config_of_a_digest_counts_at_once() -> None:
