@@ -47,7 +47,7 @@ WRITTEN: list[fy.P4Entity] = [
     policy(port(2), type=(0x800, 0xFF00), **{"class": (3, 9)}),
     policy(fy.P4TableAction("drop"), ingress=300),
     fy.P4MulticastGroupEntry(4, replicas=[(1, 1), (2, 2)]),
-    fy.P4CloneSessionEntry(5, replicas=[3], class_of_service=2, packet_length_bytes=64),
+    fy.P4CloneSessionEntry(5, replicas=[3], packet_length_bytes=64),
     fy.P4DigestEntry("learned_t", max_list_size=3, max_timeout_ns=10, ack_timeout_ns=20),
 ]
 MODIFIED: list[fy.P4Entity] = [

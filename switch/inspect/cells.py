@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from finsy.proto import p4d, p4i, p4r
+from finsy.proto import p4d, p4i, p4r, p4t
 
 from railweave.switch.errors import SwitchError
 from railweave.switch.inspect import names
@@ -36,7 +36,7 @@ def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> 
     try:
         for entity in client.read(patterns[:1] if whole else patterns):
             entry = getattr(entity, f"{kind}_entry")
-            found[entry.index.index] = _value(kind, entry)
+            found[entry.index.index] = _value(kind, one, entry)
     except Unsupported as error:
         raise SwitchError(
             f"this switch's P4Runtime server reads no {kind}s ({error})",
@@ -77,20 +77,20 @@ def _pattern(kind: str, number: int, index: int | None) -> p4r.Entity:
     return entity
 
 
-def _value(kind: str, entry: Any) -> Any:
+def _value(kind: str, one: Any, entry: Any) -> Any:
     """A cell as it is shown."""
     if kind == "register":
-        return plain(entry.data)
+        return _number(one.type_spec, entry.data)
     if kind == "counter":
         return {"packets": entry.data.packet_count, "bytes": entry.data.byte_count}
     return {name: getattr(entry.config, name) for name in RATES} if entry.HasField("config") else None
 
 
-def plain(data: p4d.P4Data) -> int:
+def _number(spec: p4t.P4DataTypeSpec, data: p4d.P4Data) -> int:
     """The value of a P4Data message."""
     if data.WhichOneof("data") == "bool":
         return int(data.bool)
-    return int.from_bytes(data.bitstring or data.enum_value, "big")
+    return int.from_bytes(data.bitstring or data.enum_value, "big", signed=spec.bitstring.HasField("int"))
 
 
 def runs(values: Iterable[int], first: int) -> list[tuple[int, int, int]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime import meters, p4data
+from railweave.switch.p4runtime import meters
 from railweave.switch.p4runtime.errors import out_of_range, require, unimplemented
-from railweave.switch.p4runtime.schema import Schema
+from railweave.switch.p4runtime.p4data import Plain, Types
+from railweave.switch.p4runtime.schema import Kind, Schema
 from railweave.switch.p4runtime.tables import counter_value
 from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
@@ -29,21 +31,11 @@ def blocks(cells: range) -> Iterator[range]:
 class Arrays:
     """All arrays of one kind (`counter`, `meter` or `register`) of a pipeline."""
 
-    def __init__(
-        self,
-        kind: str,
-        objects: Mapping[int, Any],
-        read: Callable[[str, range], _Block],
-        set_all: Callable[[str, range, Any], None],
-    ) -> None:
-        """`objects` by id, how to read cells, and how to write the same into cells.
-
-        None is a method of this: it would keep this as long as this keeps it.
-        """
+    def __init__(self, kind: str, objects: Mapping[int, Any], pipeline: Pipeline) -> None:
+        """Serve the objects of a P4Info."""
         self._kind = kind
         self._objects = objects
-        self._read = read
-        self._set = set_all
+        self._arrays = pipeline.arrays
         self._copies: dict[tuple[str, range], _Block] = {}  # of a snapshot
 
     def snapshot(self) -> Self:
@@ -54,19 +46,24 @@ class Arrays:
 
     def copy_cells(self, pattern: Any) -> Iterator[int]:
         """Keep the cells that fit a pattern as they are now. Yield the bytes of each step."""
-        for one in self._chosen(pattern):
-            for block in blocks(_indexes(one, pattern)):
-                if (one.preamble.name, block) not in self._copies:
-                    copied = self._read(one.preamble.name, block)
-                    self._copies[one.preamble.name, block] = copied
-                    yield len(copied) * (1 if isinstance(copied, bytes) else _COPY_BYTES)
+        for one, block in self._blocks(pattern):
+            if (one.preamble.name, block) not in self._copies:
+                copied = self._read(one.preamble.name, block)
+                self._copies[one.preamble.name, block] = copied
+                yield len(copied) * (1 if isinstance(copied, bytes) else _COPY_BYTES)
 
     def cells(self, message: Any) -> range:
-        """The cells that a message names: one, or all if it names none."""
-        return _indexes(self._named(message), message)
+        """Return the cells that a message names: one, or all if it names none."""
+        one = self._named(message)
+        if not message.HasField("index"):
+            return range(one.size)
+        name, index = one.preamble.name, message.index.index
+        require(index >= 0, f"{name}: an index is 0 or more, not {index}")
+        require(index < one.size, f"{name} has indexes 0…{one.size - 1}, not {index}", out_of_range)
+        return range(index, index + 1)
 
     def keep(self, message: Any) -> Callable[[], None]:
-        """What brings back the cells that a message names."""
+        """Return a function that brings back the cells that a message names."""
         name, cells = self._named(message).preamble.name, self.cells(message)
         values = list(self._split(self._read(name, cells), len(cells)))
 
@@ -76,31 +73,29 @@ class Arrays:
 
         return restore
 
-    def write(self, kind: p4r.Update.Type.ValueType, message: Any) -> None:
+    def write(self, kind: Kind, message: Any) -> None:
         """MODIFY one cell, or all cells of an array when the index is left out."""
         require(kind == p4r.Update.MODIFY, f"{self._kind}s can only be modified")
-        one = self._named(message)
-        value = self._decode(one, message)
-        self._set(one.preamble.name, _indexes(one, message), value)
+        one, cells = self._named(message), self.cells(message)
+        self._check(one, message)
+        self._set(one.preamble.name, cells, self._decode(one, message))
 
     def read(self, pattern: Any) -> Iterator[p4r.Entity]:
-        """Cells of one array, or of all (id 0)."""
-        for one in self._chosen(pattern):
-            self._check_read(one, pattern)
-            for block in blocks(_indexes(one, pattern)):
-                copied = self._copies.get((one.preamble.name, block))
-                cells = self._read(one.preamble.name, block) if copied is None else copied
-                for index, value in zip(block, self._split(cells, len(block)), strict=True):
-                    yield self._entity(one, index, value)
+        """Yield cells of one array, or all cells of all arrays (id 0)."""
+        for one, block in self._blocks(pattern):
+            self._check(one, pattern)
+            cells = self._copies.get((one.preamble.name, block))
+            if cells is None:
+                cells = self._read(one.preamble.name, block)
+            for index, value in zip(block, self._split(cells, len(block)), strict=True):
+                yield self._entity(one, index, value)
 
-    def _chosen(self, pattern: Any) -> Iterable[Any]:
+    def _blocks(self, pattern: Any) -> Iterator[tuple[Any, range]]:
+        """Yield the arrays and cells that a pattern names, in blocks."""
         number = getattr(pattern, f"{self._kind}_id")
-        return [self._objects[number]] if number else self._objects.values()
-
-    @staticmethod
-    def _split(block: _Block, count: int) -> Iterable[Any]:
-        """Return the values of `count` cells."""
-        return block
+        for one in [self._objects[number]] if number else self._objects.values():
+            for block in blocks(self.cells(pattern) if number else range(one.size)):
+                yield one, block
 
     def _named(self, message: Any) -> Any:
         return self._objects[getattr(message, f"{self._kind}_id")]
@@ -113,11 +108,23 @@ class Arrays:
         self._encode(one, value, entry)
         return entity
 
-    def _check_read(self, one: Any, pattern: Any) -> None:
-        """Refuse what cannot be read."""
+    def _check(self, one: Any, message: Any) -> None:
+        """Refuse a write or read that is not supported."""
+
+    def _read(self, name: str, cells: range) -> _Block:
+        """Return cells as the engine gives them."""
+        raise NotImplementedError
+
+    def _split(self, block: _Block, count: int) -> Iterable[Any]:
+        """Return the values of `count` cells."""
+        return block
+
+    def _set(self, name: str, cells: range, value: Any) -> None:
+        """Write a value into cells."""
+        raise NotImplementedError
 
     def _decode(self, one: Any, message: Any) -> Any:
-        """The value that a message gives; Refused if a cell cannot hold it."""
+        """Return the value that a message gives; Refused if a cell cannot hold it."""
         raise NotImplementedError
 
     def _encode(self, one: Any, value: Any, entry: Any) -> None:
@@ -126,34 +133,44 @@ class Arrays:
 
 
 class Counters(Arrays):
-    """Indirect counters."""
+    """Indirect counters. They start at 0."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """All are 0."""
-        arrays = pipeline.arrays
-        super().__init__("counter", schema.counters, arrays.counters, arrays.set_counters)
+        """Serve the counters of a P4Info."""
+        super().__init__("counter", schema.counters, pipeline)
 
-    def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue:
-        return counter_value(message.data)
+    def _read(self, name: str, cells: range) -> list[CounterValue]:
+        return self._arrays.counters(name, cells)
+
+    def _set(self, name: str, cells: range, value: CounterValue | None) -> None:
+        if value is not None:
+            self._arrays.set_counters(name, cells, value)
+
+    def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue | None:
+        return counter_value(message.data) if message.HasField("data") else None
 
     def _encode(self, one: p4i.Counter, value: CounterValue, entry: p4r.CounterEntry) -> None:
         entry.data.packet_count, entry.data.byte_count = value
 
 
 class Meters(Arrays):
-    """Indirect meters; a cell without a config is green."""
+    """Indirect meters. A cell without a config is green."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """All are green."""
-        self._arrays = pipeline.arrays
-        super().__init__("meter", schema.meters, self._arrays.meters, self._arrays.set_meters)
+        """Serve the meters of a P4Info."""
+        super().__init__("meter", schema.meters, pipeline)
 
-    def _check_read(self, one: p4i.Meter, pattern: p4r.MeterEntry) -> None:
-        if pattern.HasField("counter_data"):
+    def _check(self, one: p4i.Meter, message: p4r.MeterEntry) -> None:
+        if message.HasField("counter_data"):
             raise meters.no_colours()
 
+    def _read(self, name: str, cells: range) -> list[MeterConfig | None]:
+        return self._arrays.meters(name, cells)
+
+    def _set(self, name: str, cells: range, value: MeterConfig | None) -> None:
+        self._arrays.set_meters(name, cells, value)
+
     def _decode(self, one: p4i.Meter, message: p4r.MeterEntry) -> MeterConfig | None:
-        self._check_read(one, message)
         return meters.decode(one, message.config if message.HasField("config") else None)
 
     def _encode(self, one: p4i.Meter, value: MeterConfig | None, entry: p4r.MeterEntry) -> None:
@@ -162,52 +179,37 @@ class Meters(Arrays):
 
 
 class Registers(Arrays):
-    """Registers; their cells hold one number each, as BMv2's do."""
+    """Registers. Their cells hold one number each, as those of BMv2 do, and start at 0."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """All are 0."""
-        self._schema = schema
-        self._arrays = pipeline.arrays
-        super().__init__("register", schema.registers, self._arrays.registers, self._arrays.set_registers)
+        """Serve the registers of a P4Info."""
+        super().__init__("register", schema.registers, pipeline)
+        types, program = Types(schema.p4info), pipeline.program.registers
+        self._types: dict[int, Plain] = {}
+        for number, one in self._objects.items():
+            plain = types.plain(one.type_spec)
+            if plain and plain.bitwidth:  # the program's width counts, also for translated types
+                self._types[number] = replace(plain, bitwidth=program[one.preamble.name].bitwidth)
 
-    def keep(self, message: p4r.RegisterEntry) -> Callable[[], None]:
-        """What brings back the cells that a message names."""
-        name, cells = self._named(message).preamble.name, self.cells(message)
-        data = self._arrays.registers(name, cells)
-        return lambda: self._arrays.restore_registers(name, cells, data)
+    def _check(self, one: p4i.Register, message: p4r.RegisterEntry) -> None:
+        require(
+            one.preamble.id in self._types,
+            f"register {one.preamble.name} holds strings or a type with parts; only numbers are supported",
+            unimplemented,
+        )
 
-    @staticmethod
-    def _split(block: _Block, count: int) -> Iterable[bytes]:
-        size = len(block) // count
-        return (bytes(block[at : at + size]).lstrip(b"\0") or b"\0" for at in range(0, len(block), size))
+    def _read(self, name: str, cells: range) -> bytes:
+        return self._arrays.registers(name, cells)
 
-    def _check_read(self, one: p4i.Register, pattern: p4r.RegisterEntry) -> None:
-        name, widths = one.preamble.name, p4data.bitwidths(self._schema.p4info, one.type_spec)
-        require(len(widths) == 1, f"register {name} holds {len(widths)} numbers in a cell, not one")
-        reason = "nobody knows when a packet drops one"
-        require(widths[0], f"register {name} holds strings: {reason}", unimplemented)
+    def _split(self, block: _Block, count: int) -> Iterator[int]:
+        size = len(block) // max(count, 1)
+        return (int.from_bytes(block[at : at + size], "big") for at in range(0, len(block), size))
+
+    def _set(self, name: str, cells: range, value: int) -> None:
+        self._arrays.set_registers(name, cells, value)
 
     def _decode(self, one: p4i.Register, message: p4r.RegisterEntry) -> int:
-        self._check_read(one, message)
-        what = f"register {one.preamble.name}"
-        [value] = p4data.decode(self._schema.p4info, one.type_spec, message.data, what)
-        return value
+        return self._types[one.preamble.id].take(message.data, f"register {one.preamble.name}")
 
-    def _encode(self, one: p4i.Register, value: bytes, entry: p4r.RegisterEntry) -> None:
-        match one.type_spec.WhichOneof("type_spec"):
-            case "bool":
-                entry.data.bool = value != b"\0"
-            case "serializable_enum":
-                entry.data.enum_value = value
-            case _:
-                entry.data.bitstring = value
-
-
-def _indexes(one: Any, message: Any) -> range:
-    """The cells of an array that a message names: one, or all if it names none."""
-    if not message.HasField("index"):
-        return range(one.size)
-    name, index = one.preamble.name, message.index.index
-    require(index >= 0, f"{name}: an index is 0 or more, not {index}")
-    require(index < one.size, f"{name} has indexes 0…{one.size - 1}, not {index}", out_of_range)
-    return range(index, index + 1)
+    def _encode(self, one: p4i.Register, value: int, entry: p4r.RegisterEntry) -> None:
+        self._types[one.preamble.id].put(value, entry.data)

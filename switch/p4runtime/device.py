@@ -208,10 +208,11 @@ class Device:
                 return self.registers
         return None
 
-    def expired(self) -> list[p4r.TableEntry]:
-        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
-        expired = (p4r.Entity(table_entry=entry) for entry in self.tables.expired())
-        return [self.translation.outward(entity).table_entry for entity in expired]
+    def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
+        """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""
+        entries, more = self.tables.expired(most)
+        entities = (p4r.Entity(table_entry=entry) for entry in entries)
+        return [self.translation.outward(entity).table_entry for entity in entities], more
 
 
 @contextlib.contextmanager

@@ -19,8 +19,6 @@ def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -
     if config is None:
         return None
     name, kind = meter.preamble.name, meter.spec.type
-    numbers = (config.cir, config.cburst, config.pir, config.pburst, config.eburst)
-    require(min(numbers) >= 0, f"rates and bursts of meter {name} are 0 or more")
     if kind in _NAMES:
         require(
             (config.pir, config.pburst) == (config.cir, config.cburst),
@@ -29,7 +27,6 @@ def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -
     if config.eburst and kind == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
         raise unimplemented(f"meter {name}: an excess burst (RFC 2697) is not supported, as on BMv2")
     require(not config.eburst, f"meter {name} takes no eburst: that is for single-rate three-colour")
-    require(config.cir <= config.pir, f"meter {name}: the peak rate is below the committed rate")
     return MeterConfig(config.cir, config.cburst, config.pir, config.pburst)
 
 

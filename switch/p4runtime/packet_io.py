@@ -30,6 +30,9 @@ class ControllerHeader:
         require(min(header._widths, default=1) > 0, f"{name}: fields have 1 bit or more")
         require(bits % 8 == 0, f"{name} has {bits} bits, which make no whole bytes; pad it")
         require(bits <= MAX_PACKET_BYTES * 8, f"{name} is longer than a packet")
+        require(
+            len({field.id for field in header.fields}) == len(header.fields), f"{name}: ids of fields differ"
+        )
         return header
 
     @property
@@ -50,9 +53,9 @@ class ControllerHeader:
         bits = 0
         for field in self.fields:
             what = f"{self.name}.{field.name}"
-            require(field.id in given or _is_padding(field), f"{what} (metadata {field.id}) is missing")
-            data = given.pop(field.id, b"\0")
-            bits = bits << field.bitwidth | bytestrings.decode(data, field.bitwidth, what)
+            require(field.id in given, f"{what} (metadata {field.id}) is missing")
+            value = bytestrings.decode(given.pop(field.id), field.bitwidth, what)
+            bits = bits << field.bitwidth | value
         known = [field.id for field in self.fields]
         require(not given, f"{self.name} has metadata {known}, not {sorted(given)}")
         return bits.to_bytes(self.size_bytes, "big")
@@ -67,8 +70,7 @@ class ControllerHeader:
         for field in self.fields:
             left -= field.bitwidth
             value = (bits >> left) & ((1 << field.bitwidth) - 1)
-            if not _is_padding(field):
-                message.metadata.add(metadata_id=field.id, value=bytestrings.encode(value))
+            message.metadata.add(metadata_id=field.id, value=bytestrings.encode(value))
         return message
 
 
@@ -80,7 +82,3 @@ def packet_out(header: ControllerHeader, message: p4r.PacketOut) -> bytes:
         f"a packet has up to {MAX_PACKET_BYTES} bytes with its header, not {len(packet)}",
     )
     return packet
-
-
-def _is_padding(field: p4i.ControllerPacketMetadata.Metadata) -> bool:
-    return any(annotation.startswith("@padding") for annotation in field.annotations)

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime import p4data
 from railweave.switch.p4runtime.errors import not_found, require, unimplemented
+from railweave.switch.p4runtime.p4data import Types
 from railweave.switch.program import Program, TableInfo
 
 Kind: TypeAlias = "p4r.Update.Type.ValueType"  # INSERT, MODIFY or DELETE
@@ -67,7 +67,9 @@ class Schema:
     registers: _Objects[p4i.Register]
     value_sets: _Objects[p4i.ValueSet]
     digests: _Objects[p4i.Digest]
-    strings: dict[str, int]  # types that are translated to strings: bits in the program, 0 if it has none
+    translated: dict[
+        str, int
+    ]  # types that controllers see otherwise: bits in the program, 0 if no table has it
 
     @classmethod
     def of(cls, p4info: p4i.P4Info, program: Program) -> Schema:
@@ -86,10 +88,8 @@ class Schema:
             registers=_Objects("register", p4info.registers, names),
             value_sets=_Objects("value set", p4info.value_sets, names),
             digests=_Objects("digest", p4info.digests, names),
-            strings={
-                name: 0
-                for name, new in p4info.type_info.new_types.items()
-                if new.translated_type.HasField("sdn_string")
+            translated={
+                name: 0 for name, new in p4info.type_info.new_types.items() if new.HasField("translated_type")
             },
         )
         present: tuple[tuple[str, Mapping[int, Any], Mapping[str, Any]], ...] = (
@@ -106,8 +106,18 @@ class Schema:
             schema._check_table(table, program.tables[table.preamble.name])
         for digest in schema.digests.values():
             schema._check_digest(digest, program)
-        schema._measure_strings(program)
+        schema._measure_translated(program)
         return schema
+
+    @property
+    def strings(self) -> dict[str, int]:
+        """The types that are translated to strings, with their bits in the program."""
+        new_types = self.p4info.type_info.new_types
+        return {
+            name: bitwidth
+            for name, bitwidth in self.translated.items()
+            if new_types[name].translated_type.HasField("sdn_string")
+        }
 
     def has_direct_counter(self, table: p4i.Table) -> bool:
         """Whether entries of the table count packets."""
@@ -169,10 +179,11 @@ class Schema:
         )
         described.bitwidth = width
         name = described.type_name.name
-        if name in self.strings:
-            known = self.strings[name] or width
+        if name in self.translated:
+            known = self.translated[name] or width
             require(known == width, f"{what} has {width} bits, but {name} has {known} elsewhere")
-            self.strings[name] = width
+            self.translated[name] = width
+        if name in self.strings:
             kind = getattr(described, "match_type", p4i.MatchField.EXACT)
             require(
                 kind in (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL),
@@ -180,29 +191,32 @@ class Schema:
                 unimplemented,
             )
 
-    def _measure_strings(self, program: Program) -> None:
-        """Set how many bits stand for the strings of value sets and controller headers."""
+    def _measure_translated(self, program: Program) -> None:
+        """Set how many bits the translated types of value sets and controller headers have in the program."""
         for one in self.value_sets.values():
             if known := program.value_sets.get(one.preamble.name):
                 for field, key in zip(one.match, known.key, strict=False):
-                    if field.type_name.name in self.strings:
+                    if field.type_name.name in self.translated:
                         self._check_width(f"field {field.id} of {one.preamble.name}", field, key.bitwidth)
         for header in self.p4info.controller_packet_metadata:
             for part in header.metadata:
                 name = part.type_name.name
-                if name in self.strings:  # the program does not tell which of its headers this is
-                    part.bitwidth = self.strings[name]
-                    what = f"{header.preamble.name}.{part.name}"
-                    require(part.bitwidth, f"{what}: no table says how many bits {name} has")
+                # The program does not tell which of its headers this is.
+                part.bitwidth = self.translated.get(name) or part.bitwidth
+                what = f"{header.preamble.name}.{part.name}"
+                require(
+                    part.bitwidth or name not in self.strings,
+                    f"{what}: no table says how many bits {name} has",
+                )
 
     def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
         name = digest.preamble.name
         known = {info.name: info for info in program.digests.values()}
         require(name in known, f"the P4Info has a digest {name!r} that the program lacks")
-        described, carried = p4data.bitwidths(self.p4info, digest.type_spec), known[name].bitwidths
+        described, carried = Types(self.p4info).leaves(digest.type_spec), len(known[name].bitwidths)
         require(
-            len(described) == len(carried),
-            f"digest {name} has {len(carried)} fields in the program, {len(described)} in the P4Info",
+            described == carried,
+            f"digest {name} has {carried} fields in the program, {described} in the P4Info",
         )
 
 

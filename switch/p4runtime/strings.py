@@ -23,7 +23,7 @@ class Strings:
     """The strings of one type, both ways."""
 
     def __init__(self, name: str, bitwidth: int, spec: p4t.P4NewTypeSpec) -> None:
-        """Those that the type's annotation maps to numbers are used for ever."""
+        """Keep the strings that the type's annotation maps to numbers for ever."""
         self._name = name
         self._bitwidth = bitwidth
         self._numbers: dict[bytes, int] = {}
@@ -56,7 +56,7 @@ class Strings:
         return None if number in self._strings else number
 
     def take(self, string: bytes, what: str) -> int:
-        """The number of a string for one more user, who is to `release` it; Refused if there is none left."""
+        """Return the number of a string to one more user, who will `release` it; Refused if all are used."""
         number = self.find(string, what)
         if number is None:
             number = self._allocate(string, what)

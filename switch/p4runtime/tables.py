@@ -144,16 +144,16 @@ class Tables:
         entry = self.store(table).default if message.is_default_action else self.entry(table, message)
         return p4r.Entity(table_entry=self._writable(table, entry))
 
-    def expired(self) -> list[p4r.TableEntry]:
-        """Entries that no packet has hit for as long as their time-out, as notifications name them."""
-        now_us = self._clock_us()
+    def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
+        """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""
+        tables = {table.preamble.name: table for table in self._schema.tables.values()}
         found = []
-        for table in self._schema.tables.values():
-            for entry in self.store(table).expired(now_us):
-                message = self.encode(table, entry)
-                message.ClearField("action")
-                found.append(message)
-        return found
+        expired, more = self._pipeline.expired(self._clock_us(), most)
+        for name, entry in expired:
+            message = self.encode(tables[name], entry)
+            message.ClearField("action")
+            found.append(message)
+        return found, more
 
     def entry(self, table: p4i.Table, message: p4r.TableEntry) -> Entry:
         """Return the entry that a message names in full; Refused if the table has no such entry."""

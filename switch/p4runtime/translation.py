@@ -42,7 +42,7 @@ class Translation:
             ((number, one.match) for number, one in schema.value_sets.items()),
             headers.items(),
         )
-        self._parts = {  # those that are strings, of what has this id or (a header) this name
+        self._parts = {  # the strings, by the id of their owner, or the name of a header
             owner: {part.id: part for part in parts if part.type_name.name in self.types}
             for owner, parts in owners
         }
@@ -54,7 +54,7 @@ class Translation:
         return view
 
     def reserve(self, entities: Iterable[p4r.Entity | None]) -> None:
-        """Give the numbers that the program's own entries have to no other string."""
+        """Reserve the numbers in entries that the program brings."""
         if not self.types:
             return
         for entity in filter(None, entities):
@@ -152,7 +152,7 @@ class Translation:
                 yield message, self.types[parts[number].type_name.name], parts[number].name
 
     def _user(self, entity: p4r.Entity) -> Hashable:
-        """What stays the same between writes of an entity that may use strings; None for other entities."""
+        """Return the identity of an entity that may use strings; None for other entities."""
         match entity.WhichOneof("entity"):
             case "table_entry":
                 entry = entity.table_entry

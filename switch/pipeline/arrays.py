@@ -10,7 +10,7 @@ from railweave._native.engine import Engine
 from railweave.switch.pipeline.values import CounterValue, MeterConfig
 from railweave.switch.program import ArrayInfo, MeterInfo, Program
 
-_CELLS_AT_ONCE = 16_384  # written alike: so many need memory
+_CELLS_AT_ONCE = 16_384  # written with one value: this many need memory
 
 
 class Arrays:
@@ -23,11 +23,6 @@ class Arrays:
         self._lock = threading.Lock()
         self._meters: dict[str, dict[int, MeterConfig]] = {name: {} for name in program.meters}  # by index
 
-    def counter(self, name: str, index: int) -> CounterValue:
-        """A cell of an indirect counter."""
-        [value] = self.counters(name, range(index, index + 1))
-        return value
-
     def counters(self, name: str, cells: range) -> list[CounterValue]:
         """Cells of an indirect counter, one after the other."""
         number = _number(self._program.counters, name, cells)
@@ -37,10 +32,6 @@ class Arrays:
         """Write the same into cells of an indirect counter."""
         number = _number(self._program.counters, name, cells)
         self._engine.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
-
-    def register(self, name: str, index: int) -> int:
-        """A cell of a register array."""
-        return int.from_bytes(self.registers(name, range(index, index + 1)), "big")
 
     def registers(self, name: str, cells: range) -> bytes:
         """Cells of a register array, one after the other: whole bytes each, in network order."""
@@ -58,15 +49,6 @@ class Arrays:
         for at in range(cells.start, cells.stop, _CELLS_AT_ONCE):
             self._engine.write_registers(number, at, cell * min(_CELLS_AT_ONCE, cells.stop - at))
 
-    def restore_registers(self, name: str, cells: range, data: bytes) -> None:
-        """Write cells as `registers` has given them."""
-        self._engine.write_registers(_number(self._program.registers, name, cells), cells.start, data)
-
-    def meter(self, name: str, index: int) -> MeterConfig | None:
-        """The configuration of a cell of an indirect meter; None: always green."""
-        [config] = self.meters(name, range(index, index + 1))
-        return config
-
     def meters(self, name: str, cells: range) -> list[MeterConfig | None]:
         """The configurations of cells of an indirect meter; None: always green."""
         _number(self._program.meters, name, cells)
@@ -74,32 +56,25 @@ class Arrays:
             return [self._meters[name].get(index) for index in cells]
 
     def set_meters(self, name: str, cells: range, config: MeterConfig | None) -> None:
-        """Configure cells of an indirect meter alike; None: back to always green."""
+        """Give cells of an indirect meter the same configuration; None: back to always green."""
         number = _number(self._program.meters, name, cells)
         info = self._program.meters[name]
         if info.table is not None:
             raise ValueError(f"meter {name!r} belongs to the entries of {info.table!r}")
         with self._lock:
             self._engine.set_meters(number, cells.start, len(cells), rates(info, config))
+            for index in cells:
+                self._meters[name].pop(index, None)
             if config is not None:
                 self._meters[name].update(dict.fromkeys(cells, config))
-            elif len(cells) == info.size:
-                self._meters[name].clear()
-            else:
-                for index in cells:
-                    self._meters[name].pop(index, None)
 
 
 def rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, int]]:
-    """(tokens per microsecond, burst), slowest first; ValueError for rates that BMv2 refuses, too."""
+    """(tokens per microsecond, burst), slowest first; nothing for a meter that is always green."""
     if config is None:
         return []
-    rates = [(config.cir, config.cburst), (config.pir, config.pburst)]
-    if any(not 0 <= number < 1 << 63 for rate in rates for number in rate):
-        raise ValueError(f"rates and bursts of meter {meter.name!r} are 0 or more, and 63 bits: {config}")
-    if config.cir > config.pir:
-        raise ValueError(f"meter {meter.name!r}: the peak rate is below the committed one: {config}")
-    return [(rate / 1e6, burst) for rate, burst in rates[: meter.rates]]
+    both = [(config.cir, config.cburst), (config.pir, config.pburst)]
+    return [(rate / 1e6, burst) for rate, burst in both[: meter.rates]]
 
 
 def _number(arrays: Mapping[str, ArrayInfo] | Mapping[str, MeterInfo], name: str, cells: range) -> int:

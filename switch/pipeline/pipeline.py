@@ -16,13 +16,14 @@ from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.messages import fill
 from railweave.switch.pipeline.arrays import Arrays
+from railweave.switch.pipeline.idle import IdleTimers
 from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.profiles import Profile
 from railweave.switch.pipeline.replication import Replication
 from railweave.switch.pipeline.tables import Table
 from railweave.switch.pipeline.traces import Traces
 from railweave.switch.pipeline.value_sets import ValueSet
-from railweave.switch.pipeline.values import Digest
+from railweave.switch.pipeline.values import Digest, Entry
 from railweave.switch.program import Program
 from railweave.switch.trace import number_of
 
@@ -46,6 +47,7 @@ class Pipeline:
         self.program = program
         self.native = Engine(plan)
         self._lock = threading.RLock()  # of tables and profiles, which refer to each other
+        self.timers = IdleTimers()
         tables = program.tables.values()
         self.profiles = {
             name: Profile(info, [t for t in tables if t.profile == name], self.native, self._lock)
@@ -57,6 +59,7 @@ class Pipeline:
                 self.native,
                 self.profiles[info.profile] if info.profile else None,
                 program.meters[info.direct_meter] if info.direct_meter else None,
+                self.timers,
                 self._lock,
             )
             for info in tables
@@ -119,6 +122,17 @@ class Pipeline:
                 self._notices_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
                 weakref.finalize(self, os.close, self._notices_fd)
             return self._notices_fd
+
+    def expired(self, now_us: int, most: int) -> tuple[list[tuple[str, Entry]], bool]:
+        """Look at up to `most` entries. Return the idle ones with their tables, and whether more are due.
+
+        An idle entry is returned again after each time-out, until a packet hits it.
+        """
+        with self._lock:
+            found, more = self.timers.expired(
+                now_us, lambda table, handle: self.tables[table].last_hit_us(handle), most
+            )
+            return [(table, self.tables[table].entry(handle)) for table, handle in found], more
 
     def digests(self) -> list[Digest]:
         """Digests since the last call, in order."""

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from railweave._native.engine import Engine
 from railweave.switch.pipeline.values import Replica
 
+MAX_PACKET_BYTES = (1 << 16) - 1
 MAX_REPLICAS = 1 << 12  # of one group: the engine lets a packet pass egress that often
 
 
 class Replication:
-    """Multicast groups and clone sessions. There are none at first."""
+    """Multicast groups and clone sessions of an engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """Those of an engine."""
+        """The engine has no groups and no sessions yet."""
         self._engine = engine
 
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
@@ -31,9 +32,12 @@ class Replication:
         """
         if not 0 <= session < 1 << 15:
             raise ValueError(f"clone sessions are 0…32767, not {session}")
-        if not 0 <= packet_length < 1 << 16:
-            raise ValueError(f"the length of a cloned packet is 0…65535 bytes, not {packet_length}")
-        self._engine.set_clone_session(session, _in_order(replicas), packet_length)
+        if packet_length < 0:
+            raise ValueError(
+                f"a clone is cut to 1 byte or more, or not at all (0), but not to {packet_length}"
+            )
+        length = min(packet_length, MAX_PACKET_BYTES)
+        self._engine.set_clone_session(session, _in_order(replicas), length)
 
 
 def _in_order(replicas: Sequence[Replica]) -> list[tuple[int, int]]:

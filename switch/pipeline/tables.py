@@ -12,6 +12,7 @@ from typing import Self
 from railweave._native.engine import NONE, Engine
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, UnknownEntry
 from railweave.switch.pipeline.arrays import rates
+from railweave.switch.pipeline.idle import IdleTimers
 from railweave.switch.pipeline.matches import check, encode
 from railweave.switch.pipeline.parameters import arguments, words
 from railweave.switch.pipeline.profiles import Call, Profile
@@ -30,6 +31,7 @@ class Table:
         engine: Engine,
         profile: Profile | None,
         meter: MeterInfo | None,
+        timers: IdleTimers,
         lock: threading.RLock,
     ) -> None:
         """Install the program's entries and default action."""
@@ -37,6 +39,7 @@ class Table:
         self._engine = engine
         self._profile = profile
         self._meter = meter
+        self._timers = timers
         self._lock = lock
         self._needs_priority = info.needs_priority
         self._entries: dict[int, Entry] = {}
@@ -90,9 +93,8 @@ class Table:
             if self._profile is not None:
                 self._profile.use((info.index, handle), entry.target, call)
             if info.idle_timeouts:
-                self._engine.set_idle_timeout(
-                    info.index, handle, _microseconds(entry.idle_timeout_ns), now_us
-                )
+                self._engine.set_idle_timeout(info.index, handle, 0, now_us)  # as if it had been hit
+                self._timers.set((info.name, handle), _microseconds(entry.idle_timeout_ns), now_us)
             self._entries[handle] = replace(entry, handle=handle)
             self._handles[key] = handle
             return handle
@@ -119,7 +121,7 @@ class Table:
                 self._profile.release((info.index, handle), entry.target)
                 self._profile.use((info.index, handle), target, call)
             if info.idle_timeouts:
-                self._engine.set_idle_timeout(info.index, handle, _microseconds(idle_timeout_ns), now_us)
+                self._timers.set((info.name, handle), _microseconds(idle_timeout_ns), now_us)
             self._entries[handle] = replace(
                 entry, target=target, idle_timeout_ns=idle_timeout_ns, opaque=opaque
             )
@@ -129,6 +131,7 @@ class Table:
         with self._lock:
             entry = self._mutable(handle)
             self._engine.remove(self.info.index, handle)
+            self._timers.set((self.info.name, handle), 0, 0)
             if self._profile is not None:
                 self._profile.release((self.info.index, handle), entry.target)
             del self._entries[handle]
@@ -242,15 +245,11 @@ class Table:
         """Return the time since a packet hit the entry, or since the entry was made."""
         if not self.info.idle_timeouts:
             raise ValueError(f"table {self.info.name!r} has no idle time-outs")
-        return max(0, self._now(now_us) - self._engine.last_hit_us(self.info.index, handle)) * 1000
+        return max(0, self._now(now_us) - self.last_hit_us(handle)) * 1000
 
-    def expired(self, now_us: int | None = None) -> list[Entry]:
-        """Entries that no packet hit for their time-out, each once per idle time."""
-        if not self.info.idle_timeouts:
-            return []
-        now_us = self._now(now_us)
-        with self._lock:
-            return [self._entries[handle] for handle in sorted(self._engine.expired(self.info.index, now_us))]
+    def last_hit_us(self, handle: int) -> int:
+        """Return the time at which a packet last hit the entry, or at which the entry was made."""
+        return self._engine.last_hit_us(self.info.index, handle)
 
     # Counters and meters of entries.
 

@@ -42,6 +42,13 @@ class MeterConfig:
     pir: int
     pburst: int
 
+    def __post_init__(self) -> None:
+        """ValueError for rates that BMv2 refuses, too."""
+        if any(not 0 <= number < 1 << 63 for number in (self.cir, self.cburst, self.pir, self.pburst)):
+            raise ValueError(f"rates and bursts of a meter are 0 or more, and have 63 bits, but got {self}")
+        if self.cir > self.pir:
+            raise ValueError(f"the peak rate of a meter is at least the committed rate, but got {self}")
+
 
 @dataclass(frozen=True)
 class WeightedAction:
@@ -65,7 +72,7 @@ class GroupMember(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group of an action profile. `max_size` is its limit as a controller wrote it."""
+    """A group of an action profile. `max_size` limits the sum of weights; 0: the group sets no limit."""
 
     members: tuple[GroupMember, ...]
     max_size: int = 0

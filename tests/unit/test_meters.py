@@ -87,9 +87,11 @@ def test_configurations_are_checked_and_end_with_their_entry(cells: Pipeline) ->
     cells.tables["I.counted"].delete(entry.handle)
     handle = cells.tables["I.counted"].insert([exact(1)], Target("I.hit", (1,)))
     assert cells.tables["I.counted"].entry(handle).meter is None
-    for wrong in (MeterConfig(5, 1, 4, 1), MeterConfig(-1, 1, 1, 1), MeterConfig(1, 1, 1, 1 << 63)):
+    for wrong in ((5, 1, 4, 1), (-1, 1, 1, 1), (1, 1, 1, 1 << 63)):
         with pytest.raises(ValueError, match="meter"):
-            cells.arrays.set_meters("I.police", range(1, 2), wrong)
-        assert cells.arrays.meter("I.police", 1) is None
+            MeterConfig(*wrong)
+    cells.arrays.set_meters("I.police", range(3), config)
+    cells.arrays.set_meters("I.police", range(1, 2), None)
+    assert cells.arrays.meters("I.police", range(3)) == [config, None, config]
     with pytest.raises(ValueError, match="belongs to the entries"):
         cells.arrays.set_meters("I.limit", range(0, 1), config)

@@ -55,30 +55,61 @@ def test_a_slow_control_plane_loses_notices_and_nothing_else(cpu: Pipeline) -> N
     assert len(cpu.packets_in()) == (4 << 20) // 60014
 
 
-def test_idle_entries_are_told_once_per_idle_time(cpu: Pipeline) -> None:
-    def insert(key: int, **options: int) -> int:
+def test_idle_entries_are_told_again_after_each_time_out(cpu: Pipeline) -> None:
+    def insert(key: int, timeout_ms: int = 0) -> int:
+        timeout_ns = timeout_ms * 1_000_000
         return cpu.tables["I.hosts"].insert(
-            [exact(key)], Target("I.forward", (key,)), now_us=1_000, **options
+            [exact(key)], Target("I.forward", (key,)), now_us=1_000, idle_timeout_ns=timeout_ns
         )
 
-    quick, slow = insert(1, idle_timeout_ns=5_000_000), insert(2, idle_timeout_ns=20_000_000)
+    def modify(handle: int, timeout_ns: int, now_ms: int) -> None:
+        cpu.tables["I.hosts"].modify(
+            handle, Target("I.forward", (4,)), idle_timeout_ns=timeout_ns, now_us=now_ms * 1_000
+        )
+
+    def told(now_ms: int) -> list[int]:
+        found, more = cpu.expired(now_ms * 1_000, 100)
+        assert not more
+        return [entry.handle for _, entry in found]
+
+    quick, slow = insert(1, 100), insert(2, 300)
     insert(3)
+    assert told(100) == []
+    assert told(101) == [quick]
+    assert told(200) == []
+    cpu.inject(1, data(1), 150_000)
+    assert cpu.tables["I.hosts"].time_since_last_hit_ns(quick, 160_000) == 10_000_000
+    assert cpu.tables["I.hosts"].time_since_last_hit_ns(slow, 160_000) == 159_000_000
+    assert told(249) == []
+    assert told(310) == [quick, slow]
+    assert told(409) == []
+    assert told(410) == [quick]
+    assert told(620) == [quick, slow]
+    modify(slow, 1, 630)
+    assert told(679) == []
+    assert told(680) == [slow]  # 50 ms is the shortest time-out
+    assert cpu.tables["I.hosts"].entry(slow).idle_timeout_ns == 1
+    assert cpu.tables["I.hosts"].time_since_last_hit_ns(slow, 680_000) == 679_000_000  # a write is no hit
+    modify(slow, 0, 690)
+    cpu.tables["I.hosts"].delete(quick)
+    assert told(10_000) == []
 
-    def told(now_us: int) -> list[int]:
-        return [entry.handle for entry in cpu.tables["I.hosts"].expired(now_us)]
 
-    assert told(5_999) == []
-    assert told(6_000) == [quick]
-    assert told(7_000) == []
-    cpu.inject(1, data(1), 8_000)
-    assert cpu.tables["I.hosts"].time_since_last_hit_ns(quick, 9_500) == 1_500_000
-    assert cpu.tables["I.hosts"].time_since_last_hit_ns(slow, 9_500) == 8_500_000
-    assert told(12_999) == []
-    assert told(30_000) == [quick, slow]
-    cpu.tables["I.hosts"].modify(slow, Target("I.forward", (4,)), idle_timeout_ns=1_000, now_us=31_000)
-    assert told(31_000) == []
-    assert told(31_001) == [slow]
-    assert cpu.tables["I.hosts"].entry(slow).idle_timeout_ns == 1_000
+def test_a_scan_looks_at_few_entries_and_old_timers_are_dropped(cpu: Pipeline) -> None:
+    def insert(key: int) -> int:
+        return cpu.tables["I.hosts"].insert(
+            [exact(key)], Target("I.forward", (key,)), now_us=key, idle_timeout_ns=10**9
+        )
+
+    handles = [insert(key) for key in range(8)]
+    found, more = cpu.expired(2_000_000, 5)
+    assert ([entry.handle for _, entry in found], more) == (handles[:5], True)
+    found, more = cpu.expired(2_000_000, 5)
+    assert ([entry.handle for _, entry in found], more) == (handles[5:], False)
+    for _ in range(1000):
+        cpu.tables["I.hosts"].delete(handles.pop())
+        handles.append(insert(7))
+    assert len(cpu.timers._queue) < 100
 
 
 def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:

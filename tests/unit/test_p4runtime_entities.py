@@ -76,7 +76,25 @@ def marked_types(*members: int) -> fy.P4ValueSetEntry:
     return fy.P4ValueSetEntry("marked_types", members=[P4ValueSetMember(member) for member in members])
 
 
+def copies(kind: str = "multicast", *replicas: p4r.Replica, **fields: object) -> p4r.Entity:
+    """Return multicast group or clone session 5."""
+    entity = p4r.Entity()
+    entry = entity.packet_replication_engine_entry
+    if kind == "multicast":
+        entry.multicast_group_entry.MergeFrom(
+            p4r.MulticastGroupEntry(multicast_group_id=6, replicas=replicas, **fields)  # type: ignore[arg-type]
+        )
+    else:
+        entry.clone_session_entry.MergeFrom(
+            p4r.CloneSessionEntry(session_id=6, replicas=replicas, **fields)  # type: ignore[arg-type]
+        )
+    return entity
+
+
+REPLICA = p4r.Replica(port=b"\1", instance=1)
+BACKED_UP = p4r.Replica(port=b"\1", backup_replicas=[p4r.BackupReplica(port=b"\2")])
 SLOW_PEAK = fy.P4MeterConfig(cir=9, cburst=1, pir=1, pburst=1)
+NO_COPIES = p4r.PacketReplicationEngineEntry()
 COLOURS = p4r.MeterEntry(meter_id=1, counter_data=p4r.MeterCounterData())
 OF_A_GROUP = fy.P4IndirectAction(group_id=1)
 PROFILE_CASES = {
@@ -108,6 +126,11 @@ PROFILE_CASES = {
             fy.P4TableEntry("classified", match=fy.P4TableMatch(type=6), action=OF_A_GROUP),
         ),
         "an idle default": ("MODIFY", fy.P4TableEntry("hosts", is_default_action=True, idle_timeout_ns=5)),
+        "replica without a port": ("INSERT", copies("multicast", p4r.Replica(instance=1))),
+        "replica twice": ("INSERT", copies("multicast", REPLICA, p4r.Replica(port=b"\0\1", instance=1))),
+        "wide instance": ("INSERT", copies("clone", p4r.Replica(port=b"\1", instance=1 << 16))),
+        "negative length": ("INSERT", copies("clone", REPLICA, packet_length_bytes=-1)),
+        "no group and no session": ("INSERT", p4r.Entity(packet_replication_engine_entry=NO_COPIES)),
         "peak below committed": ("MODIFY", fy.P4MeterEntry("rates", index=1, config=SLOW_PEAK)),
     },
     "FAILED_PRECONDITION": {"member in use": ("DELETE", MEMBERS[0]), "group in use": ("DELETE", GROUP)},
@@ -118,8 +141,14 @@ PROFILE_CASES = {
         ),
     },
     "OUT_OF_RANGE": {
+        "replica's wide port": ("INSERT", copies("multicast", p4r.Replica(port=b"\2\0"))),
+        "replica's empty port": ("INSERT", copies("multicast", p4r.Replica(port=b""))),
         "a port beyond the program's": ("INSERT", policy(port(1), ingress=512)),
         "meter index": ("MODIFY", fy.P4MeterEntry("rates", index=8, config=RATES)),
+    },
+    "UNIMPLEMENTED": {
+        "backup replicas": ("INSERT", copies("multicast", BACKED_UP)),
+        "class of service": ("INSERT", copies("clone", REPLICA, class_of_service=1)),
     },
     "RESOURCE_EXHAUSTED": {
         "too heavy": ("INSERT", raw_group(max_size=1)),
@@ -135,6 +164,37 @@ async def test_what_the_specification_forbids_is_refused_and_changes_nothing(ent
         for name, case in cases.items():
             assert (name, codes(await entities.write(update(*case, ENTITIES)))) == (name, [code])
     assert await entities.read(*EVERYTHING) == before
+
+
+async def test_ports_of_replicas_are_read_in_canonical_form(entities: Client) -> None:
+    written = [p4r.Replica(port=b"\0\0\x05", instance=2), p4r.Replica(egress_port=6)]
+    canonical = [p4r.Replica(port=b"\x05", instance=2), p4r.Replica(egress_port=6)]
+    for kind, fields in (("multicast", {"metadata": b"mine"}), ("clone", {"packet_length_bytes": 1 << 20})):
+        update_ = p4r.Update(type=p4r.Update.INSERT, entity=copies(kind, *written, **fields))
+        assert await entities.write(update_) == []
+        assert await entities.read(copies(kind)) == [copies(kind, *canonical, **fields)]
+        update_ = p4r.Update(type=p4r.Update.DELETE, entity=copies(kind, p4r.Replica()))
+        assert await entities.write(update_) == []  # replicas do not matter
+
+
+async def test_counters_keep_their_values_without_data(entities: Client) -> None:
+    five, zero = (
+        fy.P4CounterEntry("arrivals", index=1, data=fy.P4CounterData(packet_count=n)) for n in (5, 0)
+    )
+    assert await write(entities, ("MODIFY", five)) == []
+    unchanged = [five.encode(SCHEMAS[ENTITIES]) for _ in range(2)]
+    unchanged[0].counter_entry.ClearField("data")
+    unchanged[1].counter_entry.ClearField("data")
+    unchanged[1].counter_entry.ClearField("index")
+    assert await entities.write(*(p4r.Update(type=p4r.Update.MODIFY, entity=one) for one in unchanged)) == []
+    assert await entities.read(five) == [five.encode(SCHEMAS[ENTITIES])]
+    assert await write(entities, ("MODIFY", zero)) == []
+    assert await entities.read(five) == [zero.encode(SCHEMAS[ENTITIES])]
+
+
+async def test_all_cells_are_read_without_an_id(entities: Client) -> None:
+    pattern = p4r.Entity(counter_entry=p4r.CounterEntry(index=p4r.Index(index=3)))
+    assert len(await entities.read(pattern)) == 8
 
 
 async def test_meters_come_with_entries_and_turn_green_again(entities: Client) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from finsy import (
     P4DigestEntry,
     P4DigestListAck,
@@ -14,11 +15,16 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
-from finsy.proto import p4r, stratum
+from finsy.proto import p4i, p4r, stratum
 from google.protobuf.any_pb2 import Any
+from hypothesis import given
+from hypothesis import strategies as st
 from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
 
+from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.digests import Digests
+from railweave.switch.p4runtime.errors import Refused
+from railweave.switch.p4runtime.packet_io import ControllerHeader
 from railweave.switch.p4runtime.schema import Schema
 from railweave.switch.pipeline import Digest, Pipeline
 
@@ -75,6 +81,39 @@ async def test_packets_out_that_do_not_fit_the_p4info_are_answered(entities: Cli
     assert (await hear(entities, "error")).error.HasField("other")
 
 
+def header(*fields: tuple[int, int], annotation: str = "") -> ControllerHeader:
+    p4info = p4i.P4Info()
+    made = p4info.controller_packet_metadata.add()
+    made.preamble.name = "packet_in"
+    for number, bitwidth in fields:
+        made.metadata.add(id=number, name=f"f{number}", bitwidth=bitwidth, annotations=[annotation])
+    return ControllerHeader.of(p4info, "packet_in")
+
+
+def test_every_field_of_a_controller_header_is_metadata() -> None:
+    padded = header((1, 9), (2, 7), annotation="@padding")
+    packet = padded.decode(b"\x02\x83rest")
+    assert packet is not None
+    assert [(one.metadata_id, one.value) for one in packet.metadata] == [(1, b"\5"), (2, b"\3")]
+    assert padded.encode(packet.metadata) + packet.payload == b"\x02\x83rest"
+    with pytest.raises(Refused, match="missing"):
+        padded.encode(packet.metadata[:1])
+    with pytest.raises(Refused, match="differ"):
+        header((1, 8), (1, 8))
+
+
+def test_the_program_sets_the_width_of_translated_ports_in_headers() -> None:
+    p4info = p4i.P4Info()
+    p4info.CopyFrom(SCHEMA.p4info)
+    for one in p4info.controller_packet_metadata:
+        one.metadata[0].type_name.name = "logical_port_t"
+        one.metadata[0].bitwidth = 32
+    device = Device.of(p4r.ForwardingPipelineConfig(p4info=p4info), Pipeline.load(SCHEMA.p4blob))
+    packet = device.packet_in.decode((5 << 7 | 9).to_bytes(2, "big"))
+    assert packet is not None
+    assert [one.value for one in packet.metadata] == [b"\5", b"\x09"]
+
+
 async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> None:
     async with server.finsy(ENTITIES) as switch:
         [pipeline] = server.pipelines
@@ -98,53 +137,135 @@ async def test_digests_come_in_lists_and_are_acknowledged(server: Server) -> Non
         assert list((await heard).data) == expected
 
 
-def learner(**config: int) -> tuple[Digests, int]:
-    encoded = P4DigestEntry("learned_t", **config).encode(SCHEMA)
+def config(**fields: int) -> p4r.DigestEntry:
+    return p4r.DigestEntry(digest_id=SCHEMA.digests["learned_t"].id, config=p4r.DigestEntry.Config(**fields))
+
+
+def learner(**fields: int) -> tuple[Digests, int]:
     program = Pipeline.load(SCHEMA.p4blob).program
-    digests = Digests(Schema.of(SCHEMA.p4info, program), {})
-    digests.write(p4r.Update.INSERT, encoded.digest_entry)
-    return digests, encoded.digest_entry.digest_id
+    digests, entry = Digests(Schema.of(SCHEMA.p4info, program), {}), config(**fields)
+    digests.write(p4r.Update.INSERT, entry)
+    return digests, entry.digest_id
 
 
-def told(number: int) -> Digest:
-    return Digest("learned_t", (number, 1))
+LEARNER = learner()
+
+
+def told(digests: Digests, number: int, now_ns: int) -> list[p4r.DigestList]:
+    """Take a digest, and return the lists that are due."""
+    digests.take(Digest("learned_t", (number, 1)), now_ns)
+    return list(digests.due(now_ns))
+
+
+def sources(*lists: p4r.DigestList) -> list[list[int]]:
+    return [[int.from_bytes(data.struct.members[0].bitstring, "big") for data in one.data] for one in lists]
 
 
 def test_a_list_that_is_not_full_waits_no_longer_than_it_may() -> None:
     digests, _ = learner(max_list_size=9, max_timeout_ns=100)
     assert digests.deadline_ns() is None
-    assert digests.take(told(1), 1000) is None
-    assert digests.take(told(2), 1050) is None
+    assert told(digests, 1, 1000) == []
+    assert told(digests, 2, 1050) == []
     assert digests.deadline_ns() == 1100
-    assert digests.due(1099) == []
-    [late] = digests.due(1100)
-    assert len(late.data) == 2
+    assert list(digests.due(1099)) == []
+    assert sources(*digests.due(1100)) == [[1, 2]]
     assert digests.deadline_ns() is None
 
 
 def test_what_is_not_acknowledged_is_not_repeated_until_its_time_is_over() -> None:
     digests, number = learner(max_list_size=1, ack_timeout_ns=100)
-    first = digests.take(told(1), 0)
-    assert first is not None
-    assert digests.take(told(1), 99) is None
-    assert digests.take(told(1), 100) is not None
-    again = digests.take(told(2), 110)
-    assert again is not None
+    assert sources(*told(digests, 1, 0)) == [[1]]
+    assert told(digests, 1, 99) == []
+    assert sources(*told(digests, 1, 100)) == [[1]]
+    [again] = told(digests, 2, 110)
     digests.acknowledge(p4r.DigestListAck(digest_id=number, list_id=again.list_id))
-    assert digests.take(told(2), 111) is not None
+    assert sources(*told(digests, 2, 111)) == [[2]]
     eager, _ = learner()
-    assert eager.take(told(1), 0) is not None
-    assert eager.take(told(1), 0) is not None  # without acknowledgements nothing is remembered
+    assert sources(*told(eager, 1, 0), *told(eager, 1, 0)) == [[1], [1]]  # without acknowledgements
+
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "max_list_size": st.integers(1, 4),
+        "max_timeout_ns": st.integers(0, 30),
+        "ack_timeout_ns": st.sampled_from((0, 20, 1000)),
+    }
+)
+STEPS = st.one_of(st.integers(0, 5), st.tuples(st.integers(0, 3)), CONFIGS)
+
+
+@given(CONFIGS, st.lists(st.tuples(st.integers(0, 15), STEPS), max_size=60))
+def test_digests_follow_the_pseudo_code_of_the_specification(
+    first: dict[str, int], steps: list[tuple[int, object]]
+) -> None:
+    digests, number = LEARNER
+    digests.write(p4r.Update.DELETE, config())
+    digests.write(p4r.Update.INSERT, config(**first))
+    wanted, buffer, since, cache, now = first, [], 0, {}, 0  # type: ignore[var-annotated]
+    for passed, step in steps:
+        now += passed
+        expected = []
+        match step:
+            case int():
+                cache = {of: told for of, told in cache.items() if now - told[0] < wanted["ack_timeout_ns"]}
+                digests.take(Digest("learned_t", (step, 1)), now)
+                if step not in buffer and all(step not in told[1] for told in cache.values()):
+                    since = since if buffer else now
+                    buffer.append(step)
+            case (at,):  # acknowledge one of the lists, or none
+                list_id = dict(enumerate(cache)).get(at, 0)
+                cache.pop(list_id, None)
+                digests.acknowledge(p4r.DigestListAck(digest_id=number, list_id=list_id))
+            case dict():
+                wanted = step
+                digests.write(p4r.Update.MODIFY, config(**wanted))
+        found = list(digests.due(now))
+        most = wanted["max_list_size"]
+        while len(buffer) >= most or (buffer and now - since >= wanted["max_timeout_ns"]):
+            expected.append(buffer[:most])
+            buffer = buffer[most:]
+        assert sources(*found) == expected
+        cache |= {one.list_id: (now, told) for one, told in zip(found, expected, strict=True)}
+        cache = {of: told for of, told in cache.items() if wanted["ack_timeout_ns"]}
+
+
+def test_a_new_config_of_a_digest_counts_at_once() -> None:
+    digests, _ = learner(max_list_size=9, max_timeout_ns=10**15)
+    for source in range(5):
+        assert told(digests, source, 0) == []
+    digests.write(p4r.Update.MODIFY, config(max_list_size=2, max_timeout_ns=100))
+    assert sources(*digests.due(0)) == [[0, 1], [2, 3]]
+    assert digests.deadline_ns() == 100
+    assert sources(*digests.due(100)) == [[4]]
+    digests.write(p4r.Update.DELETE, config(max_list_size=-1))  # the config does not matter
+    digests.write(p4r.Update.INSERT, config(max_list_size=1))
+    [found] = told(digests, 1, 0)
+    assert found.list_id == 4  # an acknowledgement of an older list cannot mean this one
+
+
+async def test_digests_come_again_to_the_next_primary(server: Server) -> None:
+    async with client(server, 1, load=True, program=ENTITIES) as one:
+        digest = P4DigestEntry("learned_t", max_list_size=1, ack_timeout_ns=10**15)
+        assert await one.write(update("INSERT", digest, ENTITIES), update("MODIFY", LEARN, ENTITIES)) == []
+        server.pipelines[0].inject(1, FRAME)
+        first = (await hear(one, "digest")).digest
+        async with client(server, 2, program=ENTITIES) as two:
+            await two.arbitrate()
+            server.pipelines[0].inject(1, FRAME)
+            assert (await hear(two, "digest")).digest.data == first.data
 
 
 async def test_idle_entries_are_told_of(server: Server) -> None:
     async with server.finsy(ENTITIES) as switch:
-        idle = asyncio.ensure_future(anext(switch.read_idle_timeouts()))
-        await asyncio.sleep(0)
         await switch.insert([HOST])
-        [entry] = (await idle).table_entry
-        assert (entry.table_id, entry.match, entry.idle_timeout_ns) == ("hosts", HOST.match, 1)
+        idle = switch.read_idle_timeouts()
+        for _ in range(3):  # it is told again after each time-out
+            [entry] = (await anext(idle)).table_entry
+            assert (entry.table_id, entry.match, entry.idle_timeout_ns) == ("hosts", HOST.match, 1)
     async with client(server, 99, program=ENTITIES) as one:
+        await one.arbitrate()
+        [told] = (await hear(one, "idle_timeout_notification")).idle_timeout_notification.table_entry
+        assert told.idle_timeout_ns == 1  # also to the next primary
         pattern = p4r.Entity(table_entry=p4r.TableEntry(table_id=SCHEMA.tables["hosts"].id))
         [plain] = await one.read(pattern)
         assert not plain.table_entry.HasField("time_since_last_hit")
