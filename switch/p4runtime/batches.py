@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of updates: what becomes of the rest when one fails (specification, section 12.2)."""
+"""Batches of updates, and the fate of the others when an update fails (specification, section 12.2)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _too_large(limit: str) -> Refused:
 
 
 def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]:
-    """What undoes an update, to be carried out if it has succeeded."""
+    """Yield functions that undo an update after its success."""
     if update.type not in _INVERSE:
         return
     if update.type == _Update.INSERT:
@@ -124,7 +124,7 @@ def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]
         for entity in list(device.current(update.entity)):
             yield _writing(device, _INVERSE[update.type], entity)
     except Refused:
-        return  # and so will the update be
+        return  # the update will be refused, too
 
 
 def _writing(device: Device, kind: p4r.Update.Type.ValueType, entity: p4r.Entity) -> Callable[[], None]:
