@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,6 @@ class Batch:
                 each = (self._attempt(update) for update in request.updates)
                 return [result async for chunk in slices(each) for result in chunk]
             case _Request.ROLLBACK_ON_ERROR:
-                self._require_few_cells(request.updates)
                 results: list[Refused | None] = []
                 async for _ in slices(self._all_or_none(request.updates, results)):
                     pass
@@ -62,6 +62,13 @@ class Batch:
 
     def _all_or_none(self, updates: Sequence[p4r.Update], results: list[Refused | None]) -> Iterator[None]:
         """Carry out all updates, or undo them if one fails. A step of work is an update."""
+        cells = 0
+        for update in updates:
+            with contextlib.suppress(Refused):  # the update will be refused
+                cells += self.device.cells(update.entity)
+            yield
+        if cells > MAX_KEPT_CELLS:
+            raise _too_large(f"up to {MAX_KEPT_CELLS} cells of counters, meters and registers, not {cells}")
         undo: list[Callable[[], None]] = []
         for number, update in enumerate(updates):
             before = list(_undoing(self.device, update))
@@ -97,12 +104,6 @@ class Batch:
             raise _too_large(f"up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
         if sum(update.ByteSize() for update in updates) > MAX_ATOMIC_BYTES:
             raise _too_large(f"up to {MAX_ATOMIC_BYTES} bytes of updates")
-        self._require_few_cells(updates)
-
-    def _require_few_cells(self, updates: Sequence[p4r.Update]) -> None:
-        cells = sum(self.device.cells(update.entity) for update in updates)
-        if cells > MAX_KEPT_CELLS:
-            raise _too_large(f"up to {MAX_KEPT_CELLS} cells of counters, meters and registers, not {cells}")
 
 
 def _too_large(limit: str) -> Refused:

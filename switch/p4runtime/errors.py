@@ -139,8 +139,8 @@ def _error(result: Refused | None, *, texts: bool) -> any_pb2.Any:
 
 
 def _summary(results: Sequence[Refused | None], what: str, limit: int) -> str:
-    failed = [(number, result) for number, result in enumerate(results) if result is not None]
-    text = f"{len(failed)} of {len(results)} {what} failed"
+    failed = ((number, result) for number, result in enumerate(results) if result is not None)
+    text = f"{len(results) - results.count(None)} of {len(results)} {what} failed"
     for number, result in failed:
         # Other characters than ASCII's are three times as long in gRPC's message.
         reason = result.message.encode("ascii", "replace").decode()

@@ -59,7 +59,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """The number of the device."""
         return self._device_id
 
-    def check_operator(self, role: str, election_id: p4r.Uint128) -> None:
+    def check_operator(self, role: str, election_id: p4r.Uint128 | None) -> None:
         """Refuse unless the sender is the primary of the default role or of the operator's."""
         self._arbitration.check_primary(role, election_id)
         if role not in ("", OPERATOR):
