@@ -78,8 +78,13 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         add: Any = switch_pb2_grpc.add_SwitchServicer_to_server  # generated without types
         return Extra(name, lambda server: add(self, server))
 
-    def _may(self, sender: switch_pb2.Primary, context: _Context) -> bool:
-        election_id = p4r.Uint128(high=sender.election_id_high, low=sender.election_id_low)
+    def _may(
+        self, request: switch_pb2.SetImpairmentsRequest | switch_pb2.TraceRequest, context: _Context
+    ) -> bool:
+        """Refuse a request unless a primary sends it. Return whether it may be executed."""
+        sender, election_id = request.primary, None
+        if request.HasField("primary"):
+            election_id = p4r.Uint128(high=sender.election_id_high, low=sender.election_id_low)
         try:
             self._service.check_operator(sender.role, election_id)
         except Refused as refusal:
@@ -114,7 +119,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         self, request: switch_pb2.SetImpairmentsRequest, context: _Context
     ) -> switch_pb2.SetImpairmentsResponse:
         """Change links; nothing is changed if part of it is wrong."""
-        if not self._may(request.primary, context):
+        if not self._may(request, context):
             return switch_pb2.SetImpairmentsResponse()
         numbers = [port.port for port in self._ports.counters()]
         try:
@@ -133,7 +138,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         self, request: switch_pb2.TraceRequest, context: _Context
     ) -> AsyncIterator[switch_pb2.TracedPacket]:
         """Follow packets until enough have been seen, or the client cancels."""
-        if not self._may(request.primary, context):
+        if not self._may(request, context):
             return
         pipeline = self._pipeline
         if pipeline is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may write: election of a primary among the controllers of each role (specification, section 5).
+"""Election of a primary, which may write, among the controllers of each role (specification, section 5).
 
 No I/O: streams are opaque keys, and every call returns the messages to send.
 """
@@ -37,7 +37,7 @@ Notice = tuple[Stream, p4r.StreamMessageResponse]
 
 @dataclass
 class _Role:
-    """Controllers that share a role: the election id of each, and the greatest of any primary so far."""
+    """Controllers of a role with their election ids, and the greatest id of any primary so far."""
 
     clients: dict[Stream, int | None] = field(default_factory=dict)
     highest: int | None = None
@@ -102,7 +102,7 @@ class Arbitration:
         return [self._notice(name, role, client) for client in role.clients]
 
     def check_primary(self, role_name: str, election_id: p4r.Uint128 | None) -> Scope:
-        """The rights of the primary of a role; Refused if the request does not come from it."""
+        """Return the rights of the primary of a role. Refused if another client sends the request."""
         role = self._role(role_name)
         if role.accepted is None:
             next_step = "open a stream and send an arbitration update"
@@ -119,7 +119,7 @@ class Arbitration:
         return role.scope
 
     def scope(self, role_name: str) -> Scope:
-        """The rights of a role, which filter what it reads; Refused if nobody has had it."""
+        """Return the rights of a role, which filter its Reads. Refused if no controller has had the role."""
         return self._role(role_name).scope
 
     def _role(self, name: str) -> _Role:
@@ -129,12 +129,12 @@ class Arbitration:
         return role
 
     def is_primary(self, stream: Stream) -> bool:
-        """Whether the stream may send packets and acknowledge digests."""
+        """Return whether the stream may send packets and acknowledge digests."""
         name = self._role_of.get(stream)
         return name is not None and self._roles[name].accepted == stream
 
     def primaries(self) -> list[tuple[Stream, Scope]]:
-        """Streams that packets, digests and time-outs go to, with what each may hear."""
+        """Return the streams that get packets, digests and time-outs, with the rights of each."""
         return [(role.accepted, role.scope) for role in self._roles.values() if role.accepted is not None]
 
     def must_wait(self, stream: Stream) -> bool:

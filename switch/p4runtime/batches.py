@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of updates: what becomes of the rest when one fails (specification, section 12.2)."""
+"""Batches of updates, and the fate of the others when an update fails (specification, section 12.2)."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,6 @@ class Batch:
                 each = (self._attempt(update) for update in request.updates)
                 return [result async for chunk in slices(each) for result in chunk]
             case _Request.ROLLBACK_ON_ERROR:
-                self._require_few_cells(request.updates)
                 results: list[Refused | None] = []
                 async for _ in slices(self._all_or_none(request.updates, results)):
                     pass
@@ -62,6 +62,13 @@ class Batch:
 
     def _all_or_none(self, updates: Sequence[p4r.Update], results: list[Refused | None]) -> Iterator[None]:
         """Carry out all updates, or undo them if one fails. A step of work is an update."""
+        cells = 0
+        for update in updates:
+            with contextlib.suppress(Refused):  # the update will be refused
+                cells += self.device.cells(update.entity)
+            yield
+        if cells > MAX_KEPT_CELLS:
+            raise _too_large(f"up to {MAX_KEPT_CELLS} cells of counters, meters and registers, not {cells}")
         undo: list[Callable[[], None]] = []
         for number, update in enumerate(updates):
             before = list(_undoing(self.device, update))
@@ -97,12 +104,6 @@ class Batch:
             raise _too_large(f"up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
         if sum(update.ByteSize() for update in updates) > MAX_ATOMIC_BYTES:
             raise _too_large(f"up to {MAX_ATOMIC_BYTES} bytes of updates")
-        self._require_few_cells(updates)
-
-    def _require_few_cells(self, updates: Sequence[p4r.Update]) -> None:
-        cells = sum(self.device.cells(update.entity) for update in updates)
-        if cells > MAX_KEPT_CELLS:
-            raise _too_large(f"up to {MAX_KEPT_CELLS} cells of counters, meters and registers, not {cells}")
 
 
 def _too_large(limit: str) -> Refused:
@@ -111,7 +112,7 @@ def _too_large(limit: str) -> Refused:
 
 
 def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]:
-    """What undoes an update, to be carried out if it has succeeded."""
+    """Yield functions that undo an update after its success."""
     if update.type not in _INVERSE:
         return
     if update.type == _Update.INSERT:
@@ -124,7 +125,7 @@ def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]
         for entity in list(device.current(update.entity)):
             yield _writing(device, _INVERSE[update.type], entity)
     except Refused:
-        return  # and so will the update be
+        return  # the update will be refused, too
 
 
 def _writing(device: Device, kind: p4r.Update.Type.ValueType, entity: p4r.Entity) -> Callable[[], None]:

@@ -7,6 +7,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from finsy.proto import p4r
@@ -136,12 +137,13 @@ class Device:
         kind, entity = update.type, update.entity
         if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
             raise invalid(f"an update is INSERT, MODIFY or DELETE, not {kind}")
-        write, _ = self._handlers(entity)
+        write, _ = self._handler(entity)
         write(kind, _content(entity))
 
-    def _handlers(self, entity: p4r.Entity) -> tuple[_Write, _Read]:
-        """What writes and what reads such entities."""
-        handlers: dict[str | None, tuple[_Write, _Read]] = {
+    @cached_property
+    def _handlers(self) -> dict[str, tuple[_Write, _Read]]:
+        """Return by kind of entity what writes such entities, and what reads them."""
+        return {
             "table_entry": (self.tables.write, self.tables.read),
             "direct_counter_entry": (self.direct.write_counter, self.direct.read_counters),
             "direct_meter_entry": (self.direct.write_meter, self.direct.read_meters),
@@ -154,10 +156,13 @@ class Device:
             "value_set_entry": (self.value_sets.write, self.value_sets.read),
             "digest_entry": (self.digests.write, self.digests.read),
         }
+
+    def _handler(self, entity: p4r.Entity) -> tuple[_Write, _Read]:
         kind = entity.WhichOneof("entity")
-        require(kind, "the update or request names no entity")
-        require(kind in handlers, f"{kind} is not supported by this target", unimplemented)
-        return handlers[kind]
+        if kind is None:
+            raise invalid("the update or request names no entity")
+        require(kind in self._handlers, f"{kind} is not supported by this target", unimplemented)
+        return self._handlers[kind]
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
         """Everything that fits a pattern."""
@@ -167,7 +172,7 @@ class Device:
         """Everything that fits a pattern, and None for what does not: a step each."""
         if pattern.HasField("extern_entry") and not pattern.extern_entry.extern_type_id:
             return  # all entries of all supported extern types, of which there are none
-        _, read = self._handlers(pattern)
+        _, read = self._handler(pattern)
         with _refusals():
             try:
                 inward = self.translation.key(pattern)

@@ -52,12 +52,12 @@ DO: Mapping[Code, str] = {  # the next step of a client, where a refusal does no
 
 
 class Refused(Exception):
-    """A request, or one update of it, that the server does not carry out."""
+    """A request or an update that the server does not carry out."""
 
     def __init__(self, code: Code, message: str, do: str | None = None) -> None:
-        """Answer with a canonical code, a sentence that names what was given and expected, and what to do.
+        """Answer with a canonical code, a sentence, and the next step of the client.
 
-        Without `do`, the advice is that of the code; with an empty one, the sentence has its own.
+        Without `do`, the next step is that of the code. With an empty `do`, the sentence contains it.
         """
         self.code = code
         self.message = explain(message, do=DO.get(code, "") if do is None else do)
@@ -98,8 +98,8 @@ def refuse(
 ) -> None:
     """Have the RPC end with this status when its method returns.
 
-    What `context.abort` raises does so at once, but is kept by the context, and keeps in turn the frames that
-    it has come through with all that they hold, such as the context: only the garbage collector frees that.
+    `context.abort` would end it at once. But the context keeps the exception, which keeps the frames that it
+    came through, which hold the context. Only the garbage collector frees such a cycle.
     """
     context.set_code(code)
     context.set_details(message)
@@ -139,8 +139,8 @@ def _error(result: Refused | None, *, texts: bool) -> any_pb2.Any:
 
 
 def _summary(results: Sequence[Refused | None], what: str, limit: int) -> str:
-    failed = [(number, result) for number, result in enumerate(results) if result is not None]
-    text = f"{len(failed)} of {len(results)} {what} failed"
+    failed = ((number, result) for number, result in enumerate(results) if result is not None)
+    text = f"{len(results) - results.count(None)} of {len(results)} {what} failed"
     for number, result in failed:
         # Other characters than ASCII's are three times as long in gRPC's message.
         reason = result.message.encode("ascii", "replace").decode()

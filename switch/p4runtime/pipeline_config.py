@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SetForwardingPipelineConfig and its relatives: which program runs, and which one waits."""
+"""SetForwardingPipelineConfig and GetForwardingPipelineConfig: the committed program and the saved one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Get = p4r.GetForwardingPipelineConfigRequest
 
 
 class PipelineConfig:
-    """The committed device, the saved one, and the rules that lead from one to the next."""
+    """The committed device and the saved one."""
 
     def __init__(self, commit: Callable[[Device], None], turns: Turns) -> None:
-        """`commit` is told every device that packets shall go through from then on."""
+        """Call `commit` with every device that packets go through from then on."""
         self._commit = commit
         self._turns = turns
         self._committed: Device | None = None
@@ -39,10 +39,10 @@ class PipelineConfig:
 
     @property
     def device(self) -> Device:
-        """The device that is written and read: the saved one from VERIFY_AND_SAVE to COMMIT, else what runs.
+        """The device that is written and read: the saved one if there is one, else the committed one.
 
-        So what is written between the two is in place when the saved program begins to run. Refused if there
-        is neither.
+        So entries that are written before COMMIT are in place when the saved program begins to run. Refused
+        if there is no device.
         """
         device = self._saved or self._committed
         if device is None:
@@ -52,9 +52,9 @@ class PipelineConfig:
     async def set(
         self, request: p4r.SetForwardingPipelineConfigRequest, still_allowed: Callable[[], object] = bool
     ) -> None:
-        """Carry out the request's action; a Refused one changes nothing.
+        """Carry out the request's action. A refused request changes nothing.
 
-        `still_allowed` is called when a program has been loaded, which takes a while, and may refuse.
+        `still_allowed` may refuse. It is called after the program has been loaded, which takes a while.
         """
         if request.action == _Set.RECONCILE_AND_COMMIT:
             raise unimplemented(
@@ -81,7 +81,7 @@ class PipelineConfig:
     def get(
         self, response_type: p4r.GetForwardingPipelineConfigRequest.ResponseType.ValueType
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """As much of the committed config as was asked for; without a config while there is none."""
+        """Return the requested parts of the committed config, if there is a committed config."""
         answer = p4r.GetForwardingPipelineConfigResponse()
         if self._committed is None:
             return answer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as bytes: refused for their size before they are parsed, which nothing can interrupt."""
+"""Requests as bytes. Large ones are refused before they are parsed, because parsing cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Requests:
         self._bytes = 0
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """For a server to be given."""
+        """Return the methods for a server."""
         service = self._service
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             name: grpc.unary_unary_rpc_method_handler(
@@ -115,7 +115,7 @@ class Requests:
 
 
 def parse(data: bytes, kind: type[_Request]) -> _Request:
-    """The request; Refused if it is too large, which takes a look at 64 fields, or malformed."""
+    """Return the request. Refused if it is malformed or too large, for which up to 64 fields are examined."""
     if len(data) > MAX_BYTES:
         program = _program_bytes(data) if kind is _Push else 0
         if len(data) - program > MAX_BYTES:
@@ -155,14 +155,14 @@ def _serialize(message: Message) -> bytes:
 
 
 def _program_bytes(data: bytes) -> int:
-    """The size of config.p4_device_config, as far as it is found without parsing."""
+    """Return the size of config.p4_device_config, without parsing."""
     configs = _parts(memoryview(data), _Push.CONFIG_FIELD_NUMBER)
     number = p4r.ForwardingPipelineConfig.P4_DEVICE_CONFIG_FIELD_NUMBER
     return sum(len(part) for config in configs for part in _parts(config, number))
 
 
 def _parts(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """The values of a message's field that is bytes or a message."""
+    """Yield the values of a field that is bytes or a message."""
     for number, begin, end in itertools.islice(_fields(data), _MAX_FIELDS):
         if number == wanted:
             yield data[begin:end]
@@ -183,7 +183,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits and the place behind it; (7, ...), the tag of nothing, if there is none."""
+    """Return a number of up to 64 bits and the place behind it, or 7, which is no field's tag."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every RPC of p4.v1.P4Runtime, thin over the modules beside this one; Refused is the RPC's status."""
+"""The RPCs of p4.v1.P4Runtime, thin over the modules beside this one. Refused becomes the RPC's status."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
     def __init__(
         self, device_id: int, commit: Callable[[Pipeline], None], cpu_port: int | None = None
     ) -> None:
-        """`commit` is told every pipeline that packets shall go through from then on.
+        """Call `commit` with every pipeline that packets go through from then on.
 
-        Packets that a program sends to `cpu_port` go to controllers, and theirs come in on it.
+        Packets that a program sends to `cpu_port` go to controllers. Packets of controllers arrive on it.
         """
         self._device_id = device_id
         self._commit = commit
@@ -59,14 +59,14 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """The number of the device."""
         return self._device_id
 
-    def check_operator(self, role: str, election_id: p4r.Uint128) -> None:
+    def check_operator(self, role: str, election_id: p4r.Uint128 | None) -> None:
         """Refuse unless the sender is the primary of the default role or of the operator's."""
         self._arbitration.check_primary(role, election_id)
         if role not in ("", OPERATOR):
             raise denied(f"role {role!r} is neither the default role nor {OPERATOR!r}", "take that role")
 
     def close(self) -> None:
-        """Tell controllers nothing any more."""
+        """Send controllers no more notifications."""
         self._notifier.watch(None)
 
     @property
@@ -82,7 +82,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def Capabilities(  # noqa: N802 - gRPC's name
         self, request: p4r.CapabilitiesRequest, context: _Context
     ) -> p4r.CapabilitiesResponse:
-        """Say which version of the specification is served."""
+        """Return the version of the specification."""
         if request.device_id:
             self._check_device(request.device_id)
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
@@ -99,14 +99,14 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
         self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """Give the committed program back."""
+        """Return the committed program."""
         self._check_device(request.device_id)
         return self._config.get(request.response_type)
 
     async def Write(  # noqa: N802 - gRPC's name
         self, request: p4r.WriteRequest, context: _Context
     ) -> p4r.WriteResponse:
-        """Carry out a batch of updates; what failed stands in the status of the RPC."""
+        """Carry out a batch of updates. The status names the updates that failed."""
         self._check_device(request.device_id)
         self._primary(request)
         _report(context, await self._turns.to_the_end(lambda: self._write(request)), "updates")
@@ -119,7 +119,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def Read(  # noqa: N802 - gRPC's name
         self, request: p4r.ReadRequest, context: _Context
     ) -> AsyncGenerator[p4r.ReadResponse, None]:
-        """Stream everything that fits any of the patterns; the status names patterns that are invalid."""
+        """Stream all entities that fit one of the patterns. The status names invalid patterns."""
         self._check_device(request.device_id)
         results: list[Refused | None] = []
         scope = self._arbitration.scope(request.role)
@@ -130,7 +130,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def StreamChannel(  # noqa: N802 - gRPC's name
         self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: _Context
     ) -> AsyncGenerator[p4r.StreamMessageResponse, None]:
-        """Serve one controller until it leaves, or has something refused that a stream does not survive."""
+        """Serve one controller until it leaves, or until an arbitration message is refused."""
         if self._open_streams >= MAX_STREAMS:
             raise exhausted(f"{MAX_STREAMS} streams are open, which is the limit")
         self._open_streams += 1
@@ -146,7 +146,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             await asyncio.gather(incoming, return_exceptions=True)
 
     def _primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> Scope:
-        """The rights of the primary that makes a request; Refused if another makes it."""
+        """Return the rights of the primary that sends a request. Refused if another client sends it."""
         election_id = request.election_id if request.HasField("election_id") else None
         return self._arbitration.check_primary(request.role, election_id)
 

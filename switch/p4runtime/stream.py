@@ -25,7 +25,7 @@ from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.ports import PortError
 
-# For a controller that does not read: what does not fit is dropped, as packets may be.
+# Limits of a controller that does not read. Packets and errors beyond them are dropped.
 _QUEUED_MESSAGES = 4096
 _QUEUED_BYTES = 16 << 20
 _QUEUED_ERROR_BYTES = 256 << 10  # with errors on top: any client is sent these, only primaries the rest
@@ -33,11 +33,11 @@ _ECHOED_BYTES = 64 << 10  # of a refused message, in its error
 _UNREAD = "too many notifications wait for this controller, which does not read them"
 # Arbitration is not dropped for packets; a stream that lets it pile up is ended.
 _QUEUED_NOTICE_BYTES = 4 << 20
-_LEAST_NOTICE_BYTES = 16 << 10  # that one is counted with: no more than 256 of them
+_LEAST_NOTICE_BYTES = 16 << 10  # counted for each: up to 256 of them
 
 
 class Stream:
-    """What waits to be sent to one controller."""
+    """Messages that wait to be sent to one controller."""
 
     def __init__(self) -> None:
         """Nothing waits."""
@@ -112,7 +112,7 @@ class Streams:
         self._turns = turns
 
     async def serve(self, requests: AsyncIterator[p4r.StreamMessageRequest], stream: Stream) -> None:
-        """Take the controller's messages until it leaves; a refusal ends the stream with its status."""
+        """Take the controller's messages until it leaves. A refusal ends the stream with its status."""
         try:
             async for request in requests:
                 if request.HasField("arbitration"):

@@ -146,8 +146,9 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
 NOT_PROVOKED = {
     ResultError,  # tests/unit/test_exit_status.py provokes it
     LabUnavailable,  # tests/system/test_refusals.py provokes it
-    of_controller.RequestError,  # the base of the four below and of InvalidRequest
+    of_controller.RequestError,  # the base of the five below and of InvalidRequest
     of_controller.AlreadyJoined,
+    of_controller.Denied,
     of_controller.Overdue,
     of_controller.Exhausted,
     errors.GroupRefused,  # passes on the controller's answer

@@ -199,7 +199,7 @@ async def test_only_the_primary_and_an_operator_may_impair_links_and_trace(inspe
         stub = switch_pb2_grpc.SwitchStub(channel)  # type: ignore[no-untyped-call]
         senders = [(None, ""), (4, ""), (3, "another"), (3, ""), (9, "operator")]
         for number, role in senders:
-            sender = switch_pb2.Primary(role=role, election_id_low=number)
+            sender = None if number is None else switch_pb2.Primary(role=role, election_id_low=number)
             for call in (
                 stub.SetImpairments(switch_pb2.SetImpairmentsRequest(bad=["1:loss=1"], primary=sender)),
                 stub.Trace(switch_pb2.TraceRequest(count=1, primary=sender)).read(),

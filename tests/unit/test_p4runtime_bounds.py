@@ -19,6 +19,7 @@ from p4runtime_clients import (
     Config,
     Server,
     client,
+    codes,
     files,
     to_port,
     update,
@@ -110,6 +111,8 @@ async def test_batches_that_are_done_in_one_go_are_limited(
             router.server.pipelines[0].arrays.counters("RouterIngress.arrivals", range(3, 4))[0].packets == 0
         )
     assert await router.write(*many[:-1], atomicity=atomicity) == []
+    beyond = update("MODIFY", P4CounterEntry("arrivals", index=16, data=value))
+    assert codes(await router.write(many[0], beyond, atomicity=atomicity)) == ["ABORTED", "OUT_OF_RANGE"]
     monkeypatch.setattr(batches, "MAX_KEPT_CELLS", 31)  # arrivals has 16
     wildcard = update("MODIFY", P4CounterEntry("arrivals", data=value))
     with pytest.raises(grpc.aio.AioRpcError, match=r"up to 31 cells.*not 32") as refused:
