@@ -71,9 +71,9 @@ def ports(found: list[p4r.Entity]) -> list[int]:
 async def begun(one: Client, updates: list[p4r.Update]) -> asyncio.Future[list[p4r.Error]]:
     """Send a Write, and return it when the switch has carried out the first update."""
     tables = one.server.pipelines[-1].tables
-    before = tables.entries("RouterIngress.bridge")
+    before = tables["RouterIngress.bridge"].entries()
     writing = asyncio.ensure_future(one.write(*updates))
-    while tables.entries("RouterIngress.bridge") == before:
+    while tables["RouterIngress.bridge"].entries() == before:
         await asyncio.sleep(0)
     assert not writing.done()
     return writing
@@ -107,7 +107,7 @@ async def test_a_write_beside_a_push_is_completed_in_one_of_the_programs(
     writing = await begun(one, entries("INSERT", 1))
     await other.set_pipeline(Config.VERIFY_AND_COMMIT, LARGE)
     assert await writing == []
-    kept = [len(pipeline.tables.entries("RouterIngress.bridge")) for pipeline in one.server.pipelines]
+    kept = [len(pipeline.tables["RouterIngress.bridge"].entries()) for pipeline in one.server.pipelines]
     assert kept == [MANY, 0]
 
 
@@ -123,7 +123,7 @@ async def test_a_write_is_completed_before_the_next_primary_is_accepted(
         await one.write(update("INSERT", to_port(1, 1)))
     assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
     assert (await elected).status.code == Code.OK
-    assert len(one.server.pipelines[0].tables.entries("RouterIngress.bridge")) == MANY
+    assert len(one.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == MANY
     assert await writing == []
 
 
