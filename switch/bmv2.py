@@ -31,6 +31,7 @@ def command(options: SwitchOptions) -> list[str]:
     for folder in set(options.pcap.values()):
         arguments += [f"--pcap={folder}"]
     arguments += ["--", "--grpc-server-addr", options.grpc]
+    arguments += ["--priority-queues", str(options.priority_queues)]
     if options.cpu_port is not None:
         arguments += ["--cpu-port", str(options.cpu_port)]
     if options.tls is not None:

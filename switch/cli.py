@@ -19,6 +19,7 @@ from railweave.switch.impairment import DIRECTIONS, parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, DeviceId, Grpc
 from railweave.switch.options import (
     DROP_PORT,
+    MAX_PRIORITY_QUEUES,
     MAX_SUPER_PACKET_BYTES,
     SwitchOptions,
     Tls,
@@ -88,6 +89,15 @@ def switch(
             min=0, max=DROP_PORT - 1, help="Port number for packet-in and packet-out. Default: none."
         ),
     ] = None,
+    priority_queues: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MAX_PRIORITY_QUEUES,
+            help="Strict-priority queues of each port. Packets of queue N - 1 leave first. The switch drops "
+            "packets with a priority (standard_metadata.priority) of N or more.",
+        ),
+    ] = 1,
     tls_cert: Annotated[
         Path | None, typer.Option(help="File of the P4Runtime server's certificate (PEM). Default: no TLS.")
     ] = None,
@@ -142,6 +152,7 @@ def switch(
             super_packet_bytes=super_packet_bytes,
             exact_bytes=exact_bytes,
             cpu_port=cpu_port,
+            priority_queues=priority_queues,
             tls=Tls.of(tls_cert, tls_key, tls_ca),
             impairments=parse_impairments(impair or [], interfaces),
             pcap=parse_pcap(pcap or [], interfaces),

@@ -41,7 +41,12 @@ async def run(options: SwitchOptions, say: Callable[[str], None]) -> None:
 @contextlib.asynccontextmanager
 async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIterator[Ports]:
     """A running switch; SwitchError if it cannot start."""
-    ports = Ports(options.interfaces, options.super_packet_bytes, exact_bytes=options.exact_bytes)
+    ports = Ports(
+        options.interfaces,
+        options.super_packet_bytes,
+        exact_bytes=options.exact_bytes,
+        priority_queues=options.priority_queues,
+    )
     for (port, direction), impairment in options.impairments.items():
         ports.set_impairment(port, direction, impairment)
     for port, folder in options.pcap.items():
@@ -70,6 +75,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         service.close()
         await server.stop(_GRACE_S)
         ports.stop()
+        inspection.take_log()
 
 
 async def load_program(service: Service, options: SwitchOptions) -> None:

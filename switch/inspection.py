@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service `railweave.v1.Switch`: ports, impairments and traces, which P4Runtime lacks."""
+"""The service `railweave.v1.Switch`: ports, impairments, traces and messages, which P4Runtime lacks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any
@@ -27,6 +28,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 NO_PROGRAM = explain("the switch has no program yet", "a program", "push one with a controller")
 MAX_TRACED = 100_000
+_LOG_MESSAGES, _LOG_CHARACTERS = 1000, 1000  # the most that are kept, and of one message
 _POLL_S = 0.02
 _LINKS_S = 0.1  # how late a group may notice that a link is down
 
@@ -35,11 +37,12 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
     """Serves one switch; it forwards pipelines to the ports, and so knows which program runs."""
 
     def __init__(self, ports: Ports, service: Service) -> None:
-        """There is no program yet. Set `say` to get a line whenever the way of execution changes.
+        """There is no program yet. `say` gets the program's messages, and a line on how it is executed.
 
         `service` knows who may impair links and trace packets.
         """
         self.say: Callable[[str], None] = lambda _: None
+        self._log: deque[switch_pb2.LogMessage] = deque(maxlen=_LOG_MESSAGES)
         self._service = service
         self._ports = ports
         self._said = ""
@@ -47,15 +50,18 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
 
     def use(self, pipeline: Pipeline) -> None:
         """Run packets through this pipeline from now on."""
+        pipeline.set_logging(on=bool(pipeline.program.messages))
         self._ports.use(pipeline)
+        self.take_log()  # of the pipeline before
         self._pipeline = pipeline
         self.look()
 
     def look(self) -> None:
-        """Report the links that are down to the pipeline, and say how the program is executed now.
+        """Report the links that are down to the pipeline, say how the program is executed, take its messages.
 
         Groups leave out members that watch links that are down.
         """
+        self.take_log()
         if self._pipeline is None:
             return
         if self._pipeline.program.profiles:
@@ -65,6 +71,18 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
         if line != self._said:
             self._said = line
             self.say(line)
+
+    def take_log(self) -> None:
+        """Take the program's new messages: keep the latest, and say each."""
+        if self._pipeline is None or not self._pipeline.program.messages:
+            return
+        log = self._pipeline.take_log()
+        lines = [text[:_LOG_CHARACTERS] for text in log.messages]
+        if log.lost:
+            lines.append(f"{log.lost} messages were left out: too many came at once")
+        for text in lines:
+            self._log.append(switch_pb2.LogMessage(time_ns=time.time_ns(), text=text))
+            self.say(text)
 
     async def keep_watching(self) -> None:
         """Follow the links and the compiler until cancelled."""
@@ -114,6 +132,13 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             for field in fields:
                 setattr(answer.pipeline, field, statistics[field])
         return answer
+
+    async def GetLog(  # noqa: N802 - gRPC's name
+        self, request: switch_pb2.GetLogRequest, context: _Context
+    ) -> switch_pb2.GetLogResponse:
+        """Give the latest messages of the program."""
+        self.take_log()
+        return switch_pb2.GetLogResponse(messages=self._log)
 
     async def SetImpairments(  # noqa: N802 - gRPC's name
         self, request: switch_pb2.SetImpairmentsRequest, context: _Context

@@ -15,6 +15,7 @@ from railweave.switch.impairment import Direction, Impairment
 from railweave.topologies.errors import TopologyError
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
+MAX_PRIORITY_QUEUES = 8  # v1model's priority has 3 bits
 MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
 
 
@@ -77,6 +78,7 @@ class SwitchOptions:
     pcap: Mapping[int, Path] = field(default_factory=dict)  # folder for captures, by port
     cpu_port: int | None = None  # of packet-in and packet-out; no interface may have it
     tls: Tls | None = None  # None: the P4Runtime server speaks plain text
+    priority_queues: int = 1  # of each port
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other."""

@@ -61,6 +61,7 @@ class Ports:
         super_packet_bytes: int = MAX_SUPER_PACKET_BYTES,
         *,
         exact_bytes: bool = False,
+        priority_queues: int = 1,
     ) -> None:
         """Open all interfaces; `super_packet_bytes`: the largest super-packet that is sent (0: none).
 
@@ -70,7 +71,9 @@ class Ports:
         self._compilation: compiler.Background | None = None
         self._interfaces = dict(interfaces)
         try:
-            self._native = native.SwitchPorts(list(interfaces.items()), super_packet_bytes, exact_bytes)
+            self._native = native.SwitchPorts(
+                list(interfaces.items()), super_packet_bytes, exact_bytes, priority_queues
+            )
         except PermissionError:
             raise Unavailable(
                 "raw packet sockets are not permitted",

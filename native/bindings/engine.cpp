@@ -48,7 +48,7 @@ struct Collector : OutputSink {
   OutputBacklog waiting;
   std::vector<std::pair<std::uint16_t, std::vector<std::byte>>> packets;
   explicit Collector(OutputBacklog backlog) : waiting(backlog) {}
-  OutputBacklog backlog(std::uint16_t) const override { return waiting; }
+  OutputBacklog backlog(std::uint16_t, std::size_t) const override { return waiting; }
   void emit(std::uint16_t port, const Pieces& packet) override {
     packets.emplace_back(port, std::vector<std::byte>(packet.size()));
     packet.write(packets.back().second.data());
@@ -307,6 +307,10 @@ void bind_engine(nb::module_& parent) {
       .def("set_group", on_table(&Table::set_group))
       .def(
           "set_cpu_port", [](Engine& self, std::uint32_t port) { self.control()->cpu_port = port; }, "port"_a)
+      .def(
+          "set_priority_queues",
+          [](Engine& self, std::size_t count) { self.control()->priority_queues = count; }, "count"_a,
+          "Of each port: packets with a priority of `count` or more are dropped")
       .def("has_notices",
            [](Engine& self) {
              const auto state = self.control();

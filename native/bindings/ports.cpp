@@ -42,8 +42,10 @@ nb::dict describe(const ImpairmentCounts& counts) {
 class BoundPorts {
  public:
   BoundPorts(const std::vector<SwitchPorts::Interface>& interfaces, std::size_t super_packet_bytes,
-             bool exact_bytes)
-      : ports_(interfaces, {.super_packet_bytes = super_packet_bytes, .exact_bytes = exact_bytes}) {}
+             bool exact_bytes, std::size_t priority_queues)
+      : ports_(interfaces, {.super_packet_bytes = super_packet_bytes,
+                            .exact_bytes = exact_bytes,
+                            .priority_queues = priority_queues}) {}
   ~BoundPorts() { stop(); }
 
   void stop() {
@@ -138,14 +140,18 @@ class BoundLink {
  public:
   explicit BoundLink(const nb::dict& values) : link_(to_impairment(values)) {}
 
-  void push(const nb::bytes& packet, Time now) { link_.push(view(packet), now); }
+  void push(const nb::bytes& packet, Time now, std::size_t priority) {
+    link_.push(view(packet), now, priority);
+  }
   std::optional<nb::bytes> pop(Time now) {
     const auto packet = link_.pop(now);
     return packet ? std::optional(to_python(*packet)) : std::nullopt;
   }
   std::optional<Time> deadline() const { return or_none(link_.deadline()); }
   /// Packets that wait for their turn, and how long one that comes now would.
-  std::pair<std::size_t, Duration> backlog(Time now) const { return {link_.backlog(now), link_.wait(now)}; }
+  std::pair<std::size_t, Duration> backlog(Time now, std::size_t priority) const {
+    return {link_.backlog(now, priority), link_.wait(now, priority)};
+  }
   nb::dict counts() const { return describe(link_.counts()); }
 
  private:
@@ -167,8 +173,9 @@ void bind_ports(nb::module_& module) {
   nb::module_ m = module.def_submodule("ports", "Packet I/O of the embedded switch");
   nb::register_exception_translator(raise_os_error);
   nb::class_<BoundPorts>(m, "SwitchPorts", "Sockets of all ports and the thread between them and an engine")
-      .def(nb::init<const std::vector<SwitchPorts::Interface>&, std::size_t, bool>(), "interfaces"_a,
-           "super_packet_bytes"_a = OutputLimits{}.super_packet_bytes, "exact_bytes"_a = false,
+      .def(nb::init<const std::vector<SwitchPorts::Interface>&, std::size_t, bool, std::size_t>(),
+           "interfaces"_a, "super_packet_bytes"_a = OutputLimits{}.super_packet_bytes,
+           "exact_bytes"_a = false, "priority_queues"_a = OutputLimits{}.priority_queues,
            "Opens (port, interface name) pairs; OSError names the interface that cannot be opened")
       .def("start", [](BoundPorts& self) { self.ports().start(); })
       .def("stop", &BoundPorts::stop)
@@ -190,10 +197,10 @@ void bind_ports(nb::module_& module) {
       .def_prop_ro("no_such_port", [](BoundPorts& self) { return self.ports().no_such_port(); });
   nb::class_<BoundLink>(m, "ImpairedLink", "One direction of a bad link, in virtual time of nanoseconds")
       .def(nb::init<const nb::dict&>(), "impairment"_a)
-      .def("push", &BoundLink::push, "packet"_a, "now"_a)
+      .def("push", &BoundLink::push, "packet"_a, "now"_a, "priority"_a = 0)
       .def("pop", &BoundLink::pop, "now"_a, "The next packet that is due, or None")
       .def("deadline", &BoundLink::deadline, "When there will be one, or None")
-      .def("backlog", &BoundLink::backlog, "now"_a,
+      .def("backlog", &BoundLink::backlog, "now"_a, "priority"_a = 0,
            "Packets that wait for the link's rate, and how long one that comes now would")
       .def("counts", &BoundLink::counts);
   m.def("cut", &cut, "frame"_a, "offload"_a,

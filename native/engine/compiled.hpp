@@ -23,6 +23,7 @@ namespace railweave::engine {
 struct TableShape {
   std::uint32_t words, meter, timeouts;
   NativeField meter_result;
+  BitRange meter_bits;
 };
 
 struct Calculation {

@@ -3,6 +3,7 @@
 // and packets that left through the CPU port.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,32 +26,44 @@ struct LogRecord {
   std::vector<NotedValue> values;
 };
 
+/// Bounded in number, bytes and rate: a flood of packets fills neither the switch's memory nor a log file.
 class Messages {
  public:
   static constexpr std::size_t kMaxRecords = 4096;
+  static constexpr std::size_t kMaxWords = 1u << 20;           // of values
+  static constexpr std::uint64_t kPeriodUs = 10'000;           // between messages, in the long run
+  static constexpr std::uint64_t kBurstUs = 4096 * kPeriodUs;  // that many messages may come at once
 
   /// The values of the message, or of the note of a trace, that comes next.
   std::vector<NotedValue> values;
   /// Whether log_msg is kept; failed assertions always are.
   bool enabled = false;
 
-  /// A message with the values that have been collected.
-  void add(std::uint32_t message) {
-    if (records_.size() < kMaxRecords) {
-      records_.push_back({message, std::move(values)});
-    } else {
-      ++lost_;
-    }
+  /// Whether there is room for a message now. The rate is limited by GCRA (ITU-T I.371).
+  bool admit(std::uint64_t now_us) {
+    if (records_.size() < kMaxRecords && words_ < kMaxWords && due_us_ < now_us + kBurstUs) return true;
+    ++lost_;
+    return false;
+  }
+
+  /// A message that was admitted, with the values that have been collected.
+  void add(std::uint32_t message, std::uint64_t now_us) {
+    due_us_ = std::max(due_us_, now_us) + kPeriodUs;
+    for (const NotedValue& value : values) words_ += value.words.size();
+    records_.push_back({message, std::move(values)});
     values.clear();
   }
 
-  /// All messages since the last call, oldest first, and how many were lost because nobody took them.
+  /// All messages since the last call, oldest first, and how many were lost for lack of room.
   std::pair<std::vector<LogRecord>, std::uint64_t> take() {
+    words_ = 0;
     return {std::exchange(records_, {}), std::exchange(lost_, 0)};
   }
 
  private:
   std::vector<LogRecord> records_;
+  std::size_t words_ = 0;
+  std::uint64_t due_us_ = 0;  // when the next message is due at the greatest rate
   std::uint64_t lost_ = 0;
 };
 

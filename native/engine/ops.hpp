@@ -105,9 +105,14 @@ struct Run {
       hit->counter.bytes += packet.ingress_length;
       if (shape.timeouts) hit->last_hit_us = state().now_us;
       if (shape.meter != kNone) {
-        const auto color =
+        const std::uint64_t color =
             state().cells.execute_meter(shape.meter, hit->slot, packet.ingress_length, state().now_us);
-        store_le<std::uint32_t>(phv + shape.meter_result.offset, color & low_bits(shape.meter_result.width));
+        if (shape.meter_bits.bits != 0) {
+          wide::store_bits(&color, 1, reinterpret_cast<unsigned char*>(phv), shape.meter_bits.position,
+                           shape.meter_bits.bits);
+        } else {
+          store_native(phv, shape.meter_result, color);
+        }
       }
     }
     const Entry& entry = hit ? *hit : table.fallback();
@@ -360,8 +365,9 @@ struct Run {
   LOAD(MEMBER, state().tables[in.a]->lookup(key) != nullptr)  // whether a value set has the key
 
   // Messages.
-  JUMP_IF(LOGGING, !state().messages.enabled)  // nobody listens: what it would say is not computed
-  INLINE void LOG_VALUE(I in) {                // a: whether it is signed
+  // The values of a message without listener or room are not computed.
+  JUMP_IF(LOGGING, !state().messages.enabled || !state().messages.admit(state().now_us))
+  INLINE void LOG_VALUE(I in) {  // a: whether it is signed
     const std::uint64_t value = r[in.d];
     state().messages.values.push_back({{value}, in.a != 0 && as_signed(value) < 0});
   }
@@ -369,14 +375,14 @@ struct Run {
     const std::uint64_t* const value = wide(in.d);
     state().messages.values.push_back({{value, value + limbs}, wide::negative(value, limbs)});
   }
-  DO(LOG, state().messages.add(in.a))
+  DO(LOG, state().messages.add(in.a, state().now_us))
   DO(NOTE, machine.note(in.a))
   DO(NOTE_TABLE, machine.note_lookup(in.a, packet, key))
   /// Whether it holds.
   INLINE bool holds(I in) {
     if (r[in.d] != 0) return true;
     state().messages.values.clear();
-    state().messages.add(in.a);
+    if (state().messages.admit(state().now_us)) state().messages.add(in.a, state().now_us);
     return false;
   }
 

@@ -45,6 +45,7 @@ struct Packet : PacketState {
 /// A packet as it leaves, in pieces that follow each other.
 struct Pieces {
   std::array<Bytes, 3> of;
+  std::size_t priority = 0;  // number of its queue at the port
 
   explicit Pieces(Bytes whole = {}) : of{whole} {}
   Pieces(Bytes first, Bytes second, Bytes third) : of{first, second, third} {}

@@ -67,9 +67,7 @@ class Checker {
     }
     for (const auto& inputs : plan_.learn_lists) check_inputs(inputs);
     for (const auto& ranges : plan_.field_lists) {
-      for (const auto& range : ranges) {
-        offset(0, (std::uint64_t{range.position} + range.bits + 7) / 8);
-      }
+      for (const auto& range : ranges) bits(range);
     }
     for (const auto& field : plan_.intrinsics) native(field);
     for (const auto pc : {plan_.parser, plan_.parsed, plan_.ingress, plan_.egress, plan_.deparser})
@@ -98,6 +96,8 @@ class Checker {
     require(field.width <= 64, "plan: field width");
     if (field.width) offset(field.offset, 8);
   }
+
+  void bits(const BitRange& range) const { offset(0, (std::uint64_t{range.position} + range.bits + 7) / 8); }
 
   void headers() const {
     for (const auto& header : plan_.headers) {
@@ -161,8 +161,9 @@ class Checker {
     counter(table.miss);
     if (table.hit != kNone) counter(table.hit);
     if (table.meter != kNone) {
-      require(table.meter < plan_.meters.size() && table.meter_result.width > 0, "plan: direct meter");
+      require(table.meter < plan_.meters.size(), "plan: direct meter");
       native(table.meter_result);
+      bits(table.meter_bits);
     }
     require(table.selector == kNone || table.selector < plan_.calculations.size(), "plan: selector");
   }
@@ -306,6 +307,9 @@ std::pair<std::uint64_t, std::uint64_t> touched(const Instruction& in) {
 bool used_whole(const Plan& plan, std::uint32_t number) {
   const HeaderPlan& header = plan.headers[number];
   const auto in_reach = [&](std::uint64_t from, std::uint64_t to) { return from < to && to > header.image; };
+  const auto holds = [&](const BitRange& range) {
+    return in_reach(range.position / 8, (std::uint64_t{range.position} + range.bits + 7) / 8);
+  };
   const auto reads = [&](const std::vector<InputPlan>& inputs) {
     return std::any_of(inputs.begin(), inputs.end(), [&](const InputPlan& input) {
       const std::uint64_t from = input.kind == InputPlan::kBits ? input.offset / 8 : input.offset;
@@ -320,9 +324,10 @@ bool used_whole(const Plan& plan, std::uint32_t number) {
     if (reads(list)) return false;
   }
   for (const auto& list : plan.field_lists) {
-    for (const BitRange& range : list) {
-      if (in_reach(range.position / 8, (std::uint64_t{range.position} + range.bits + 7) / 8)) return false;
-    }
+    if (std::any_of(list.begin(), list.end(), holds)) return false;
+  }
+  for (const auto& table : plan.tables) {
+    if (holds(table.meter_bits)) return false;
   }
   for (const auto& stack : plan.stacks) {
     if (std::count(stack.headers.begin(), stack.headers.end(), number) != 0) return false;

@@ -28,6 +28,17 @@ struct NativeField {
   RAILWEAVE_PLAN_FIELDS(offset, width)
 };
 
+/// Keeps the low bits of `value`; nothing in a field that the program does not have.
+inline void store_native(std::byte* phv, const NativeField& to, std::uint64_t value) {
+  if (to.width == 0) return;
+  value &= ~0ull >> (64 - to.width);
+  if (to.width <= 32) {
+    store_le<std::uint32_t>(phv + to.offset, static_cast<std::uint32_t>(value));
+  } else {
+    store_le<std::uint64_t>(phv + to.offset, value);
+  }
+}
+
 /// Metadata that the target itself reads or writes, by its name in programs, in this order in the plan.
 // clang-format off
 #define RAILWEAVE_INTRINSICS(X) \
@@ -44,6 +55,7 @@ struct NativeField {
   X("queueing_metadata.enq_qdepth", kEnqueueDepth) \
   X("queueing_metadata.deq_timedelta", kDequeueTimedelta) \
   X("queueing_metadata.deq_qdepth", kDequeueDepth) \
+  X("queueing_metadata.qid", kQueueId) \
   X("standard_metadata.parser_error", kParserError) \
   X("standard_metadata.checksum_error", kChecksumError) \
   X("intrinsic_metadata.priority", kPriority)
@@ -121,22 +133,31 @@ struct MeterPlan {
   RAILWEAVE_PLAN_FIELDS(size, rates, bytes)
 };
 
+/// Bits of the PHV, most significant first; of a native field its whole bytes.
+struct BitRange {
+  std::uint32_t position;
+  std::uint32_t bits;
+  RAILWEAVE_PLAN_FIELDS(position, bits)
+};
+
 enum class MatchKind : std::uint32_t { kExact, kLpm, kTernary };
 inline constexpr const char* kMatchKinds[] = {"exact", "lpm", "ternary"};
 
 struct TablePlan {
   MatchKind kind;
-  std::uint32_t words;  // of the key
-  std::uint32_t size;   // greatest number of entries
-  std::uint32_t hit;    // where a hit goes on; kNone: by action
-  std::uint32_t miss;   // where a miss without a default action goes on, and any miss if `hit` is set
-  std::uint32_t meter;  // direct meter: its index, or kNone
-  NativeField meter_result;
+  std::uint32_t words;       // of the key
+  std::uint32_t size;        // greatest number of entries
+  std::uint32_t hit;         // where a hit goes on; kNone: by action
+  std::uint32_t miss;        // where a miss without a default action goes on, and any miss if `hit` is set
+  std::uint32_t meter;       // direct meter: its index, or kNone
+  NativeField meter_result;  // width 0: `meter_bits`
+  BitRange meter_bits;
   std::uint32_t selector;              // calculation that picks a group's member, or kNone
   std::uint32_t timeouts;              // 1: entries may have idle time-outs
   std::vector<std::uint32_t> actions;  // entry points
   std::vector<std::uint32_t> next;     // where to go on after each
-  RAILWEAVE_PLAN_FIELDS(kind, words, size, hit, miss, meter, meter_result, selector, timeouts, actions, next)
+  RAILWEAVE_PLAN_FIELDS(kind, words, size, hit, miss, meter, meter_result, meter_bits, selector, timeouts,
+                        actions, next)
 };
 
 /// One piece of the input of a calculation. Pieces of invalid headers are left out.
@@ -155,13 +176,6 @@ struct CalculationPlan {
   std::uint32_t algorithm;  // Algorithm in hash.hpp
   std::vector<InputPlan> inputs;
   RAILWEAVE_PLAN_FIELDS(algorithm, inputs)
-};
-
-/// Bits of the PHV, most significant first; of a native field its whole bytes.
-struct BitRange {
-  std::uint32_t position;
-  std::uint32_t bits;
-  RAILWEAVE_PLAN_FIELDS(position, bits)
 };
 
 /// The runs of a packet through the code of a plan.

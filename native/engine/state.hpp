@@ -110,6 +110,7 @@ struct State {
   Statistics statistics;
   std::mt19937_64 random;
   std::uint32_t cpu_port = kNoPort;  // what goes there waits in `packets` in place of leaving
+  std::size_t priority_queues = 1;   // of each port
   std::uint64_t now_us = 0;          // the time of the last packet
   std::uint64_t start_us = 0;        // when the switch started: the program's timestamps count from here
 };

@@ -44,14 +44,7 @@ TrafficManager::TrafficManager(State& state, std::size_t phv_bytes)
       arrival_(take_packet()) {}
 
 void TrafficManager::set(Packet& packet, Intrinsic field, std::uint64_t value) const {
-  const NativeField& at = machine_->plan().intrinsics[static_cast<std::size_t>(field)];
-  if (at.width == 0) return;
-  value &= ~0ull >> (64 - at.width);
-  if (at.width <= 32) {
-    store_le<std::uint32_t>(&packet.phv[at.offset], static_cast<std::uint32_t>(value));
-  } else {
-    store_le<std::uint64_t>(&packet.phv[at.offset], value);
-  }
+  store_native(packet.phv.data(), machine_->plan().intrinsics[static_cast<std::size_t>(field)], value);
 }
 
 std::uint64_t TrafficManager::get(const Packet& packet, Intrinsic field) const {
@@ -317,26 +310,28 @@ void TrafficManager::learn(const Packet& packet) {
 
 /// Egress runs when a packet enters the queue of its port, not when it leaves: the wait is what the packets
 /// before it will take.
-void TrafficManager::note_queueing(Packet& packet, std::uint16_t port) {
+void TrafficManager::note_queueing(Packet& packet, std::uint16_t port, std::size_t priority) {
   const std::uint64_t now_us = state_.now_us - state_.start_us;
   OutputBacklog backlog;
-  if (machine_->plan().uses_backlog()) backlog = sink_->backlog(port);
+  if (machine_->plan().uses_backlog()) backlog = sink_->backlog(port, priority);
   set(packet, Intrinsic::kEnqueueTimestamp, now_us);
   set(packet, Intrinsic::kEnqueueDepth, backlog.packets);
   set(packet, Intrinsic::kDequeueTimedelta, backlog.wait_us);
   set(packet, Intrinsic::kDequeueDepth, backlog.packets);
+  set(packet, Intrinsic::kQueueId, priority);
   set(packet, Intrinsic::kEgressTimestamp, now_us + backlog.wait_us);
 }
 
 void TrafficManager::egress(Packet& packet, std::uint16_t port) {
-  // A single queue per port, BMv2's default, has priority 0 only: packets of another are dropped.
-  if (get(packet, Intrinsic::kPriority) != 0) return drop(Reason::kPriority);
+  // As in BMv2, a packet of a priority without queue is dropped. By default there is only queue 0.
+  const std::size_t priority = get(packet, Intrinsic::kPriority);
+  if (priority >= state_.priority_queues) return drop(Reason::kPriority);
   if (!spend_pass()) return;
   if (machine_->traced()) [[unlikely]] {
     machine_->trace(TraceKind::kEgress, port,
                     {get(packet, Intrinsic::kInstanceType), get(packet, Intrinsic::kEgressRid)});
   }
-  note_queueing(packet, port);
+  note_queueing(packet, port, priority);
   set(packet, Intrinsic::kEgressPort, port);
   set(packet, Intrinsic::kEgressSpec, kDropPort + 1);  // in 9 bits: 0, which is not "drop"
   set(packet, Intrinsic::kPacketLength, packet.length);
@@ -348,6 +343,7 @@ void TrafficManager::egress(Packet& packet, std::uint16_t port) {
   Pieces pieces = machine_->deparse(packet);
   if (packet.recirculate_fields) return recirculate(packet, pieces);  // whole: truncation ends here
   pieces.cut(packet.truncate);
+  pieces.priority = priority;
   emit(port, pieces);
 }
 

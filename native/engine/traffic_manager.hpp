@@ -25,7 +25,7 @@ inline constexpr int kMaxRounds = 256;                        // resubmissions a
 inline constexpr std::size_t kMaxHeldBytes = 64u << 20;       // of packets that wait for ingress or egress
 inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, whatever their size
 
-/// What waits to leave by a port.
+/// The packets in one queue of a port.
 struct OutputBacklog {
   std::uint32_t packets = 0;
   std::uint64_t wait_us = 0;  // until what is sent now would leave
@@ -38,7 +38,7 @@ struct OutputSink {
   virtual void emit(std::uint16_t port, const Pieces& packet) = 0;
   /// A digest or a packet for the control plane waits in the engine.
   virtual void noticed() {}
-  virtual OutputBacklog backlog(std::uint16_t) const { return {}; }
+  virtual OutputBacklog backlog(std::uint16_t /*port*/, std::size_t /*priority*/) const { return {}; }
 };
 
 class TrafficManager {
@@ -77,7 +77,7 @@ class TrafficManager {
   void clone_egress(const Packet& packet);
   void learn(const Packet& packet);
   void egress(Packet& packet, std::uint16_t port);
-  void note_queueing(Packet& packet, std::uint16_t port);
+  void note_queueing(Packet& packet, std::uint16_t port, std::size_t priority);
   void recirculate(const Packet& packet, const Pieces& bytes);
   void emit(std::uint16_t port, const Pieces& packet);
   void notify(Notices& notices, std::uint32_t list, Bytes bytes);

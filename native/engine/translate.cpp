@@ -80,7 +80,7 @@ class Translator {
     array("SlicePlan", "slices", plan_.slices, fields_of<SlicePlan>);
     array("TableShape", "tables", plan_.tables, [](const TablePlan& table) {
       return text('{', table.words, ", ", table.meter, "u, ", table.timeouts, ", ",
-                  fields_of(table.meter_result), '}');
+                  fields_of(table.meter_result), ", ", fields_of(table.meter_bits), '}');
     });
     std::size_t number = 0;
     array("Calculation", "calculations", plan_.calculations, [&](const CalculationPlan& calculation) {

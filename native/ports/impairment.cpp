@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace railweave::ports {
@@ -29,7 +30,7 @@ bool ImpairedLink::happens(Decision decision, double probability) const {
   return std::ldexp(static_cast<double>(draw(decision) >> 11), -53) < probability;
 }
 
-void ImpairedLink::push(Bytes packet, Time now) {
+void ImpairedLink::push(Bytes packet, Time now, std::size_t priority) {
   ++number_;
   ++counts_.packets;
   if (happens(kLoss, impairment_.loss)) {
@@ -37,11 +38,11 @@ void ImpairedLink::push(Bytes packet, Time now) {
     return release_held(now);
   }
   const bool twice = happens(kDuplicate, impairment_.duplicate);
-  std::vector<std::byte> copy(packet.begin(), packet.end());
-  if (!copy.empty() && happens(kCorrupt, impairment_.corrupt)) {
+  Packet copy{{packet.begin(), packet.end()}, priority};
+  if (!packet.empty() && happens(kCorrupt, impairment_.corrupt)) {
     ++counts_.corrupted;
-    const std::uint64_t bit = draw(kBit) % (8 * copy.size());
-    copy[bit / 8] ^= std::byte{1} << (bit % 8);
+    const std::uint64_t bit = draw(kBit) % (8 * packet.size());
+    copy.bytes[bit / 8] ^= std::byte{1} << (bit % 8);
   }
   if (twice) {
     ++counts_.duplicated;
@@ -49,33 +50,47 @@ void ImpairedLink::push(Bytes packet, Time now) {
   }
   if (!happens(kReorder, impairment_.reorder)) {
     enqueue(std::move(copy), now);
-  } else if (has_room(copy.size())) {
+  } else if (has_room(copy)) {
     ++counts_.reordered;
-    bytes_ += copy.size();
+    bytes_.at(priority) += packet.size();
     held_.push_back({std::move(copy), number_ + 1 + draw(kGap) % kMostOvertake, now + kLongestHold});
   }
   release_held(now);
 }
 
-bool ImpairedLink::has_room(std::size_t bytes) {
-  if (bytes_ + bytes <= impairment_.queue_bytes) return true;
+bool ImpairedLink::has_room(const Packet& packet) {
+  if (bytes_.at(packet.priority) + packet.bytes.size() <= impairment_.queue_bytes) return true;
   ++counts_.overflowed;
   return false;
 }
 
+/// That the link takes to send it.
+Duration ImpairedLink::time(const Packet& packet) const {
+  if (impairment_.rate_bps == 0) return 0;
+  const auto bits = 8.0 * static_cast<double>(packet.bytes.size());
+  return static_cast<Duration>(bits * kSecond / static_cast<double>(impairment_.rate_bps));
+}
+
 /// A leaky bucket as a meter (ITU-T I.371, virtual scheduling): a packet leaves when the link has sent all
 /// before it, less the burst that the silence before has earned.
-void ImpairedLink::enqueue(std::vector<std::byte> packet, Time now) {
-  if (!has_room(packet.size())) return;
-  bytes_ += packet.size();
+void ImpairedLink::enqueue(Packet packet, Time now) {
+  if (!has_room(packet)) return;
+  bytes_[packet.priority] += packet.bytes.size();
+  const Duration taken = time(packet);
   Time sent = now;
-  if (impairment_.rate_bps != 0) {
-    const auto bits = 8.0 * static_cast<double>(packet.size());
-    const auto time = static_cast<Duration>(bits * kSecond / static_cast<double>(impairment_.rate_bps));
-    free_at_ = std::max(free_at_, now) + time;
+  if (taken != 0) {
+    free_at_ = std::max(free_at_, now) + taken;
     sent = std::max(now, free_at_ - kBurst);
   }
-  queue_.push_back({std::move(packet), sent + impairment_.delay});
+  auto at = queue_.end();
+  for (; at != queue_.begin(); --at) {
+    Waiting& before = *std::prev(at);
+    const Time begins = before.sent - before.time;
+    if (before.packet.priority >= packet.priority || begins <= now) break;
+    sent = begins + taken;
+    before.sent += taken;
+  }
+  queue_.insert(at, Waiting{std::move(packet), sent, taken});
 }
 
 /// Puts those into the queue that enough packets have overtaken, or that have waited long enough.
@@ -87,30 +102,38 @@ void ImpairedLink::release_held(Time now) {
       held_.push_back(std::move(one));
       continue;
     }
-    bytes_ -= one.packet.size();
+    bytes_[one.packet.priority] -= one.packet.bytes.size();
     enqueue(std::move(one.packet), now);
   }
 }
 
 std::optional<Bytes> ImpairedLink::pop(Time now) {
   release_held(now);
-  if (queue_.empty() || queue_.front().due > now) return std::nullopt;
-  popped_ = std::move(queue_.front().packet);
+  if (queue_.empty() || due(queue_.front()) > now) return std::nullopt;
+  Packet& first = queue_.front().packet;
+  bytes_[first.priority] -= first.bytes.size();
+  popped_ = std::move(first.bytes);
   queue_.pop_front();
-  bytes_ -= popped_.size();
   return popped_;
 }
 
 Time ImpairedLink::deadline() const {
-  Time first = queue_.empty() ? kNever : queue_.front().due;
+  Time first = queue_.empty() ? kNever : due(queue_.front());
   for (const Held& one : held_) first = std::min(first, one.until);
   return first;
 }
 
-std::size_t ImpairedLink::backlog(Time now) const {
-  const auto first = std::partition_point(
-      queue_.begin(), queue_.end(), [&](const Waiting& one) { return one.due - impairment_.delay <= now; });
-  return static_cast<std::size_t>(queue_.end() - first);
+std::size_t ImpairedLink::backlog(Time now, std::size_t priority) const {
+  const auto first =
+      std::partition_point(queue_.begin(), queue_.end(), [&](const Waiting& one) { return one.sent <= now; });
+  return static_cast<std::size_t>(std::count_if(
+      first, queue_.end(), [&](const Waiting& one) { return one.packet.priority == priority; }));
+}
+
+Duration ImpairedLink::wait(Time now, std::size_t priority) const {
+  const auto last = std::find_if(queue_.rbegin(), queue_.rend(),
+                                 [&](const Waiting& one) { return one.packet.priority >= priority; });
+  return last == queue_.rend() ? 0 : std::max<Duration>(last->sent - now, 0);
 }
 
 }  // namespace railweave::ports

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,7 @@
 
 #include "core/bytes.hpp"
 #include "core/time.hpp"
+#include "ports/output_queue.hpp"
 
 namespace railweave::ports {
 
@@ -25,7 +27,7 @@ struct Impairment {
   Duration delay = 0;
   std::uint64_t rate_bps = 0;  // of bits from the Ethernet header on; 0: unlimited
   std::uint64_t seed = 0;
-  std::size_t queue_bytes = 4 << 20;  // waiting; what comes beyond is dropped
+  std::size_t queue_bytes = 4 << 20;  // waiting with one priority; more packets are dropped
 };
 
 /// What has become of the packets. One that is lost is nothing else.
@@ -42,7 +44,8 @@ class ImpairedLink {
 
   explicit ImpairedLink(const Impairment& impairment) : impairment_(impairment) {}
 
-  void push(Bytes packet, Time now);
+  /// A packet goes in front of packets of lower priority that wait for the link's rate.
+  void push(Bytes packet, Time now, std::size_t priority = 0);
 
   /// The next packet that is due; valid until the next call of a member.
   std::optional<Bytes> pop(Time now);
@@ -50,21 +53,26 @@ class ImpairedLink {
   /// When `pop` will have the next packet.
   Time deadline() const;
 
-  /// Packets that wait for their turn at the link's rate.
-  std::size_t backlog(Time now) const;
+  /// Packets of a priority that wait for their turn at the link's rate.
+  std::size_t backlog(Time now, std::size_t priority = 0) const;
   /// How long a packet that comes now would wait for its turn.
-  Duration wait(Time now) const { return std::max<Duration>(free_at_ - kBurst - now, 0); }
+  Duration wait(Time now, std::size_t priority = 0) const;
 
   const Impairment& impairment() const { return impairment_; }
   const ImpairmentCounts& counts() const { return counts_; }
 
  private:
+  struct Packet {
+    std::vector<std::byte> bytes;
+    std::size_t priority;
+  };
   struct Waiting {
-    std::vector<std::byte> packet;
-    Time due;
+    Packet packet;
+    Time sent;      // when the link has sent it
+    Duration time;  // that the link takes
   };
   struct Held {
-    std::vector<std::byte> packet;
+    Packet packet;
     std::uint64_t behind;  // goes behind the packet of this number
     Time until;
   };
@@ -72,15 +80,17 @@ class ImpairedLink {
 
   std::uint64_t draw(Decision decision) const;
   bool happens(Decision decision, double probability) const;
-  bool has_room(std::size_t bytes);
-  void enqueue(std::vector<std::byte> packet, Time now);
+  Time due(const Waiting& one) const { return one.sent + impairment_.delay; }
+  bool has_room(const Packet& packet);
+  Duration time(const Packet& packet) const;
+  void enqueue(Packet packet, Time now);
   void release_held(Time now);
 
   Impairment impairment_;
   ImpairmentCounts counts_;
-  std::uint64_t number_ = 0;  // of the packet at hand
-  std::size_t bytes_ = 0;     // that wait
-  Time free_at_ = 0;          // when the link has sent all that is queued
+  std::uint64_t number_ = 0;                             // of the packet at hand
+  std::array<std::size_t, kMaxPriorityQueues> bytes_{};  // that wait, by priority
+  Time free_at_ = 0;                                     // when the link has sent all that is queued
   std::deque<Waiting> queue_;
   std::deque<Held> held_;
   std::vector<std::byte> popped_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one port has still to send: a bounded buffer, allocated once, in which like packets grow together.
+// The frames in one queue of a port: a bounded buffer, allocated once, in which like packets grow
+// together.
 #pragma once
 
 #include <cstddef>
@@ -61,11 +62,14 @@ class UdpRun {
   bool open_ = false;
 };
 
+inline constexpr std::size_t kMaxPriorityQueues = 8;
+
 struct OutputLimits {
   // Longest run on the wire, IP header included; 0 sends every packet alone.
   std::size_t super_packet_bytes = 65'535;
   bool exact_bytes = false;           // only runs that the kernel cuts into the very same packets
-  std::size_t queue_bytes = 2 << 20;  // waiting per port; what comes beyond is dropped
+  std::size_t queue_bytes = 2 << 20;  // waiting per queue; more packets are dropped
+  std::size_t priority_queues = 1;    // per port, 1 to kMaxPriorityQueues
 };
 
 /// A frame ready for the socket: its offload header lies right in front of it.

@@ -30,7 +30,9 @@ bool is_up(const std::string& interface, int fd) {
 }  // namespace
 
 Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limits)
-    : number_(number), interface_(std::move(interface)), queue_(limits) {}
+    : number_(number), interface_(std::move(interface)) {
+  for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(limits);
+}
 
 void Port::open() {
   const unsigned index = if_nametoindex(interface_.c_str());
@@ -62,23 +64,24 @@ Port::Change Port::refresh() {
 
 void Port::emit(const engine::Pieces& packet) {
   if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
-  bool queued = socket_ && queue_.push(packet);
+  OutputQueue& queue = queues_.at(packet.priority);
+  bool queued = socket_ && queue.push(packet);
   // A large batch may fill the queue of a socket that would take it all.
-  if (socket_ && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue_.push(packet);
+  if (socket_ && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
   if (!queued) counters.tx_dropped.add(1);
   dirty = true;
 }
 
-void Port::drop_front(std::span<const OutputFrame> frames, Count& reason) {
+void Port::drop_front(OutputQueue& queue, std::span<const OutputFrame> frames, Count& reason) {
   std::size_t packets = 0;
   for (const OutputFrame& frame : frames) packets += frame.packets;
   reason.add(packets);
-  queue_.pop(frames.size());
+  queue.pop(frames.size());
 }
 
 /// Writes the packets into which a frame that has left is cut.
-void Port::capture(const OutputFrame& frame) {
-  const std::byte* data = queue_.data(frame);
+void Port::capture(OutputQueue& queue, const OutputFrame& frame) {
+  const std::byte* data = queue.data(frame);
   Offload offload;
   std::memcpy(&offload, data, sizeof offload);
   std::vector<std::byte> copy(data + sizeof offload, data + frame.size);  // cut in place
@@ -89,9 +92,16 @@ void Port::capture(const OutputFrame& frame) {
 
 Port::Flush Port::flush() {
   dirty = false;
-  while (!queue_.empty()) {
-    const auto frames = queue_.frames();
-    const int sent = socket_ ? send_batch(fd(), queue_, frames) : -ENETDOWN;
+  for (auto queue = queues_.rbegin(); queue != queues_.rend(); ++queue) {
+    if (const Flush result = flush(*queue); result != Flush::kDone) return result;
+  }
+  return Flush::kDone;
+}
+
+Port::Flush Port::flush(OutputQueue& queue) {
+  while (!queue.empty()) {
+    const auto frames = queue.frames();
+    const int sent = socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
     if (sent > 0) {
       refusals_ = 0;
       const auto gone = frames.first(static_cast<std::size_t>(sent));
@@ -101,9 +111,9 @@ Port::Flush Port::flush() {
         counters.tx_bytes.add(frame.wire_bytes());
         counters.tx_rewritten.add(frame.rewritten);
         if (out.capture) [[unlikely]]
-          capture(frame);
+          capture(queue, frame);
       }
-      queue_.pop(gone.size());
+      queue.pop(gone.size());
       continue;
     }
     switch (-sent) {
@@ -111,7 +121,7 @@ Port::Flush Port::flush() {
         return Flush::kBlocked;
       case ENOBUFS:
         if (++refusals_ < kMaxRefusals) return Flush::kLater;
-        drop_front(frames.first(1), counters.tx_dropped);
+        drop_front(queue, frames.first(1), counters.tx_dropped);
         refusals_ = 0;
         break;
       case EINTR:
@@ -119,10 +129,10 @@ Port::Flush Port::flush() {
       case ENETDOWN:
       case ENXIO:
       case ENODEV:
-        drop_front(frames, counters.tx_dropped);
+        drop_front(queue, frames, counters.tx_dropped);
         break;
       default:  // EMSGSIZE, EINVAL: this frame's own fault
-        drop_front(frames.first(1), counters.tx_refused);
+        drop_front(queue, frames.first(1), counters.tx_refused);
     }
   }
   return Flush::kDone;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ports/capture.hpp"
 #include "ports/impairment.hpp"
@@ -69,11 +70,12 @@ class Port {
   Change refresh();
 
   void emit(const engine::Pieces& packet);
-  std::uint32_t waiting_packets() const { return queue_.packets(); }
+  std::uint32_t waiting_packets(std::size_t priority) const { return queues_.at(priority).packets(); }
 
   /// What became of a flush: all sent, the socket's buffer is full (it will turn writable), or a queue behind
   /// the socket is (which nobody announces: to be tried again a little later).
   enum class Flush { kDone, kBlocked, kLater };
+  /// Strict priority: a queue is served while all queues of a greater priority are empty.
   Flush flush();
 
   /// The socket reports an error: reads it away. Whether the link is there, `refresh()` finds out.
@@ -89,8 +91,9 @@ class Port {
   bool retry = false;    // a queue behind the socket was full
 
  private:
-  void capture(const OutputFrame& frame);
-  void drop_front(std::span<const OutputFrame> frames, Count& reason);
+  Flush flush(OutputQueue& queue);
+  void capture(OutputQueue& queue, const OutputFrame& frame);
+  static void drop_front(OutputQueue& queue, std::span<const OutputFrame> frames, Count& reason);
 
   std::uint16_t number_;
   std::string interface_;
@@ -98,7 +101,7 @@ class Port {
   std::atomic<bool> up_{false};
   int refusals_ = 0;  // of the oldest frame
   Descriptor socket_;
-  OutputQueue queue_;
+  std::vector<OutputQueue> queues_;  // by priority
 };
 
 }  // namespace railweave::ports

@@ -41,9 +41,14 @@ Descriptor checked(int fd, const char* what) {
 
 SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits)
     : start_us_(now_us()),
+      priority_queues_(limits.priority_queues),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
       wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       timer_(checked(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd")) {
+  if (priority_queues_ < 1 || priority_queues_ > kMaxPriorityQueues) {
+    throw std::invalid_argument("a port has 1 to " + std::to_string(kMaxPriorityQueues) + " queues, not " +
+                                std::to_string(priority_queues_));
+  }
   for (const auto& [number, name] : interfaces) {
     const bool taken = std::any_of(ports_.begin(), ports_.end(), [&](const auto& port) {
       return port->number() == number || port->interface() == name;
@@ -91,7 +96,11 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
-  if (engine != nullptr) engine->control()->start_us = start_us_;
+  if (engine != nullptr) {
+    const auto state = engine->control();
+    state->start_us = start_us_;
+    state->priority_queues = priority_queues_;
+  }
   engine_ = engine;
   notices_ = notices;
   injected_.clear();  // meant for the one before
@@ -171,13 +180,13 @@ void SwitchPorts::reflect(Port& port, MutableBytes packet) {
   port.emit(engine::Pieces(packet));
 }
 
-engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number) const {
+engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number, std::size_t priority) const {
   const Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
   if (port == nullptr) return {};
-  if (!port->out.link) return {port->waiting_packets(), 0};
+  if (!port->out.link) return {port->waiting_packets(priority), 0};
   const Time at = now<std::chrono::steady_clock>();
-  return {static_cast<std::uint32_t>(port->out.link->backlog(at)),
-          static_cast<std::uint64_t>(port->out.link->wait(at) / kMicrosecond)};
+  return {static_cast<std::uint32_t>(port->out.link->backlog(at, priority)),
+          static_cast<std::uint64_t>(port->out.link->wait(at, priority) / kMicrosecond)};
 }
 
 void SwitchPorts::noticed() {
@@ -284,7 +293,7 @@ void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {
   Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
   if (port == nullptr) return no_such_port_.add(1);
   if (!port->out.link) return port->emit(packet);
-  port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>());
+  port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>(), packet.priority);
 }
 
 /// Lets pass what impaired links have held back long enough, and asks to be called again for the rest.

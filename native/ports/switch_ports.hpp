@@ -29,7 +29,7 @@ class SwitchPorts final : private engine::OutputSink {
   using Interface = std::pair<std::uint16_t, std::string>;  // port number, name
 
   /// Opens all interfaces. Throws std::system_error that names the one that failed, std::invalid_argument for
-  /// a port number or name that is given twice.
+  /// a port number or name that is given twice, and for a number of queues that ports cannot have.
   SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits);
   ~SwitchPorts() override { stop(); }
 
@@ -75,7 +75,7 @@ class SwitchPorts final : private engine::OutputSink {
 
   void emit(std::uint16_t port, const engine::Pieces& packet) override;
   void noticed() override;
-  engine::OutputBacklog backlog(std::uint16_t port) const override;
+  engine::OutputBacklog backlog(std::uint16_t port, std::size_t priority) const override;
   void run();
   int wait(Events& events, int timeout_ms);
   void wake() const;
@@ -91,6 +91,7 @@ class SwitchPorts final : private engine::OutputSink {
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
   const std::uint64_t start_us_;  // programs' timestamps count from here
+  const std::size_t priority_queues_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<Port*> by_number_;
   ReceiveBatch batch_;

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 class SwitchPorts:
     """Sockets of all ports and the thread between them and an engine"""
 
-    def __init__(self, interfaces: Sequence[tuple[int, str]], super_packet_bytes: int = 65535, exact_bytes: bool = False) -> None:
+    def __init__(self, interfaces: Sequence[tuple[int, str]], super_packet_bytes: int = 65535, exact_bytes: bool = False, priority_queues: int = 1) -> None:
         """
         Opens (port, interface name) pairs; OSError names the interface that cannot be opened
         """
@@ -50,7 +50,7 @@ class ImpairedLink:
 
     def __init__(self, impairment: dict) -> None: ...
 
-    def push(self, packet: bytes, now: int) -> None: ...
+    def push(self, packet: bytes, now: int, priority: int = 0) -> None: ...
 
     def pop(self, now: int) -> bytes | None:
         """The next packet that is due, or None"""
@@ -58,7 +58,7 @@ class ImpairedLink:
     def deadline(self) -> int | None:
         """When there will be one, or None"""
 
-    def backlog(self, now: int) -> tuple[int, int]:
+    def backlog(self, now: int, priority: int = 0) -> tuple[int, int]:
         """
         Packets that wait for the link's rate, and how long one that comes now would
         """

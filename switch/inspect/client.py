@@ -88,6 +88,14 @@ class SwitchClient:
             )
         return answer
 
+    def log(self) -> switch_pb2.GetLogResponse:
+        """Read the program's latest messages; Unsupported by other switches than the embedded one."""
+        with self._explained():
+            answer: switch_pb2.GetLogResponse = self._switch.GetLog(
+                switch_pb2.GetLogRequest(), timeout=_ANSWER_S
+            )
+        return answer
+
     def impair(self, bad: Sequence[str], good: Sequence[str]) -> None:
         """Impair links (`bad`), or remove impairments (`good`); Unsupported except by the embedded switch."""
         with self._explained(), self._operator(_ANSWER_S) as primary:

@@ -193,6 +193,22 @@ def groups(
     _show(result, json_file, lambda console: text.print_groups(console, result))
 
 
+@_command("log --json log.json")
+def log(
+    client: SwitchClient,
+    *,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the latest messages of the program.
+
+    log_msg, assert and assume make messages. The switch keeps 1,000, and writes each message to its output, too.
+    """
+    from railweave.switch.inspect import text  # noqa: PLC0415
+
+    rows = [{"time_ns": one.time_ns, "text": one.text} for one in client.log().messages]
+    _show({"messages": rows}, json_file, lambda console: text.print_log(console, rows))
+
+
 @_command("impair 1/in:loss=0.01 '*:delay=2ms' --clear 2/in", without="device_id")
 def impair(
     client: SwitchClient,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +23,13 @@ LOSSES = {
     "tx_refused": "could not leave: the kernel refused them, such as longer than the MTU",
 }
 """Why a port loses packets, by its counters."""
+
+
+def print_log(console: Console, rows: Iterable[Row]) -> None:
+    """Messages of the program, each behind its time of day."""
+    for row in rows:
+        time = datetime.fromtimestamp(row["time_ns"] / 1e9).isoformat(timespec="milliseconds")
+        console.print(f"{time.partition('T')[2]} {row['text']}", soft_wrap=True)
 
 
 def print_stats(console: Console, result: Row) -> None:

@@ -120,9 +120,7 @@ class TableReader:
         )
         if sum(part.match is MatchType.LPM for part in key) > 1:
             raise InvalidProgram(f"{place}: more than one lpm field")
-        ids = [check(number, int, place) for number in get(item, "action_ids", list, place)]
-        if any(number not in self.actions for number in ids):
-            raise InvalidProgram(f"{place}: an action that does not exist")
+        ids = self._action_ids(item, place)
         entries = item.get("entries")
         if entries is not None and profile is not None:
             raise InvalidProgram(f"{place}: const entries in a table with an action profile")
@@ -152,6 +150,17 @@ class TableReader:
         self._following(node, item, place)
         return node
 
+    def _action_ids(self, item: Json, place: str) -> list[int]:
+        """The actions by id; p4c-bm names them only."""
+        if "action_ids" in item:
+            ids = [check(number, int, place) for number in get(item, "action_ids", list, place)]
+        else:
+            by_name = {action.name: number for number, action in reversed(self.actions.items())}
+            ids = [by_name.get(check(name, str, place), -1) for name in get(item, "actions", list, place)]
+        if any(number not in self.actions for number in ids):
+            raise InvalidProgram(f"{place}: an action that does not exist")
+        return ids
+
     def _implementation(self, item: Json, place: str) -> tuple[str | None, int | None]:
         """The table's action profile, and the calculation of its selector."""
         kind = get(item, "type", str, place)
@@ -159,7 +168,7 @@ class TableReader:
             return None, None
         if kind not in {"indirect", "indirect_ws"}:
             raise unsupported(f"a table of type {kind!r}", item, place)
-        name = get(item, "action_profile", str, place)
+        name = get(item, "act_prof_name" if "act_prof_name" in item else "action_profile", str, place)
         if name not in self.declared.profiles:
             raise InvalidProgram(f"{place}: no action profile {name!r}")
         info, selector = self.declared.profiles[name]

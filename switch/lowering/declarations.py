@@ -91,9 +91,10 @@ def _registers(root: Json) -> list[Register]:
 
 def _counters(root: Json) -> list[ArrayInfo]:
     result: list[ArrayInfo] = []
-    for name, place, item in named(objects(root, "counter_arrays"), "counter array"):
-        if not item.get("is_direct", False):
-            result.append(ArrayInfo(name, len(result), natural(item, "size", place, MAX_ARRAY)))
+    # Tables do not refer to direct counters, so several may have the same name.
+    indirect = [item for item in objects(root, "counter_arrays") if not item.get("is_direct", False)]
+    for name, place, item in named(indirect, "counter array"):
+        result.append(ArrayInfo(name, len(result), natural(item, "size", place, MAX_ARRAY)))
     return result
 
 
@@ -108,8 +109,10 @@ def _meters(root: Json, headers: Headers) -> tuple[dict[str, MeterInfo], dict[st
         table = None
         if item.get("is_direct", False):
             table, target = get(item, "binding", str, place), headers.field(item.get("result_target"), place)
-            if not target.metadata or target.width > 32:
-                raise unsupported("a direct meter with a result outside the metadata", item, place)
+            if target.variable or target.is_valid_bit:
+                raise unsupported(
+                    "a direct meter with a result that is no field of fixed length", item, place
+                )
             direct[name] = len(meters), target
         size = _table_size(root, table) if table else natural(item, "size", place, MAX_ARRAY)
         meters[name] = MeterInfo(name, len(meters), size, natural(item, "rate_count", place, 9), unit, table)
@@ -153,7 +156,14 @@ def _profiles(
     root: Json, headers: Headers, first: int
 ) -> tuple[dict[str, tuple[ProfileInfo, int | None]], list[Calculation]]:
     """Action profiles, and their selectors' calculations, which are numbered from `first`."""
-    items = [item for pipeline in objects(root, "pipelines") for item in objects(pipeline, "action_profiles")]
+    items = []
+    for pipeline in objects(root, "pipelines"):
+        items += objects(pipeline, "action_profiles")
+        items += [  # p4c-bm puts the profile into the table
+            {"name": table["act_prof_name"], "max_size": 0, "selector": table.get("selector")}
+            for table in objects(pipeline, "tables")
+            if "act_prof_name" in table
+        ]
     profiles: dict[str, tuple[ProfileInfo, int | None]] = {}
     calculations: list[Calculation] = []
     for name, place, item in named(items, "action profile"):

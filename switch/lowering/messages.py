@@ -19,5 +19,6 @@ def places(text: str) -> int:
 
 def fill(text: str, values: Sequence[int]) -> str:
     """The message as text, with its values in decimal."""
-    remaining = iter(values)
-    return _ESCAPED.sub(r"\1", _PLACE.sub(lambda _: str(next(remaining)), text))
+    # Python refuses to write numbers of more than 4,300 digits.
+    remaining = (str(value) if value.bit_length() <= 1 << 13 else hex(value) for value in values)
+    return _ESCAPED.sub(r"\1", _PLACE.sub(lambda _: next(remaining), text))

@@ -179,6 +179,7 @@ def _table(
     kinds = {part.match for part in table.info.key}
     ternary = kinds & {MatchType.TERNARY, MatchType.RANGE}
     meter, result = table.meter or (NONE, None)
+    bits = None if result is None or (result.metadata and result.width <= 64) else result
     return {
         "kind": engine.MATCH_KINDS.index(
             "ternary" if ternary else "lpm" if MatchType.LPM in kinds else "exact"
@@ -188,7 +189,10 @@ def _table(
         "hit": _pc(hit),
         "miss": _pc(miss),
         "meter": meter,
-        "meter_result": _native(layout, result),
+        "meter_result": _native(layout, result if bits is None else None),
+        "meter_bits": _named(
+            "position bits", (0, 0) if bits is None else (layout.bit_position(bits), bits.width)
+        ),
         "selector": NONE if table.selector is None else table.selector,
         "timeouts": table.info.idle_timeouts,
         "actions": [_pc(bodies[number].entry) for number in table.action_ids],

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Collection
 
 from finsy.proto import p4r
+from google.protobuf.message import DecodeError
 
 from railweave.switch import pauses
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
@@ -15,6 +16,7 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import failed_precondition, invalid, not_found, require, unimplemented
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.pipeline import Pipeline
+from railweave.v1 import switch_pb2
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
@@ -119,7 +121,7 @@ def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipe
 async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
     def load() -> Device:
         with pauses.collected_after():
-            return Device.of(config, Pipeline.load(config.p4_device_config))
+            return Device.of(config, Pipeline.load(_program(config)))
 
     try:
         return await asyncio.to_thread(load)
@@ -127,3 +129,12 @@ async def _load(config: p4r.ForwardingPipelineConfig) -> Device:
         raise invalid(f"this target cannot realize the config: {error}", "") from None
     except InvalidProgram as error:
         raise invalid(f"p4_device_config: {error}", "") from None
+
+
+def _program(config: p4r.ForwardingPipelineConfig) -> bytes:
+    """Return the BMv2 JSON, which may come inside a p4.tmp.P4DeviceConfig; JSON never parses as one."""
+    try:
+        wrapped = switch_pb2.DeviceConfig.FromString(config.p4_device_config)
+    except DecodeError:
+        return config.p4_device_config
+    return wrapped.device_data or config.p4_device_config

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from dataplane import wire
 from dataplane.harness import STOP_S, process
 from dataplane.programs import PATCH, ROUTER
+from vectors.case import case
 
 DEADLINE_S = 20.0
 COMMAND = [sys.executable, "-m", "railweave.switch"]
@@ -106,3 +109,51 @@ def test_it_ends_cleanly_on_signals(namespace: str, number: signal.Signals, tmp_
         child.send_signal(number)
         assert child.wait(STOP_S) == 0
     assert (tmp_path / "log").read_text() == ""
+
+
+def test_packets_that_wait_leave_in_the_order_of_their_priorities(namespace: str, tmp_path: Path) -> None:
+    root = json.loads(case("cpu").json.read_bytes())
+    [forward] = [action["id"] for action in root["actions"] if action["name"] == "I.forward"]
+    [hosts] = [table for table in root["pipelines"][0]["tables"] if table["name"] == "I.hosts"]
+    hosts["default_entry"].update(action_id=forward, action_data=["0x2"])
+    program = tmp_path / "program.json"
+    program.write_text(json.dumps(root))
+    options = ["--program", str(program), "--p4info", str(case("cpu").p4info), "--priority-queues", "8"]
+    command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", "-i", "2@s2", *options]
+    sender, receiver = (open_link(namespace, number) for number in (1, 2))
+    packets = [bytes([0, number % 8, number, *bytes(57)]) for number in range(16)]
+    with sender, receiver, process(command, tmp_path / "log") as child:
+        child.send_signal(signal.SIGSTOP)  # so that it finds all packets at once
+        for packet in packets:
+            sender.send(packet)
+        child.send_signal(signal.SIGCONT)
+        receiver.settimeout(DEADLINE_S)
+        received = [receiver.recv(2048) for _ in packets]
+    assert received == sorted(packets, key=lambda packet: -packet[1])
+
+
+def test_messages_of_the_program_are_on_the_output(namespace: str, tmp_path: Path) -> None:
+    messages = case("messages")
+    options = ["--program", str(messages.json), "--p4info", str(messages.p4info)]
+    command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", *options]
+    with open_link(namespace, 1) as sender, process(command, tmp_path / "log") as child:
+        for value, wanted in ((40, "parsed 40"), (100, "assertion failed: messages.p4:")):
+            sender.send(bytes([value, *bytes(59)]))
+            expect(child, wanted)
+
+
+def open_link(namespace: str, number: int) -> socket.socket:
+    """Set up both ends of a link. Return a raw socket on the host's end."""
+    for end in ("s", "h"):
+        wire.ip("-n", namespace, "link", "set", f"{end}{number}", "up")
+    return wire.in_namespace(namespace, lambda: wire.packet_socket(f"h{number}"))
+
+
+def expect(child: subprocess.Popen[bytes], wanted: str) -> None:
+    """Read the output of a switch until it has these words."""
+    assert child.stdout
+    os.set_blocking(child.stdout.fileno(), False)
+    deadline, output = time.monotonic() + DEADLINE_S, ""
+    while wanted not in output:
+        assert select.select([child.stdout], [], [], 0.1)[0] or time.monotonic() < deadline, output
+        output += (child.stdout.read() or b"").decode()

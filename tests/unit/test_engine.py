@@ -258,6 +258,24 @@ def test_messages_that_nobody_takes_are_bounded() -> None:
     assert (len(messages), lost) == (4096, 2000 * 3 - 4096)
 
 
+def test_messages_are_bounded_in_rate() -> None:
+    pipeline = load("messages")
+    pipeline.set_logging(on=True)
+
+    def kept(seconds: int, packets: int) -> int:
+        for _ in range(packets):
+            pipeline.inject(1, bytes(12), seconds * 1_000_000)
+        messages, lost = pipeline.take_log()
+        assert len(messages) + lost == 3 * packets
+        return len(messages)
+
+    assert kept(0, 2000) == 4096
+    assert kept(0, 10) == 0
+    assert kept(1, 2000) == 100
+    assert kept(3, 10) == 30
+    assert kept(3, 2000) == 170
+
+
 def test_a_failed_assertion_drops_the_packet_and_says_where() -> None:
     pipeline = load("messages")
     assert pipeline.inject(1, bytes([100]) + bytes(11)) == []

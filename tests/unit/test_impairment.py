@@ -127,6 +127,33 @@ def test_what_waits_for_the_rate_is_the_backlog() -> None:
     assert bad.backlog(20 * MS) == (0, 0)
 
 
+def test_packets_of_higher_priority_overtake_at_the_rate() -> None:
+    bad = link("rate=8M")  # 1,000 bytes a millisecond
+    for number, priority in enumerate((0, 0, 0, 2, 1, 2)):
+        bad.push(bytes([number]) * 1000, 10 * MS, priority)
+    assert [bad.backlog(10 * MS, priority) for priority in range(3)] == [
+        (2, 5 * MS),
+        (1, 4 * MS),
+        (2, 3 * MS),
+    ]
+    out = []
+    while (deadline := bad.deadline()) is not None:
+        packet = bad.pop(deadline)
+        assert packet is not None
+        out.append((packet[0], deadline // MS))
+    # The first packet left with the burst; nothing overtakes the packet that the link is sending.
+    assert out == [(0, 10), (1, 11), (3, 12), (5, 13), (4, 14), (2, 15)]
+
+
+def test_a_priority_does_not_take_the_room_of_another() -> None:
+    bad = link("rate=8k")
+    while not bad.counts()["overflowed"]:
+        bad.push(bytes(1 << 16), 0)
+    bad.push(bytes(1 << 16), 0, 7)
+    assert bad.counts()["overflowed"] == 1
+    assert bad.backlog(0, 7)[0] == 1
+
+
 def test_what_does_not_fit_is_dropped_and_counted() -> None:
     bad = link("delay=1s,queue=1K")
     for _ in range(5):

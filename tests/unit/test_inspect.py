@@ -16,6 +16,7 @@ from finsy.proto import p4r
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
+from vectors.case import case
 
 from railweave.switch.cli import app
 from railweave.switch.errors import SwitchError
@@ -228,6 +229,29 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
     ports.down = 1
     inspection.look()
     assert leaves() == {2}
+
+
+async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None:
+    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    await server.stop()
+    server.extras = [inspection.extra()]
+    await server.start()
+    pipeline = Pipeline.load(case("messages").json.read_bytes())
+    inspection.use(pipeline)
+    said: list[str] = []
+    inspection.say = said.append
+    pipeline.inject(1, bytes([41]) + bytes(11))
+    pipeline.inject(1, bytes([100]) + bytes(11))
+    [*texts, failed] = [row["text"] for row in (await told(server, "log"))["messages"]]
+    assert texts[:2] == ["parsed 41", "a packet"]
+    assert failed.startswith("assertion failed: messages.p4:")
+    assert said == [*texts, failed]
+    for _ in range(5000):
+        pipeline.inject(1, bytes(12))
+    rows = (await told(server, "log"))["messages"]
+    assert len(rows) == 1000
+    assert "messages were left out" in rows[-1]["text"]
+    assert "parsed 0" in (await command(server, "log")).output
 
 
 async def test_packets_are_traced(inspected: Server) -> None:

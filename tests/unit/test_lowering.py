@@ -19,7 +19,7 @@ from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
 from railweave.switch.lowering import lower
 from railweave.switch.lowering.expr import Graph
 from railweave.switch.lowering.messages import fill, places
-from railweave.switch.pipeline import Pipeline, Target, exact
+from railweave.switch.pipeline import MeterConfig, Pipeline, Target, exact
 
 NAMES = (
     "arithmetic",
@@ -111,6 +111,83 @@ def test_what_is_no_program(text: bytes) -> None:
 def test_references_to_nothing(change: Change) -> None:
     with pytest.raises(InvalidProgram):
         changed("control", change)
+
+
+# Documents and constructs that BMv2 accepts, too.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\n/* a comment */ [DOCUMENT] // another",
+        b"[DOCUMENT] and text behind it",
+        b'{"field of a newline": "raw\nand\ttab, // no comment", [MEMBERS], }',
+        b'{"no UTF-8": "\xff", [MEMBERS]}',
+    ],
+)
+def test_documents_are_read_as_jsoncpp_reads_them(text: bytes) -> None:
+    document = case("control").json.read_bytes().strip()
+    members = document.removeprefix(b"{").removesuffix(b"}")
+    given = text.replace(b"[DOCUMENT]", document).replace(b"[MEMBERS]", members)
+    assert lower(given) == lower(document)
+
+
+def test_tables_may_name_their_actions() -> None:
+    root = source("control")
+    expected = lower(json.dumps(root).encode())
+    [hosts] = [table for table in root["pipelines"][0]["tables"] if table["name"] == "hosts"]
+    del hosts["action_ids"]
+    assert lower(json.dumps(root).encode()) == expected
+    hosts["actions"].append("nowhere")
+    with pytest.raises(InvalidProgram, match="an action that does not exist"):
+        lowered(root)
+
+
+def test_tables_may_have_action_profiles_of_their_own() -> None:
+    root = source("selectors")
+    [*pipelines] = root["pipelines"]
+    profiles = {profile["name"]: profile for one in pipelines for profile in one.pop("action_profiles")}
+    tables = [table for one in pipelines for table in one["tables"] if "action_profile" in table]
+    for table in tables:
+        selector = profiles[table.pop("action_profile")].get("selector")
+        table |= {"act_prof_name": f"of {table['name']}", "selector": selector}
+    program = lowered(root).program
+    assert {name: (info.size, info.selector) for name, info in program.profiles.items()} == {
+        table["act_prof_name"]: (0, table["selector"] is not None) for table in tables
+    }
+
+
+def test_direct_counters_may_have_the_same_name() -> None:
+    root = source("state")
+    counters = set(lowered(root).program.counters)
+    direct = {"name": "same", "size": 1, "is_direct": True, "binding": "hosts"}
+    root["counter_arrays"] += [{**direct, "id": 100 + number} for number in range(4)]
+    assert set(lowered(root).program.counters) == counters
+
+
+@pytest.mark.parametrize("field", ["seven", "r33", "r65"])
+def test_a_direct_meter_may_write_its_color_to_a_header(field: str) -> None:
+    root = source("cells")
+    [meter] = [meter for meter in root["meter_arrays"] if meter["is_direct"]]
+    meter["result_target"] = ["o", field]
+    pipeline = lowered(root)
+    entry = pipeline.tables.insert("I.counted", [exact(5)], "I.miss")
+    packet = bytes([255, 5]) + bytes(100)  # no register has the index 255
+    widths = (1, 7, 33, 64, 71)
+    names = ("one", "seven", "r33", "r64", "r65")
+
+    def fields() -> dict[str, int]:
+        [(_, out)] = pipeline.inject(1, packet)
+        values, left = {}, int.from_bytes(out[11:], "big")
+        at = 8 * len(out[11:])
+        for name, width in zip(names, widths, strict=True):
+            at -= width
+            values[name] = left >> at & (1 << width) - 1
+        return values
+
+    green = fields()
+    pipeline.tables.set_direct_meter("I.counted", entry, MeterConfig(1, 1, 1, 1))
+    assert fields() == {**green, field: 2}
 
 
 # Programs that never end, or use too many resources.

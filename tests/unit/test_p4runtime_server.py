@@ -20,6 +20,7 @@ from p4runtime_clients import (
     JSON,
     P4INFO,
     Client,
+    Config,
     Server,
     client,
     codes,
@@ -35,6 +36,7 @@ from railweave.switch.p4runtime import arbitration
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import API_VERSION, Service
 from railweave.switch.pipeline import Pipeline
+from railweave.v1 import switch_pb2
 
 NAME = "switch.test"
 SERVICE = "p4.v1.P4Runtime"
@@ -129,6 +131,18 @@ async def test_errors_of_a_large_batch_fit_into_what_clients_take(router: Client
     assert codes(await router.write(*batch)) == ["NOT_FOUND"] * 100
     few = await router.write(*batch[:3])
     assert all("bridge" in error.message for error in few)
+
+
+async def test_a_program_may_come_inside_a_device_config(server: Server) -> None:
+    """Controllers of p4lang/tutorials wrap it in p4.tmp.P4DeviceConfig, whose field 1 is `reassign`."""
+    wrapped = b"\x08\x01" + switch_pb2.DeviceConfig(device_data=JSON.read_bytes()).SerializeToString()
+    async with client(server) as one:
+        await one.arbitrate()
+        await one.set_pipeline(Config.VERIFY_AND_COMMIT, json=wrapped)
+        assert await one.write(update("INSERT", to_port(1))) == []
+        request = p4r.GetForwardingPipelineConfigRequest(device_id=DEVICE)
+        answer = await one.stub.GetForwardingPipelineConfig(request)
+    assert answer.config.p4_device_config == wrapped
 
 
 async def test_capabilities_are_those_of_the_device(server: Server) -> None:

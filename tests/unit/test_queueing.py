@@ -61,3 +61,16 @@ def test_timestamps_count_from_the_start_of_the_switch(name: str, time_us: int) 
 def test_only_programs_that_look_at_time_need_a_clock_for_every_packet() -> None:
     assert not pipeline(address="deq_qdepth").native.uses_clock()
     assert pipeline(address="enq_timestamp").native.uses_clock()
+
+
+def test_a_priority_needs_a_queue() -> None:
+    loaded = Pipeline.load(case("cpu").json.read_bytes())
+    loaded.tables.insert("I.hosts", [exact(0)], "I.forward", [7])
+
+    def leave(queues: int) -> list[bool]:
+        loaded.native.set_priority_queues(queues)
+        return [bool(loaded.inject(1, bytes([0, priority]) + bytes(10))) for priority in range(9)]
+
+    assert leave(1) == [True, *[False] * 7, True]  # the program sets no priority above 7
+    assert leave(3) == [True] * 3 + [False] * 5 + [True]
+    assert leave(8) == [True] * 9

@@ -24,33 +24,41 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19railweave/v1/switch.proto\x12\x0crailweave.v1\"J\n\x07Primary\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x18\n\x10\x65lection_id_high\x18\x02 \x01(\x04\x12\x17\n\x0f\x65lection_id_low\x18\x03 \x01(\x04\"Z\n\x15SetImpairmentsRequest\x12\x0b\n\x03\x62\x61\x64\x18\x01 \x03(\t\x12\x0c\n\x04good\x18\x02 \x03(\t\x12&\n\x07primary\x18\x03 \x01(\x0b\x32\x15.railweave.v1.Primary\"\x18\n\x16SetImpairmentsResponse\"a\n\x0cTraceRequest\x12\x11\n\x04port\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12&\n\x07primary\x18\x03 \x01(\x0b\x32\x15.railweave.v1.PrimaryB\x07\n\x05_port\"\x1c\n\x0cTracedPacket\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x11\n\x0fGetPortsRequest\"\xc4\x01\n\x10GetPortsResponse\x12\'\n\x05ports\x18\x01 \x03(\x0b\x32\x18.railweave.v1.PortStatus\x12.\n\x08pipeline\x18\x02 \x01(\x0b\x32\x1c.railweave.v1.PipelineStatus\x12\x0f\n\x07time_ns\x18\x03 \x01(\x04\x12\x33\n\x0bimpairments\x18\x04 \x03(\x0b\x32\x1e.railweave.v1.ImpairmentStatus\x12\x11\n\tdevice_id\x18\x05 \x01(\x04\"\x90\x02\n\nPortStatus\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x11\n\tinterface\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x12\n\nrx_packets\x18\x04 \x01(\x04\x12\x10\n\x08rx_bytes\x18\x05 \x01(\x04\x12\x11\n\trx_frames\x18\x06 \x01(\x04\x12\x11\n\trx_missed\x18\x07 \x01(\x04\x12\x12\n\nrx_refused\x18\x08 \x01(\x04\x12\x12\n\ntx_packets\x18\t \x01(\x04\x12\x10\n\x08tx_bytes\x18\n \x01(\x04\x12\x11\n\ttx_frames\x18\x0b \x01(\x04\x12\x12\n\ntx_dropped\x18\x0c \x01(\x04\x12\x12\n\ntx_refused\x18\r \x01(\x04\x12\x14\n\x0ctx_rewritten\x18\x0e \x01(\x04\"\xa0\x01\n\x10ImpairmentStatus\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x11\n\tdirection\x18\x02 \x01(\t\x12\x0f\n\x07packets\x18\x03 \x01(\x04\x12\x0c\n\x04lost\x18\x04 \x01(\x04\x12\x12\n\nduplicated\x18\x05 \x01(\x04\x12\x11\n\treordered\x18\x06 \x01(\x04\x12\x11\n\tcorrupted\x18\x07 \x01(\x04\x12\x12\n\noverflowed\x18\x08 \x01(\x04\"y\n\x0ePipelineStatus\x12\x0f\n\x07program\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0f\n\x07\x65mitted\x18\x03 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x04 \x01(\x04\x12\x0f\n\x07\x61\x62orted\x18\x05 \x01(\x04\x12\x11\n\texecution\x18\x06 \x01(\t2\xf3\x01\n\x06Switch\x12I\n\x08GetPorts\x12\x1d.railweave.v1.GetPortsRequest\x1a\x1e.railweave.v1.GetPortsResponse\x12[\n\x0eSetImpairments\x12#.railweave.v1.SetImpairmentsRequest\x1a$.railweave.v1.SetImpairmentsResponse\x12\x41\n\x05Trace\x12\x1a.railweave.v1.TraceRequest\x1a\x1a.railweave.v1.TracedPacket0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19railweave/v1/switch.proto\x12\x0crailweave.v1\"\x0f\n\rGetLogRequest\"<\n\x0eGetLogResponse\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.railweave.v1.LogMessage\"+\n\nLogMessage\x12\x0f\n\x07time_ns\x18\x01 \x01(\x04\x12\x0c\n\x04text\x18\x02 \x01(\t\"#\n\x0c\x44\x65viceConfig\x12\x13\n\x0b\x64\x65vice_data\x18\x03 \x01(\x0c\"J\n\x07Primary\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x18\n\x10\x65lection_id_high\x18\x02 \x01(\x04\x12\x17\n\x0f\x65lection_id_low\x18\x03 \x01(\x04\"Z\n\x15SetImpairmentsRequest\x12\x0b\n\x03\x62\x61\x64\x18\x01 \x03(\t\x12\x0c\n\x04good\x18\x02 \x03(\t\x12&\n\x07primary\x18\x03 \x01(\x0b\x32\x15.railweave.v1.Primary\"\x18\n\x16SetImpairmentsResponse\"a\n\x0cTraceRequest\x12\x11\n\x04port\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12&\n\x07primary\x18\x03 \x01(\x0b\x32\x15.railweave.v1.PrimaryB\x07\n\x05_port\"\x1c\n\x0cTracedPacket\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x11\n\x0fGetPortsRequest\"\xc4\x01\n\x10GetPortsResponse\x12\'\n\x05ports\x18\x01 \x03(\x0b\x32\x18.railweave.v1.PortStatus\x12.\n\x08pipeline\x18\x02 \x01(\x0b\x32\x1c.railweave.v1.PipelineStatus\x12\x0f\n\x07time_ns\x18\x03 \x01(\x04\x12\x33\n\x0bimpairments\x18\x04 \x03(\x0b\x32\x1e.railweave.v1.ImpairmentStatus\x12\x11\n\tdevice_id\x18\x05 \x01(\x04\"\x90\x02\n\nPortStatus\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x11\n\tinterface\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x12\n\nrx_packets\x18\x04 \x01(\x04\x12\x10\n\x08rx_bytes\x18\x05 \x01(\x04\x12\x11\n\trx_frames\x18\x06 \x01(\x04\x12\x11\n\trx_missed\x18\x07 \x01(\x04\x12\x12\n\nrx_refused\x18\x08 \x01(\x04\x12\x12\n\ntx_packets\x18\t \x01(\x04\x12\x10\n\x08tx_bytes\x18\n \x01(\x04\x12\x11\n\ttx_frames\x18\x0b \x01(\x04\x12\x12\n\ntx_dropped\x18\x0c \x01(\x04\x12\x12\n\ntx_refused\x18\r \x01(\x04\x12\x14\n\x0ctx_rewritten\x18\x0e \x01(\x04\"\xa0\x01\n\x10ImpairmentStatus\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x11\n\tdirection\x18\x02 \x01(\t\x12\x0f\n\x07packets\x18\x03 \x01(\x04\x12\x0c\n\x04lost\x18\x04 \x01(\x04\x12\x12\n\nduplicated\x18\x05 \x01(\x04\x12\x11\n\treordered\x18\x06 \x01(\x04\x12\x11\n\tcorrupted\x18\x07 \x01(\x04\x12\x12\n\noverflowed\x18\x08 \x01(\x04\"y\n\x0ePipelineStatus\x12\x0f\n\x07program\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0f\n\x07\x65mitted\x18\x03 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x04 \x01(\x04\x12\x0f\n\x07\x61\x62orted\x18\x05 \x01(\x04\x12\x11\n\texecution\x18\x06 \x01(\t2\xb8\x02\n\x06Switch\x12I\n\x08GetPorts\x12\x1d.railweave.v1.GetPortsRequest\x1a\x1e.railweave.v1.GetPortsResponse\x12[\n\x0eSetImpairments\x12#.railweave.v1.SetImpairmentsRequest\x1a$.railweave.v1.SetImpairmentsResponse\x12\x41\n\x05Trace\x12\x1a.railweave.v1.TraceRequest\x1a\x1a.railweave.v1.TracedPacket0\x01\x12\x43\n\x06GetLog\x12\x1b.railweave.v1.GetLogRequest\x1a\x1c.railweave.v1.GetLogResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'railweave.v1.switch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PRIMARY']._serialized_start=43
-  _globals['_PRIMARY']._serialized_end=117
-  _globals['_SETIMPAIRMENTSREQUEST']._serialized_start=119
-  _globals['_SETIMPAIRMENTSREQUEST']._serialized_end=209
-  _globals['_SETIMPAIRMENTSRESPONSE']._serialized_start=211
-  _globals['_SETIMPAIRMENTSRESPONSE']._serialized_end=235
-  _globals['_TRACEREQUEST']._serialized_start=237
-  _globals['_TRACEREQUEST']._serialized_end=334
-  _globals['_TRACEDPACKET']._serialized_start=336
-  _globals['_TRACEDPACKET']._serialized_end=364
-  _globals['_GETPORTSREQUEST']._serialized_start=366
-  _globals['_GETPORTSREQUEST']._serialized_end=383
-  _globals['_GETPORTSRESPONSE']._serialized_start=386
-  _globals['_GETPORTSRESPONSE']._serialized_end=582
-  _globals['_PORTSTATUS']._serialized_start=585
-  _globals['_PORTSTATUS']._serialized_end=857
-  _globals['_IMPAIRMENTSTATUS']._serialized_start=860
-  _globals['_IMPAIRMENTSTATUS']._serialized_end=1020
-  _globals['_PIPELINESTATUS']._serialized_start=1022
-  _globals['_PIPELINESTATUS']._serialized_end=1143
-  _globals['_SWITCH']._serialized_start=1146
-  _globals['_SWITCH']._serialized_end=1389
+  _globals['_GETLOGREQUEST']._serialized_start=43
+  _globals['_GETLOGREQUEST']._serialized_end=58
+  _globals['_GETLOGRESPONSE']._serialized_start=60
+  _globals['_GETLOGRESPONSE']._serialized_end=120
+  _globals['_LOGMESSAGE']._serialized_start=122
+  _globals['_LOGMESSAGE']._serialized_end=165
+  _globals['_DEVICECONFIG']._serialized_start=167
+  _globals['_DEVICECONFIG']._serialized_end=202
+  _globals['_PRIMARY']._serialized_start=204
+  _globals['_PRIMARY']._serialized_end=278
+  _globals['_SETIMPAIRMENTSREQUEST']._serialized_start=280
+  _globals['_SETIMPAIRMENTSREQUEST']._serialized_end=370
+  _globals['_SETIMPAIRMENTSRESPONSE']._serialized_start=372
+  _globals['_SETIMPAIRMENTSRESPONSE']._serialized_end=396
+  _globals['_TRACEREQUEST']._serialized_start=398
+  _globals['_TRACEREQUEST']._serialized_end=495
+  _globals['_TRACEDPACKET']._serialized_start=497
+  _globals['_TRACEDPACKET']._serialized_end=525
+  _globals['_GETPORTSREQUEST']._serialized_start=527
+  _globals['_GETPORTSREQUEST']._serialized_end=544
+  _globals['_GETPORTSRESPONSE']._serialized_start=547
+  _globals['_GETPORTSRESPONSE']._serialized_end=743
+  _globals['_PORTSTATUS']._serialized_start=746
+  _globals['_PORTSTATUS']._serialized_end=1018
+  _globals['_IMPAIRMENTSTATUS']._serialized_start=1021
+  _globals['_IMPAIRMENTSTATUS']._serialized_end=1181
+  _globals['_PIPELINESTATUS']._serialized_start=1183
+  _globals['_PIPELINESTATUS']._serialized_end=1304
+  _globals['_SWITCH']._serialized_start=1307
+  _globals['_SWITCH']._serialized_end=1619
 # @@protoc_insertion_point(module_scope)

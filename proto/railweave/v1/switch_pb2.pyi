@@ -6,6 +6,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetLogRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetLogResponse(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[LogMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[LogMessage, _Mapping]]] = ...) -> None: ...
+
+class LogMessage(_message.Message):
+    __slots__ = ("time_ns", "text")
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    time_ns: int
+    text: str
+    def __init__(self, time_ns: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class DeviceConfig(_message.Message):
+    __slots__ = ("device_data",)
+    DEVICE_DATA_FIELD_NUMBER: _ClassVar[int]
+    device_data: bytes
+    def __init__(self, device_data: _Optional[bytes] = ...) -> None: ...
+
 class Primary(_message.Message):
     __slots__ = ("role", "election_id_high", "election_id_low")
     ROLE_FIELD_NUMBER: _ClassVar[int]

@@ -49,6 +49,11 @@ class SwitchStub:
                 request_serializer=railweave_dot_v1_dot_switch__pb2.TraceRequest.SerializeToString,
                 response_deserializer=railweave_dot_v1_dot_switch__pb2.TracedPacket.FromString,
                 _registered_method=True)
+        self.GetLog = channel.unary_unary(
+                '/railweave.v1.Switch/GetLog',
+                request_serializer=railweave_dot_v1_dot_switch__pb2.GetLogRequest.SerializeToString,
+                response_deserializer=railweave_dot_v1_dot_switch__pb2.GetLogResponse.FromString,
+                _registered_method=True)
 
 
 class SwitchServicer:
@@ -77,6 +82,13 @@ class SwitchServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLog(self, request, context):
+        """The latest messages of log_msg, assert and assume, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SwitchServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_SwitchServicer_to_server(servicer, server):
                     servicer.Trace,
                     request_deserializer=railweave_dot_v1_dot_switch__pb2.TraceRequest.FromString,
                     response_serializer=railweave_dot_v1_dot_switch__pb2.TracedPacket.SerializeToString,
+            ),
+            'GetLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLog,
+                    request_deserializer=railweave_dot_v1_dot_switch__pb2.GetLogRequest.FromString,
+                    response_serializer=railweave_dot_v1_dot_switch__pb2.GetLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -177,6 +194,33 @@ class Switch:
             '/railweave.v1.Switch/Trace',
             railweave_dot_v1_dot_switch__pb2.TraceRequest.SerializeToString,
             railweave_dot_v1_dot_switch__pb2.TracedPacket.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/railweave.v1.Switch/GetLog',
+            railweave_dot_v1_dot_switch__pb2.GetLogRequest.SerializeToString,
+            railweave_dot_v1_dot_switch__pb2.GetLogResponse.FromString,
             options,
             channel_credentials,
             insecure,
