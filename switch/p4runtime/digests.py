@@ -85,7 +85,8 @@ class Digests:
         known = self._learners.get(message.digest_id)
         config = copy.deepcopy(message.config)
         require(
-            min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
+            kind == p4r.Update.DELETE
+            or min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
             f"time-outs and list size of digest {name} are 0 or more",
         )
         if kind == p4r.Update.INSERT:
