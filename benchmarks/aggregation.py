@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 import finsy as fy
 
@@ -40,6 +41,11 @@ class Scenario:
     def program(self) -> Artifact:
         """Return the compiled aggregation program. ValueError for a number of lanes without a program."""
         return artifact(self.lanes)
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Return the P4Info and the JSON of the program."""
+        return self.program.p4info_path, self.program.json_path
 
     @property
     def topology(self) -> Topology:

@@ -64,6 +64,11 @@ class Program:
         return BUILD / f"{self.name}.p4info.txtpb"
 
     @property
+    def files(self) -> tuple[Path, Path]:
+        """P4Info and compiled program."""
+        return self.p4info_path, self.json_path
+
+    @property
     def updates(self) -> list[fy.P4TableEntry | fy.P4MeterEntry]:
         """The updates that a controller writes."""
         return [*self.entries, *self.meters]
