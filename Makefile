@@ -52,9 +52,10 @@ fuzz: ## run every fuzz target for SECONDS (default 5), with libFuzzer if clang 
 	@./bootstrap test
 	.venv/bin/python native/fuzz/run.py --seconds $(or $(SECONDS),5)
 
-p4: ## compile the P4 programs with p4c into p4src/build
+p4: ## compile the P4 programs with p4c into p4src/build and benchmarks/p4/build
 	@./bootstrap run
 	.venv/bin/python -m railweave.p4src.compile
+	.venv/bin/python -m railweave.benchmarks.programs
 
 bench: ## hold a short set of ratios against the committed baseline: what has moved
 	@./bootstrap baseline

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 import finsy as fy
 
@@ -40,6 +41,11 @@ class Scenario:
     def program(self) -> Artifact:
         """Return the compiled aggregation program. ValueError for a number of lanes without a program."""
         return artifact(self.lanes)
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Return the P4Info and the JSON of the program."""
+        return self.program.p4info_path, self.program.json_path
 
     @property
     def topology(self) -> Topology:
@@ -78,12 +84,13 @@ class Scenario:
         udp = struct.pack(">HHHH", FIRST_WORKER_PORT + worker, UDP_PORT, 8 + len(body), 0)
         source, to = tables.ip_number(nic.address), tables.ip_number(VIRTUAL_IP)
         header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, source, to)
-        header = header[:10] + _checksum(header).to_bytes(2, "big") + header[12:]
+        header = header[:10] + checksum(header).to_bytes(2, "big") + header[12:]
         macs = tables.virtual_mac(to).to_bytes(6, "big") + bytes.fromhex(nic.mac.replace(":", ""))
         return macs + b"\x08\x00" + header + udp + body
 
 
-def _checksum(header: bytes) -> int:
+def checksum(header: bytes) -> int:
+    """Return the Internet checksum of an even number of bytes (RFC 1071)."""
     total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

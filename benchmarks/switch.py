@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`railweave bench switch`: the engine alone, switches under load, and pauses that clients cause."""
+"""`railweave bench switch`: the engine alone, switches under load, common programs, and pauses by clients."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from finsy import P4Schema
-from finsy.proto import p4r
-
-from railweave.benchmarks import switch_load, switch_pauses
+from railweave.benchmarks import switch_load, switch_pauses, switch_programs
 from railweave.benchmarks.aggregation import SLOTS, Scenario
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Part, Reading
+from railweave.benchmarks.switch_links import loaded
 from railweave.experiments import statistics
 from railweave.experiments.errors import OptionError, ResultError
 from railweave.switch import compiler
-from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
 from railweave.switch.targets import TARGETS
 
@@ -53,6 +50,11 @@ def benchmark(lanes: int, hosts: int, seconds: float, compare: Sequence[str] = (
             "load": Part(
                 partial(switch_load.measure, scenario, targets, seconds), switch_load.LIMIT, switch_load.NOTES
             ),
+            "programs": Part(
+                partial(switch_programs.measure, [name for name in targets if name in TARGETS], seconds),
+                switch_programs.LIMIT,
+                switch_programs.NOTES,
+            ),
             "pauses": Part(partial(switch_pauses.measure, seconds), switch_pauses.LIMIT, switch_pauses.NOTES),
         },
         tuple(f"{name}: {reason}" for name, reason in why.items() if reason),
@@ -67,7 +69,7 @@ async def engine(scenario: Scenario, _: Path, on_phase: OnPhase) -> AsyncIterato
     """
     for name in ("interpreted", "compiled"):
         on_phase(name)
-        pipeline = loaded(scenario)
+        pipeline = loaded(scenario.files, scenario.updates())
         if name == "compiled":
             try:
                 compiler.compiled(pipeline.native)
@@ -93,19 +95,6 @@ def _median_ns(pipeline: Pipeline, scenario: Scenario, rounds: range, slots: int
             raise ResultError(f"{emitted} packets left the engine", f"{len(packets)}", REPORT)
         taken.append(nanoseconds / len(packets))
     return statistics.median(taken)
-
-
-def loaded(scenario: Scenario) -> Pipeline:
-    """Return an engine with the program and the group, as a controller leaves a switch."""
-    schema = P4Schema(scenario.program.p4info_path, scenario.program.json_path)
-    config = schema.get_pipeline_config()
-    pipeline = Pipeline.load(config.p4_device_config)
-    device = Device.of(config, pipeline)
-    for entity in scenario.updates():
-        update = p4r.Update()
-        update.CopyFrom(entity.encode_update(schema))
-        device.write(update)
-    return pipeline
 
 
 def check_result(pipeline: Pipeline, scenario: Scenario) -> None:

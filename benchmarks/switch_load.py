@@ -6,26 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-
-import finsy as fy
 
 from railweave._native import load as native
 from railweave._native.ports import SwitchPorts
 from railweave.benchmarks.aggregation import FIRST_WORKER_PORT, SLOTS, UDP_PORT, VIRTUAL_IP, Scenario
 from railweave.benchmarks.harness import REPORT, OnPhase, Parameters, Reading
 from railweave.benchmarks.namespaces import in_namespace_of
+from railweave.benchmarks.switch_links import network
 from railweave.controller import tables
 from railweave.experiments.errors import ResultError
-from railweave.switch.targets import TARGETS
-from railweave.topologies.lab.namespaces import Namespaces, interface_of_port
-from railweave.topologies.lab.processes import Child, Event
-from railweave.topologies.lab.record import RunRecord, sweep
+from railweave.topologies.lab.namespaces import Namespaces
 
-READY_S = 30.0
 SOL_UDP, UDP_GRO = 17, 104
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 BUFFER_BYTES = 32 << 20
@@ -103,31 +97,17 @@ def _segments(target: str, window: int) -> int:
 async def _switch(scenario: Scenario, target: str, out: Path) -> AsyncIterator[Namespaces]:
     """Start a switch with the program and the group, on links to the workers' namespaces."""
     [switch] = scenario.topology.planes[0].switches
-    sweep()
-    async with contextlib.AsyncExitStack() as stack:
-        record = RunRecord(out)
-        stack.callback(record.remove)
-        namespaces = Namespaces(scenario.topology, {}, plain_frames=target == "bmv2")
-        stack.callback(namespaces.close)
-        for node in namespaces.nodes():
-            record.add(f"namespace {node}", namespaces.pid(node))
-        interfaces = {nic.port: interface_of_port(switch.name, nic.port) for nic in scenario.nics}
+    with network(scenario.topology, out, plain_frames=target == "bmv2") as net:
         if target == ECHO:
-            _give_neighbour(scenario, namespaces)
-            ports = in_namespace_of(namespaces.pid(switch.name), partial(_echo, interfaces))
-            stack.callback(ports.stop)
+            _give_neighbour(scenario, net.namespaces)
+            ports = in_namespace_of(net.namespaces.pid(switch.name), partial(_echo, net.interfaces))
+            try:
+                yield net.namespaces
+            finally:
+                ports.stop()
         else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="railweave-"))
-            address = f"unix:{folder}/p4runtime"
-            command = TARGETS[target].command(interfaces, address, switch.device_id)
-            events: asyncio.Queue[Event] = asyncio.Queue()
-            log = out / f"switch-{target}.log"
-            child = await Child.start(target, namespaces.enter(switch.name, command), log, events)
-            stack.push_async_callback(child.stop)
-            record.add(child.name, child.pid)
-            await child.ready(READY_S)
-            await _configure(scenario, address, switch.device_id)
-        yield namespaces
+            async with net.switch(target, scenario.files, scenario.updates()):
+                yield net.namespaces
 
 
 def _echo(interfaces: Mapping[int, str]) -> SwitchPorts:
@@ -144,13 +124,6 @@ def _give_neighbour(scenario: Scenario, namespaces: Namespaces) -> None:
     for nic in scenario.nics:
         entry = f"neighbour replace {VIRTUAL_IP} lladdr {mac} dev {nic.interface} nud permanent\n"
         namespaces.feed(nic.host, ["ip", "-batch", "-"], entry)
-
-
-async def _configure(scenario: Scenario, address: str, device_id: int) -> None:
-    program = scenario.program
-    options = fy.SwitchOptions(p4info=program.p4info_path, p4blob=program.json_path, device_id=device_id)
-    async with asyncio.timeout(READY_S), fy.Switch("bench", address, options) as switch:
-        await switch.write(scenario.updates())
 
 
 @contextlib.contextmanager

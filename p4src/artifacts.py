@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,21 +75,23 @@ def mtu_for(lanes: int) -> int:
     return IPV4_UDP + CONFIG["INA_HEADER_BYTES"] + LANE_BYTES * lanes
 
 
-def source_hashes(*without: str) -> str:
-    """Return a line per P4 source outside these folders of p4src, as `sha256sum` writes and checks them."""
+def source_hashes(*without: str, root: Path = SOURCE_ROOT) -> str:
+    """Return a line per P4 source outside these folders of `root`, as `sha256sum` writes and checks them."""
     sources = sorted(
-        path
-        for path in SOURCE_ROOT.rglob("*.p4")
-        if path.relative_to(SOURCE_ROOT).parts[0] not in ("build", *without)
+        path for path in root.rglob("*.p4") if path.relative_to(root).parts[0] not in ("build", *without)
     )
-    return "".join(_hash_line(path, path.relative_to(SOURCE_ROOT).as_posix()) for path in sources)
+    return "".join(_hash_line(path, path.relative_to(root).as_posix()) for path in sources)
 
 
 def program_hashes(root: Path = BUILD_ROOT) -> str:
     """Return such a line per file of the compiled programs in a folder."""
     built = [artifact(lanes, root, name) for name, profiles in PROFILES.items() for lanes in profiles]
-    files = sorted(path for each in built for path in (each.json_path, each.p4info_path))
-    return "".join(_hash_line(path, f"build/{path.relative_to(root).as_posix()}") for path in files)
+    return built_hashes([path for each in built for path in (each.json_path, each.p4info_path)], root)
+
+
+def built_hashes(files: Iterable[Path], root: Path) -> str:
+    """Return such a line for each of these files in a folder of compiled programs."""
+    return "".join(_hash_line(path, f"build/{path.relative_to(root).as_posix()}") for path in sorted(files))
 
 
 def _hash_line(path: Path, name: str) -> str:

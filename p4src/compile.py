@@ -34,12 +34,6 @@ class CompileError(UserError):
 
 def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
     """Compile every profile into a folder and record compiler and sources there; raises CompileError."""
-    if shutil.which(COMPILER) is None:
-        raise CompileError(
-            f"{COMPILER} is not on PATH",
-            "p4c, if you change the P4 program; to run it as it is, nothing needs compiling",
-            "install p4c (github.com/p4lang/p4c)",
-        )
     built = [
         _compile(artifact(lanes, root, program))
         for program, profiles in PROFILES.items()
@@ -55,26 +49,37 @@ def compiler_version() -> str:
     return " ".join(_run([COMPILER, "--version"]).split())
 
 
-def compile_program(source: str, lanes: int, json_path: Path, p4info_path: Path) -> None:
-    """Compile one program; its path is relative to p4src, as are those in what is written."""
-    options = ["--std", "p4-16", "--Werror", "--Wdisable=unused", "-I.", f"-DLANES={lanes}"]
+def compile_program(
+    source: str, json_path: Path, p4info_path: Path, *options: str, root: Path = SOURCE_ROOT
+) -> None:
+    """Compile one program. Its path, and all paths in the output, are relative to `root`.
+
+    Raises CompileError.
+    """
+    options = ("--std", "p4-16", "--Werror", "--Wdisable=unused", "-I.", *options)
+    json_path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "raw.json"
         output = ["--p4runtime-files", str(p4info_path.absolute()), "-o", str(raw)]
-        _run([COMPILER, *options, *output, source])
+        _run([COMPILER, *options, *output, source], root)
         program = json.loads(raw.read_text(encoding="utf-8"))
     json_path.write_text(_lines(_shorten(program)), encoding="utf-8")
 
 
 def _compile(target: Artifact) -> Artifact:
-    target.json_path.parent.mkdir(parents=True, exist_ok=True)
-    compile_program(PROGRAMS[target.program], target.lanes, target.json_path, target.p4info_path)
+    compile_program(PROGRAMS[target.program], target.json_path, target.p4info_path, f"-DLANES={target.lanes}")
     return target
 
 
-def _run(command: list[str]) -> str:
+def _run(command: list[str], root: Path = SOURCE_ROOT) -> str:
     """Run the compiler among the sources: it copies the paths that it is given into what it writes."""
-    done = subprocess.run(command, cwd=SOURCE_ROOT, capture_output=True, text=True, check=False)
+    if shutil.which(COMPILER) is None:
+        raise CompileError(
+            f"{COMPILER} is not on PATH",
+            "p4c, if you change the P4 program; to run it as it is, nothing needs compiling",
+            "install p4c (github.com/p4lang/p4c)",
+        )
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompileError(
             f"{' '.join(command)}\n{done.stderr}", "sources that compile", "correct the line that it names"

@@ -2,17 +2,23 @@
 // railweave._native.load: what `railweave bench switch` and `railweave bench receive` run.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <net/if.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "bindings/values.hpp"
+#include "core/descriptor.hpp"
+#include "load/frame_loop.hpp"
 #include "load/generator.hpp"
 #include "load/reception.hpp"
+#include "ports/packet_socket.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -85,17 +91,39 @@ nb::dict receive_by_workers(std::string_view kind, std::size_t payload_bytes, do
   return RAILWEAVE_DICT(reading, packets, clock, cpu);
 }
 
+nb::dict bound_loop_frame(int out, int in, const nb::bytes& frame, const nb::bytes& expected, unsigned window,
+                          double seconds) {
+  if (window == 0) throw nb::value_error("window must be at least 1");
+  FrameCounts counts;
+  {
+    const Bytes sent = view(frame), wanted = view(expected);
+    const nb::gil_scoped_release release;
+    counts = loop_frame(out, in, sent, wanted, window, nanoseconds(seconds));
+  }
+  return RAILWEAVE_DICT(counts, right, wrong, lost, seconds);
+}
+
+int packet_socket(const std::string& interface) {
+  const unsigned index = if_nametoindex(interface.c_str());
+  if (index == 0) raise_errno("interface " + interface);
+  return ports::open_packet_socket(interface, index).release();
+}
+
 }  // namespace
 
 void bind_load(nb::module_& module) {
-  nb::module_ m =
-      module.def_submodule("load", "Load on a switch that runs the aggregation program, and on a receiver");
+  nb::module_ m = module.def_submodule("load", "Load on a switch, and on a receiver");
   m.def("drive", &drive, "fds"_a, "lanes"_a, "segments"_a, "slots"_a, "first_round"_a, "warm_up_s"_a,
         "seconds"_a, "echo"_a = false,
         "Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` "
         "chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions. "
         "`echo`: "
         "right is what comes back as it was sent, as a RESULT");
+  m.def("loop_frame", &bound_loop_frame, "out"_a, "into"_a, "frame"_a, "expected"_a, "window"_a, "seconds"_a,
+        "Send copies of a frame from one packet socket to another one in a closed loop of `window` frames; "
+        "counts of right, wrong and lost ones");
+  m.def("packet_socket", &packet_socket, "interface"_a,
+        "The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none");
   m.def("receive_from_memory", nb::overload_cast<std::string_view, std::size_t, double>(&receive_from_memory),
         "kind"_a, "payload_bytes"_a, "seconds"_a,
         "Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the "

@@ -1,4 +1,4 @@
-"""Load on a switch that runs the aggregation program, and on a receiver"""
+"""Load on a switch, and on a receiver"""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,16 @@ from collections.abc import Sequence
 def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round: int, warm_up_s: float, seconds: float, echo: bool = False) -> dict:
     """
     Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions. `echo`: right is what comes back as it was sent, as a RESULT
+    """
+
+def loop_frame(out: int, into: int, frame: bytes, expected: bytes, window: int, seconds: float) -> dict:
+    """
+    Send copies of a frame from one packet socket to another one in a closed loop of `window` frames; counts of right, wrong and lost ones
+    """
+
+def packet_socket(interface: str) -> int:
+    """
+    The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none
     """
 
 def receive_from_memory(kind: str, payload_bytes: int, seconds: float) -> dict:

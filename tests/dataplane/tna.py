@@ -27,6 +27,6 @@ if __name__ == "__main__":
     for program in TNA:
         source = f"../tests/dataplane/programs/{SOURCE.name}"
         made = FOLDER / program.json.name, FOLDER / program.p4info.name
-        compile_program(source, program.lanes, *made)
+        compile_program(source, *made, f"-DLANES={program.lanes}")
         pack(*made)
     RECORD.write_text(sources(), encoding="utf-8")

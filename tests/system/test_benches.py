@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from railweave._native import load
 from railweave.benchmarks import namespaces
+from railweave.benchmarks.programs import PROGRAMS
 from railweave.benchmarks.switch_pauses import REQUESTS
 from railweave.cli import build
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
@@ -158,6 +159,19 @@ def test_the_embedded_switch_is_measured_and_compared(start: Start, tmp_path: Pa
         assert other["embedded is"] == pytest.approx(ours["sums"] / other["sums"])
     assert bmv2 in present or "simple_switch_grpc is not on PATH" in result["missing"][0]
     assert json.loads((tmp_path / "out" / "1" / "result.json").read_text()) == result
+
+
+def test_common_programs_are_measured_alone_and_with_io(start: Start, tmp_path: Path) -> None:
+    result = result_of(start, tmp_path, "bench", "switch", "--parts", "programs", *SHORT, "--compare", "bmv2")
+    targets = [name for name, target in TARGETS.items() if target.missing() is None]
+    for program in PROGRAMS:
+        for engine in ("interpreted", "compiled"):
+            row = values(result, "programs alone", program=program.title, engine=engine)
+            assert row["rate"] == pytest.approx(1e3 / row["packet"])
+            assert row["NIKSS"] == program.published_mpps
+        for target in targets:
+            assert values(result, "programs with I/O", program=program.title, target=target)["rate"] > 0
+    assert ("bmv2" in targets) == (result["missing"] == [])
 
 
 def test_the_pauses_of_each_kind_of_request_are_measured(start: Start, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from vectors.case import case
 
-from railweave.benchmarks import switch as benchmark
 from railweave.benchmarks.aggregation import Scenario
+from railweave.benchmarks.switch_links import loaded
 from railweave.switch import compiler
 from railweave.switch.compiler import Background, NotCompiled, compiled
 from railweave.switch.pipeline import Pipeline
@@ -136,7 +136,7 @@ def test_libraries_that_were_used_longest_ago_make_room(
 def test_damaged_packets_fare_alike() -> None:
     """Compare packets, registers and counters after contributions with random damage and repetitions."""
     scenario = Scenario(64, 3)
-    ways = [benchmark.loaded(scenario) for _ in range(2)]
+    ways = [loaded(scenario.files, scenario.updates()) for _ in range(2)]
     compiled(ways[1].native)
     rng = random.Random(64)
     emitted = 0

@@ -98,7 +98,7 @@ REFUSED = {
     "bench failover --rails tcp,tcp --faults 'leaf killed'": "expected an in-network rail",
     "bench switch --lanes 100": "for 100 lanes: expected one of 32, 64, 256",
     "bench switch --compare tofino": "--compare tofino: expected one of",
-    "bench switch --parts speed": "--parts 'speed': expected one of engine, load, pauses",
+    "bench switch --parts speed": "--parts 'speed': expected one of engine, load, programs, pauses",
     "bench controller --k 4 --ranks 17": "--ranks 17: expected 2 to 16, the hosts of k=4",
     "reproduce N99": "N99",
     "why --cluster absent.yaml": "absent.yaml",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load generator over loopback, with a peer that answers like a switch, or wrongly."""
+"""The load generators, with a peer that answers like a switch, or wrongly."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -94,3 +94,57 @@ def test_what_is_no_result_is_a_stranger() -> None:
 def test_impossible_loads_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"power of two|segments"):
         drive(bytes, **options)
+
+
+FRAME, RESULT_FRAME = b"f" * 60, b"r" * 60
+OFFLOAD = bytes(10)  # in front of each frame of a packet socket
+Forward = Callable[[bytes], bytes | None]
+
+
+def loop_frame(forward: Forward, window: int = 4, seconds: float = 0.1) -> dict[str, float]:
+    """Run the generator of frames. A thread forwards them like a switch, or wrongly."""
+    with ExitStack() as stack:
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
+        (out, switch_in), (switch_out, into) = pairs
+        for end in (out, switch_in, switch_out, into):
+            stack.enter_context(end)
+
+        def run() -> None:
+            while (data := switch_in.recv(1 << 16)) != b"end":
+                assert data == OFFLOAD + FRAME
+                if (frame := forward(data[len(OFFLOAD) :])) is not None:
+                    with suppress(BlockingIOError):
+                        switch_out.send(OFFLOAD + frame, socket.MSG_DONTWAIT)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            return dict(load.loop_frame(out.fileno(), into.fileno(), FRAME, RESULT_FRAME, window, seconds))
+        finally:
+            out.send(b"end")
+            thread.join()
+
+
+def test_frames_that_come_back_are_counted() -> None:
+    counts = loop_frame(lambda _: RESULT_FRAME)
+    assert counts["right"] > 50
+    assert counts["wrong"] == 0
+    assert counts["seconds"] >= 0.1
+
+
+def test_a_wrong_frame_is_found_and_other_traffic_is_not_counted() -> None:
+    assert loop_frame(lambda _: RESULT_FRAME[:-1] + b"x")["wrong"] > 0
+    counts = loop_frame(lambda _: RESULT_FRAME + b"r")
+    assert (counts["right"], counts["wrong"]) == (0, 0)
+
+
+def test_frames_that_do_not_come_back_are_sent_again() -> None:
+    swallowed = iter([None] * 4)
+    counts = loop_frame(lambda _: next(swallowed, RESULT_FRAME), seconds=0.3)
+    assert counts["lost"] >= 4
+    assert counts["right"] > 50
+
+
+def test_a_window_of_no_frames_is_refused() -> None:
+    with pytest.raises(ValueError, match="window"):
+        loop_frame(bytes, window=0)

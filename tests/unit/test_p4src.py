@@ -126,7 +126,7 @@ def test_the_same_compiler_makes_the_same_program(tmp_path: Path) -> None:
         pytest.skip(f"{COMPILER} is of another version than the compiled programs")
     committed = artifact(min(PROFILES[AGGREGATION]))
     json_path, p4info_path = (tmp_path / each.name for each in (committed.json_path, committed.p4info_path))
-    compile_program(PROGRAMS[AGGREGATION], committed.lanes, json_path, p4info_path)
+    compile_program(PROGRAMS[AGGREGATION], json_path, p4info_path, f"-DLANES={committed.lanes}")
     assert json_path.read_bytes() == committed.json_path.read_bytes()
     assert p4info_path.read_bytes() == committed.p4info_path.read_bytes()
 
