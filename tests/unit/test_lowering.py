@@ -171,7 +171,7 @@ def test_a_direct_meter_may_write_its_color_to_a_header(field: str) -> None:
     [meter] = [meter for meter in root["meter_arrays"] if meter["is_direct"]]
     meter["result_target"] = ["o", field]
     pipeline = lowered(root)
-    entry = pipeline.tables.insert("I.counted", [exact(5)], "I.miss")
+    entry = pipeline.tables["I.counted"].insert([exact(5)], Target("I.miss"))
     packet = bytes([255, 5]) + bytes(100)  # no register has the index 255
     widths = (1, 7, 33, 64, 71)
     names = ("one", "seven", "r33", "r64", "r65")

@@ -65,7 +65,7 @@ def test_only_programs_that_look_at_time_need_a_clock_for_every_packet() -> None
 
 def test_a_priority_needs_a_queue() -> None:
     loaded = Pipeline.load(case("cpu").json.read_bytes())
-    loaded.tables.insert("I.hosts", [exact(0)], "I.forward", [7])
+    loaded.tables["I.hosts"].insert([exact(0)], Target("I.forward", (7,)))
 
     def leave(queues: int) -> list[bool]:
         loaded.native.set_priority_queues(queues)
