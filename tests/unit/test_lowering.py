@@ -186,7 +186,7 @@ def test_a_direct_meter_may_write_its_color_to_a_header(field: str) -> None:
         return values
 
     green = fields()
-    pipeline.tables.set_direct_meter("I.counted", entry, MeterConfig(1, 1, 1, 1))
+    pipeline.tables["I.counted"].set_direct_meter(entry, MeterConfig(1, 1, 1, 1))
     assert fields() == {**green, field: 2}
 
 
