@@ -143,7 +143,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
     async def SetImpairments(  # noqa: N802 - gRPC's name
         self, request: switch_pb2.SetImpairmentsRequest, context: _Context
     ) -> switch_pb2.SetImpairmentsResponse:
-        """Change links; nothing is changed if part of it is wrong."""
+        """Change links. A request with a mistake changes no link."""
         if not self._may(request, context):
             return switch_pb2.SetImpairmentsResponse()
         numbers = [port.port for port in self._ports.counters()]

@@ -142,7 +142,7 @@ class Device:
 
     @cached_property
     def _handlers(self) -> dict[str, tuple[_Write, _Read]]:
-        """Return by kind of entity what writes such entities, and what reads them."""
+        """Return the functions that write and read entities, by kind of entity."""
         return {
             "table_entry": (self.tables.write, self.tables.read),
             "direct_counter_entry": (self.direct.write_counter, self.direct.read_counters),
@@ -171,7 +171,7 @@ class Device:
     def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Everything that fits a pattern, and None for what does not: a step each."""
         if pattern.HasField("extern_entry") and not pattern.extern_entry.extern_type_id:
-            return  # all entries of all supported extern types, of which there are none
+            return  # a wildcard for all extern types; this target supports no type
         _, read = self._handler(pattern)
         with _refusals():
             try:
