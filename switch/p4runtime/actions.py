@@ -35,17 +35,12 @@ def decode(
 
 
 def decode_target(
-    schema: Schema,
-    table: p4i.Table,
-    action: p4r.TableAction,
-    ports: Collection[int] | None,
-    *,
-    default: bool = False,
+    schema: Schema, table: p4i.Table, action: p4r.TableAction, ports: Collection[int] | None
 ) -> Target:
     """Return the target of an entry, for the pipeline to check; Refused if the P4Info rules it out."""
     match action.WhichOneof("type"):
         case "action":
-            return Target(*decode(schema, table, action.action, default=default))
+            return Target(*decode(schema, table, action.action))
         case "action_profile_member_id":
             require(action.action_profile_member_id, "a member has an id greater than 0")
             return Target(member=action.action_profile_member_id)

@@ -205,13 +205,13 @@ class Tables:
         )
         if any(message.HasField(f) for f in ("counter_data", "meter_config", "meter_counter_data")):
             raise default_has_none()
+        store.require_mutable_default()
         if not message.HasField("action"):
             store.set_default(None)
             return
-        target = actions.decode_target(
-            self._schema, table, message.action, self._pipeline.ports, default=True
-        )
-        store.set_default(target, _opaque(message))
+        require(message.action.HasField("action"), f"a default entry of {name} takes an action")
+        call = actions.decode(self._schema, table, message.action.action, default=True)
+        store.set_default(Target(*call), _opaque(message))
 
     # Direct counters and meters.
 

@@ -19,6 +19,8 @@ from railweave.switch.pipeline.profiles import Call, Profile
 from railweave.switch.pipeline.values import NO_OPAQUE, CounterValue, Entry, MeterConfig, Opaque, Target
 from railweave.switch.program import Match, MeterInfo, TableInfo
 
+EntryKey = tuple[tuple[Match, ...], int]  # matches and priority
+
 _NOTHING = Target()
 
 
@@ -43,14 +45,16 @@ class Table:
         self._lock = lock
         self._needs_priority = info.needs_priority
         self._entries: dict[int, Entry] = {}
-        self._handles: dict[tuple[tuple[Match, ...], int], int] = {}
+        self._handles: dict[EntryKey, int] = {}
         declared = info.default
         target = _NOTHING if declared is None else Target(declared.action, declared.parameters)
         self.declared = self.default = Entry(NONE, (), 0, target)
         self._put_default(self.declared)
         for row in info.const_entries:
             priority = row.priority if self._needs_priority else 0
-            self._add(Entry(NONE, row.matches, priority, Target(row.action, row.parameters), const=True), 0)
+            self._add(
+                (row.matches, priority), Target(row.action, row.parameters), 0, NO_OPAQUE, 0, const=True
+            )
 
     def insert(
         self,
@@ -73,29 +77,38 @@ class Table:
             )
         key = self.key(match, priority)
         self.check_timeout(idle_timeout_ns)
-        entry = Entry(NONE, *key, self._checked(target), idle_timeout_ns=idle_timeout_ns, opaque=opaque)
-        return self._add(entry, self._now(now_us))
+        return self._add(key, self._checked(target), idle_timeout_ns, opaque, self._now(now_us))
 
-    def _add(self, entry: Entry, now_us: int) -> int:
-        """Add a checked entry, whose handle the engine gives."""
-        info, key = self.info, (entry.matches, entry.priority)
-        encoded = encode(info, entry.matches)
+    def _add(
+        self,
+        key: EntryKey,
+        target: Target,
+        timeout_ns: int,
+        opaque: Opaque,
+        now_us: int,
+        *,
+        const: bool = False,
+    ) -> int:
+        """Add a checked entry. Return its handle."""
+        info = self.info
+        matches, priority = key
+        encoded = encode(info, matches)
         with self._lock:
             if key in self._handles:
                 raise DuplicateEntry(f"table {info.name!r} has an entry with this key already")
             if len(self._entries) >= info.size:
                 raise TableFull(f"table {info.name!r} is full: it holds {info.size} entries")
-            call = self._call(entry.target)
-            rank = entry.priority if self._needs_priority else encoded.prefix
+            call = self._call(target)
+            rank = priority if self._needs_priority else encoded.prefix
             handle = self._engine.insert(
                 info.index, encoded.value, encoded.mask, encoded.ranges, rank, call.number, call.parameters
             )
             if self._profile is not None:
-                self._profile.use((info.index, handle), entry.target, call)
+                self._profile.use((info.index, handle), target, call)
             if info.idle_timeouts:
                 self._engine.set_idle_timeout(info.index, handle, 0, now_us)  # as if it had been hit
-                self._timers.set((info.name, handle), _microseconds(entry.idle_timeout_ns), now_us)
-            self._entries[handle] = replace(entry, handle=handle)
+                self._timers.set((info.name, handle), _microseconds(timeout_ns), now_us)
+            self._entries[handle] = Entry(handle, matches, priority, target, const, timeout_ns, opaque=opaque)
             self._handles[key] = handle
             return handle
 
@@ -139,15 +152,14 @@ class Table:
 
     def set_default(self, target: Target | None, opaque: Opaque = NO_OPAQUE) -> None:
         """Set the action of a miss; None: the one that the program declares."""
-        name, declared = self.info.name, self.info.default
-        if self.info.profile is not None or (declared is not None and declared.const):
-            raise ImmutableTable(f"the default action of table {name!r} is constant")
+        self.require_mutable_default()
         if target is None:
             self._put_default(self.declared)
             return
+        declared = self.info.default
         if declared is not None and declared.const_action and target.action != declared.action:
             raise ImmutableTable(
-                f"the default action of table {name!r} is {declared.action!r} and cannot change"
+                f"the default action of table {self.info.name!r} is {declared.action!r} and cannot change"
             )
         self._put_default(Entry(NONE, (), 0, self._checked(target), opaque=opaque))
 
@@ -158,7 +170,7 @@ class Table:
 
     # Checks.
 
-    def key(self, match: Sequence[Match], priority: int) -> tuple[tuple[Match, ...], int]:
+    def key(self, match: Sequence[Match], priority: int) -> EntryKey:
         """Return the key of an entry as the table keeps it; ValueError if none can have it."""
         if self._needs_priority and priority <= 0:
             raise ValueError(
@@ -174,6 +186,12 @@ class Table:
         """Raise ImmutableTable if the program itself makes all entries."""
         if self.info.immutable:
             raise ImmutableTable(f"table {self.info.name!r} has constant entries only")
+
+    def require_mutable_default(self) -> None:
+        """Raise ImmutableTable if the default action is constant, as that of an action profile's table."""
+        declared = self.info.default
+        if self.info.profile is not None or (declared is not None and declared.const):
+            raise ImmutableTable(f"the default action of table {self.info.name!r} is constant")
 
     def check_timeout(self, timeout_ns: int) -> None:
         """Raise ValueError unless entries can have this idle time-out."""
