@@ -19,7 +19,7 @@ from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
 
 PROGRAMS = Path(__file__).parent / "dataplane" / "programs"
-ROUTER, ENTITIES = "router", "entities"
+ROUTER, ENTITIES, ORACLE = "router", "entities", "oracle"
 DEVICE = 3
 CPU_PORT = 510  # of entities.p4
 Config = p4r.SetForwardingPipelineConfigRequest
@@ -151,7 +151,7 @@ def codes(errors: list[p4r.Error]) -> list[str]:
 
 
 SCHEMA = P4Schema(P4INFO)
-SCHEMAS = {ROUTER: SCHEMA, ENTITIES: P4Schema(*files(ENTITIES))}
+SCHEMAS = {ROUTER: SCHEMA, **{name: P4Schema(*files(name)) for name in (ENTITIES, ORACLE)}}
 
 
 def encode(entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.Entity:

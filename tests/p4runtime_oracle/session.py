@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes random updates to a P4Runtime server and compares its answers and its state with the model.
+
+A seed determines all updates. In tests/, `python -m p4runtime_oracle.session --seeds 0:1000` writes
+10^6 updates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+from collections import Counter
+from typing import Any
+
+import grpc
+from finsy.proto import p4r
+from p4runtime_clients import ORACLE, SCHEMAS, Client, Server, client, codes
+from p4runtime_oracle.model import Model
+from p4runtime_oracle.updates import Updates
+from protocol.seeds import main
+
+UPDATES = 1000
+MAX_BATCH = 20
+BATCHES_PER_READ = 10
+ATOMICITIES = (
+    p4r.WriteRequest.CONTINUE_ON_ERROR,
+    p4r.WriteRequest.ROLLBACK_ON_ERROR,
+    p4r.WriteRequest.DATAPLANE_ATOMIC,
+)
+
+
+class Session:
+    """Updates of one seed, written in batches."""
+
+    def __init__(self, seed: int, updates: int = UPDATES) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rng = random.Random(seed)
+        self._updates = updates
+        self._p4info = SCHEMAS[ORACLE].p4info
+        self._drawn = Updates(self._rng, self._p4info)
+
+    def run(self) -> None:
+        """Write all updates. Raise AssertionError for the first difference."""
+        try:
+            asyncio.run(self._run())
+        except grpc.RpcError as error:
+            raise AssertionError(f"a Write or Read was refused as a whole: {error}") from error
+
+    async def _run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(f"unix:{folder}/grpc")
+            async with server, client(server, load=True, program=ORACLE) as primary:
+                model = Model(self._p4info, await self._initial(primary))
+                while self.counts["updates"] < self._updates:
+                    await self._write(primary, model)
+                    if self.counts["batches"] % BATCHES_PER_READ == 0:
+                        await self._compare(primary, model)
+                await self._compare(primary, model)
+
+    async def _initial(self, primary: Client) -> list[p4r.Entity]:
+        tables = [table.preamble.id for table in self._p4info.tables if table.has_initial_entries]
+        return await primary.read(*(_entries(number) for number in tables))
+
+    async def _write(self, primary: Client, model: Model) -> None:
+        [atomicity] = self._rng.choices(ATOMICITIES, (8, 1, 1))
+        state = dict(model.state)
+        # Updates refer to entities that exist before the batch, and the server keeps their order.
+        updates = [self._drawn.draw(state) for _ in range(self._rng.randint(1, MAX_BATCH))]
+        answers = codes(await primary.write(*updates, atomicity=atomicity)) or ["OK"] * len(updates)
+        self.counts["updates"] += len(updates)
+        self.counts["batches"] += 1
+        self.counts.update(answers)
+        rolled_back = atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR and set(answers) != {"OK"}
+        if rolled_back:
+            refused = [place for place, code in enumerate(answers) if code != "ABORTED"]
+            assert len(refused) == 1, f"one update of an all-or-none batch fails: {answers}"
+            updates, answers = updates[: refused[0] + 1], ["OK"] * refused[0] + [answers[refused[0]]]
+        for update, answer in zip(updates, answers, strict=True):
+            verdict = model.judge(update)
+            assert answer in verdict.permitted, f"{answer}, permitted {verdict.permitted}:\n{update}"
+            if answer == "OK":
+                model.accept(verdict.changes)
+        if rolled_back:
+            model.state = state
+
+    async def _compare(self, primary: Client, model: Model) -> None:
+        self.counts["reads"] += 1
+        found = Counter(map(_normal, await primary.read(*self._everything())))
+        expected = Counter(map(_normal, model.state.values()))
+        assert found == expected, (
+            f"read, not written: {found - expected}; written, not read: {expected - found}"
+        )
+
+    def _everything(self) -> list[p4r.Entity]:
+        wildcard = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+        patterns = [p4r.Entity(table_entry=wildcard)]
+        for table in self._p4info.tables:
+            if not table.implementation_id:
+                default = p4r.TableEntry(table_id=table.preamble.id, is_default_action=True)
+                patterns.append(p4r.Entity(table_entry=default))
+        for kind in (
+            *(
+                "action_profile_member",
+                "action_profile_group",
+                "counter_entry",
+                "meter_entry",
+                "register_entry",
+            ),
+            *("packet_replication_engine_entry", "value_set_entry", "digest_entry"),
+        ):
+            pattern = p4r.Entity()
+            getattr(pattern, kind).SetInParent()
+            patterns.append(pattern)
+        return patterns
+
+
+def _entries(table: int) -> p4r.Entity:
+    everything = p4r.TableEntry(
+        table_id=table, counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig()
+    )
+    return p4r.Entity(table_entry=everything)
+
+
+def _normal(message: Any) -> str:
+    """Return a text that is the same for every order of repeated fields."""
+    parts = []
+    for field, value in message.ListFields():
+        if field.type != field.TYPE_MESSAGE:
+            text = repr(value)
+        elif field.is_repeated:
+            text = repr(sorted(map(_normal, value)))
+        else:
+            text = _normal(value)
+        parts.append(f"{field.name}={text}")
+    return f"({' '.join(parts)})"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Session, __doc__))
