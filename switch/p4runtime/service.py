@@ -24,7 +24,7 @@ from railweave.switch.pipeline import Pipeline
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-API_VERSION = "1.4.1"
+API_VERSION = "1.5.0"
 MAX_STREAMS = 256  # open at once, with or without a role
 MAX_READS = 64  # in progress at once
 _READ_ENTITIES, _READ_BYTES = 256, 1 << 20  # per ReadResponse, far below gRPC's 4 MiB

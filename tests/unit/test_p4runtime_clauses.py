@@ -1,0 +1,653 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clauses of the P4Runtime specification, one small case each. A page lists all clauses with their tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+import pytest
+from finsy import P4Schema
+from finsy.proto import U128, p4r, rpc_status
+from google.protobuf.any_pb2 import Any as AnyMessage
+from p4runtime_clients import DEVICE, ORACLE, SCHEMAS, Client, Config, Server, client
+from vectors.case import case
+
+from railweave.switch.p4runtime.device import Device
+from railweave.switch.p4runtime.errors import Refused
+from railweave.switch.pipeline import Pipeline
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "p4runtime.md"
+SCHEMA = SCHEMAS[ORACLE]
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+ZERO, ONE, TWO = b"\0", b"\1", b"\2"
+Case: TypeAlias = tuple[str, "p4r.Update.Type.ValueType", p4r.Entity]
+
+
+# ------------------------------------------------------------ entities of the program `oracle`
+
+
+def number(name: str) -> int:
+    """Return the id of an object of the program."""
+    [found] = [
+        one.preamble.id
+        for field, objects in SCHEMA.p4info.ListFields()
+        if field.is_repeated
+        for one in objects
+        if one.preamble.alias == name
+    ]
+    return found
+
+
+def call(name: str, *params: bytes) -> p4r.Action:
+    made = p4r.Action(action_id=number(name))
+    for place, value in enumerate(params, 1):
+        made.params.add(param_id=place, value=value)
+    return made
+
+
+def target(**fields: Any) -> p4r.TableAction:
+    return p4r.TableAction(**{f"action_profile_{name}": value for name, value in fields.items()})
+
+
+def shots(*weights: int, action: p4r.Action | None = None, **fields: Any) -> p4r.TableAction:
+    one_shot = p4r.ActionProfileActionSet(**fields)
+    for weight in weights:
+        one_shot.action_profile_actions.add(action=action or TO_ONE, weight=weight)
+    return target(action_set=one_shot)
+
+
+def entry(table: str, *match: p4r.FieldMatch, action: Any = None, **fields: Any) -> p4r.Entity:
+    made = p4r.TableEntry(table_id=number(table), match=match, **fields)
+    if action is not None:
+        made.action.CopyFrom(p4r.TableAction(action=action) if isinstance(action, p4r.Action) else action)
+    return p4r.Entity(table_entry=made)
+
+
+def exact(field: int, value: bytes) -> p4r.FieldMatch:
+    return p4r.FieldMatch(field_id=field, exact=p4r.FieldMatch.Exact(value=value))
+
+
+def ternary(field: int, value: bytes, mask: bytes) -> p4r.FieldMatch:
+    return p4r.FieldMatch(field_id=field, ternary=p4r.FieldMatch.Ternary(value=value, mask=mask))
+
+
+def lpm(value: bytes, length: int) -> p4r.FieldMatch:
+    return p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=value, prefix_len=length))
+
+
+def exacts(value: bytes = ONE, **fields: Any) -> p4r.Entity:
+    return entry("exacts", exact(1, value), exact(2, ONE), **fields)
+
+
+def member(of: str, member_id: int, action: p4r.Action | None = None) -> p4r.Entity:
+    made = p4r.ActionProfileMember(action_profile_id=number(of), member_id=member_id, action=action)
+    return p4r.Entity(action_profile_member=made)
+
+
+def group(of: str, group_id: int, *members: tuple[int, int], max_size: int = 6) -> p4r.Entity:
+    made = p4r.ActionProfileGroup(action_profile_id=number(of), group_id=group_id, max_size=max_size)
+    for member_id, weight in members:
+        made.members.add(member_id=member_id, weight=weight)
+    return p4r.Entity(action_profile_group=made)
+
+
+def watching(port: bytes) -> p4r.Entity:
+    made = group("by_weight", 1, (1, 1))
+    made.action_profile_group.members[0].watch_port = port
+    return made
+
+
+def cell(kind: str, name: str, index: int | None = 0, **fields: Any) -> p4r.Entity:
+    made = p4r.Entity()
+    part = getattr(made, f"{kind}_entry")
+    setattr(part, f"{kind}_id", number(name))
+    if index is not None:
+        part.index.index = index
+    for field, value in fields.items():
+        getattr(part, field).CopyFrom(value)
+    return made
+
+
+def register(name: str, value: bytes, index: int | None = 0) -> p4r.Entity:
+    made = cell("register", name, index)
+    made.register_entry.data.bitstring = value
+    return made
+
+
+def counts(packets: int) -> p4r.CounterData:
+    return p4r.CounterData(packet_count=packets)
+
+
+def rates(cir: int, pir: int, eburst: int = 0) -> p4r.MeterConfig:
+    return p4r.MeterConfig(cir=cir, cburst=1, pir=pir, pburst=1, eburst=eburst)
+
+
+def direct(of: p4r.Entity, **fields: Any) -> p4r.Entity:
+    kind = "direct_counter_entry" if "data" in fields else "direct_meter_entry"
+    part = (p4r.DirectCounterEntry if "data" in fields else p4r.DirectMeterEntry)(
+        table_entry=of.table_entry, **fields
+    )
+    return p4r.Entity(**{kind: part})
+
+
+def values(*members: bytes) -> p4r.Entity:
+    made = p4r.ValueSetEntry(value_set_id=number("words"))
+    for value in members:
+        made.members.add(match=[exact(1, value)])
+    return p4r.Entity(value_set_entry=made)
+
+
+def multicast(number_: int, *replicas: p4r.Replica, metadata: bytes = b"") -> p4r.Entity:
+    made = p4r.MulticastGroupEntry(multicast_group_id=number_, replicas=replicas, metadata=metadata)
+    engine = p4r.PacketReplicationEngineEntry(multicast_group_entry=made)
+    return p4r.Entity(packet_replication_engine_entry=engine)
+
+
+def clone(session: int, *replicas: p4r.Replica, length: int = 0) -> p4r.Entity:
+    made = p4r.CloneSessionEntry(session_id=session, replicas=replicas, packet_length_bytes=length)
+    engine = p4r.PacketReplicationEngineEntry(clone_session_entry=made)
+    return p4r.Entity(packet_replication_engine_entry=engine)
+
+
+def replica(port: bytes = ONE, instance: int = 0, **fields: Any) -> p4r.Replica:
+    return p4r.Replica(port=port, instance=instance, **fields)
+
+
+def digest(**config: int) -> p4r.Entity:
+    made = p4r.DigestEntry(digest_id=number("told_t"), config=p4r.DigestEntry.Config(**config))
+    return p4r.Entity(digest_entry=made)
+
+
+TO_ONE, NOTHING, COUNTED = call("port", ONE), call("NoAction"), call("counted", ONE)
+UNKNOWN = p4r.Action(action_id=7)
+BEHIND = p4r.BackupReplica(port=TWO, instance=1)
+CONSTANT = ternary(1, ONE, b"\3")
+WEIGHED = exact(1, ONE)
+HASH = p4r.ActionProfileActionSet.ActionSelectionMode.HASH
+RANDOM = p4r.ActionProfileActionSet.ActionSelectionMode.RANDOM
+OF_WEIGHTS = p4r.ActionProfileActionSet.SizeSemantics.SUM_OF_WEIGHTS
+OF_MEMBERS = p4r.ActionProfileActionSet.SizeSemantics.SUM_OF_MEMBERS
+
+WRITTEN = [
+    exacts(action=COUNTED, counter_data=counts(5), meter_config=rates(1, 2)),
+    member("by_weight", 1, TO_ONE),
+    member("by_weight", 2, TO_ONE),
+    member("by_weight", 3, TO_ONE),
+    group("by_weight", 1, (1, 1)),
+    entry("weighed", WEIGHED, action=target(group_id=1)),
+    entry("weighed", exact(1, TWO), action=target(member_id=2)),
+    entry("spread", action=shots(1)),
+    multicast(1, replica()),
+    clone(1, replica()),
+    digest(max_list_size=1),
+]
+WRITES: dict[str, Case] = {
+    # section 8
+    "id 0": ("NOT_FOUND", INSERT, p4r.Entity(table_entry=p4r.TableEntry())),
+    "padded value": ("OK", INSERT, exacts(b"\0\0\0\2", action=COUNTED)),
+    "value of too many bits": ("OUT_OF_RANGE", INSERT, exacts(b"\2\0", action=COUNTED)),
+    "empty value": ("OUT_OF_RANGE", INSERT, exacts(b"", action=COUNTED)),
+    "negative value": ("OK", MODIFY, register("signs", b"\xff\x80")),
+    "signed value of too many bits": ("OUT_OF_RANGE", MODIFY, register("signs", b"\0\x80")),
+    # section 9.1: entries and keys
+    "keyless INSERT": ("INVALID_ARGUMENT", INSERT, entry("keyless", action=TO_ONE)),
+    "is_const in INSERT": ("INVALID_ARGUMENT", INSERT, exacts(TWO, action=COUNTED, is_const=True)),
+    "is_const in MODIFY": ("INVALID_ARGUMENT", MODIFY, exacts(action=COUNTED, is_const=True)),
+    "is_const in DELETE": ("INVALID_ARGUMENT", DELETE, exacts(is_const=True)),
+    "DELETE with nonsense": (
+        "OK",
+        DELETE,
+        exacts(action=UNKNOWN, idle_timeout_ns=-1, time_since_last_hit={}, counter_data=counts(-1)),
+    ),
+    "two entries of one priority": (
+        "OK",
+        INSERT,
+        entry("counted_members", ternary(1, ONE, ONE), priority=1, action=shots(1)),
+    ),
+    "match that another table has": ("INVALID_ARGUMENT", INSERT, exacts(action=COUNTED, priority=1)),
+    # section 9.1.2: actions
+    "MODIFY without action": ("OK", MODIFY, exacts(counter_data=counts(7))),
+    "unknown action": ("INVALID_ARGUMENT", MODIFY, exacts(action=UNKNOWN)),
+    "another table's action": ("INVALID_ARGUMENT", MODIFY, exacts(action=TO_ONE)),
+    "member id in a direct table": ("INVALID_ARGUMENT", MODIFY, exacts(action=target(member_id=1))),
+    "action in an indirect table": ("INVALID_ARGUMENT", MODIFY, entry("weighed", WEIGHED, action=TO_ONE)),
+    "group id without selector": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        entry("indirect", exact(1, ONE), action=target(group_id=1)),
+    ),
+    "set without selector": ("INVALID_ARGUMENT", INSERT, entry("indirect", exact(1, ONE), action=shots(1))),
+    "unknown member in an entry": (
+        "NOT_FOUND",
+        MODIFY,
+        entry("weighed", WEIGHED, action=target(member_id=9)),
+    ),
+    "unknown group in an entry": ("NOT_FOUND", MODIFY, entry("weighed", WEIGHED, action=target(group_id=9))),
+    "parameter missing": ("INVALID_ARGUMENT", MODIFY, exacts(action=call("counted"))),
+    "parameter too many": ("INVALID_ARGUMENT", MODIFY, exacts(action=call("counted", ONE, ONE))),
+    "default-only action in an entry": ("PERMISSION_DENIED", MODIFY, exacts(action=NOTHING)),
+    "table-only action as default": (
+        "PERMISSION_DENIED",
+        MODIFY,
+        entry("prefixes", is_default_action=True, action=NOTHING),
+    ),
+    # sections 9.1.3 to 9.1.5: default and constant entries
+    "default INSERT": ("INVALID_ARGUMENT", INSERT, entry("keyless", is_default_action=True, action=TO_ONE)),
+    "default DELETE": ("INVALID_ARGUMENT", DELETE, entry("keyless", is_default_action=True)),
+    "default with match": ("INVALID_ARGUMENT", MODIFY, exacts(is_default_action=True, action=NOTHING)),
+    "default with priority": ("INVALID_ARGUMENT", MODIFY, entry("mixed", is_default_action=True, priority=1)),
+    "default with idle time-out": (
+        "INVALID_ARGUMENT",
+        MODIFY,
+        entry("exacts", is_default_action=True, idle_timeout_ns=1),
+    ),
+    "default with direct counter": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        entry("exacts", is_default_action=True, counter_data=counts(1)),
+    ),
+    "constant default": ("PERMISSION_DENIED", MODIFY, entry("constant", is_default_action=True)),
+    "default of an indirect table": ("PERMISSION_DENIED", MODIFY, entry("spread", is_default_action=True)),
+    "constant INSERT": (
+        "PERMISSION_DENIED",
+        INSERT,
+        entry("constant", ternary(1, TWO, TWO), priority=9, action=call("drop")),
+    ),
+    "constant DELETE": ("PERMISSION_DENIED", DELETE, entry("constant", CONSTANT, priority=2)),
+    "constant MODIFY with action": (
+        "PERMISSION_DENIED",
+        MODIFY,
+        entry("constant", CONSTANT, priority=2, action=call("constant_port", ONE)),
+    ),
+    "constant MODIFY of a counter": (
+        "OK",
+        MODIFY,
+        entry("constant", CONSTANT, priority=2, counter_data=counts(1)),
+    ),
+    # sections 9.1.7 and 9.1.8: direct resources and idle time-outs
+    "counter data without counter": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        entry("prefixes", lpm(ONE, 48), action=TO_ONE, counter_data=counts(1)),
+    ),
+    "meter counter data": ("UNIMPLEMENTED", MODIFY, exacts(action=COUNTED, meter_counter_data={})),
+    "idle time-out without support": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        entry("prefixes", lpm(ONE, 48), action=TO_ONE, idle_timeout_ns=1),
+    ),
+    "time since last hit in a write": (
+        "INVALID_ARGUMENT",
+        MODIFY,
+        exacts(action=COUNTED, time_since_last_hit={}),
+    ),
+    "idle time-out of 1 ns": ("OK", MODIFY, exacts(action=COUNTED, idle_timeout_ns=1)),
+    # section 9.2: members, groups and one-shot sets
+    "member twice": ("ALREADY_EXISTS", INSERT, member("by_weight", 1, TO_ONE)),
+    "member 0": ("INVALID_ARGUMENT", INSERT, member("by_weight", 0, TO_ONE)),
+    "member without action": ("INVALID_ARGUMENT", MODIFY, member("by_weight", 1)),
+    "member that is not there": ("NOT_FOUND", MODIFY, member("by_weight", 9, TO_ONE)),
+    "DELETE of no member": ("NOT_FOUND", DELETE, member("by_weight", 9)),
+    "DELETE of a group's member": ("FAILED_PRECONDITION", DELETE, member("by_weight", 1)),
+    "DELETE of an entry's member": ("FAILED_PRECONDITION", DELETE, member("by_weight", 2)),
+    "DELETE of a member with nonsense": ("OK", DELETE, member("by_weight", 3, UNKNOWN)),
+    "group twice": ("ALREADY_EXISTS", INSERT, group("by_weight", 1)),
+    "group with the number of a member": ("OK", INSERT, group("by_weight", 2, (1, 1), (2, 2))),
+    "group 0": ("INVALID_ARGUMENT", INSERT, group("by_weight", 0)),
+    "group of unknown members": ("NOT_FOUND", INSERT, group("by_weight", 2, (9, 1))),
+    "group that is not there": ("NOT_FOUND", MODIFY, group("by_weight", 9)),
+    "group with a member twice": ("INVALID_ARGUMENT", MODIFY, group("by_weight", 1, (1, 1), (1, 1))),
+    "weight 0": ("INVALID_ARGUMENT", MODIFY, group("by_weight", 1, (1, 0))),
+    "another max_size": ("INVALID_ARGUMENT", MODIFY, group("by_weight", 1, max_size=5)),
+    "max_size 0 with a limit": ("INVALID_ARGUMENT", INSERT, group("by_weight", 2, max_size=0)),
+    "max_size above the limit": ("INVALID_ARGUMENT", INSERT, group("by_weight", 2, max_size=7)),
+    "size above max_size": ("RESOURCE_EXHAUSTED", INSERT, group("by_weight", 2, (1, 4), max_size=3)),
+    "DELETE of an entry's group": ("FAILED_PRECONDITION", DELETE, group("by_weight", 1)),
+    "DELETE of no group": ("NOT_FOUND", DELETE, group("by_weight", 9)),
+    "watch port of too many bits": ("OUT_OF_RANGE", MODIFY, watching(b"\2\0")),
+    "one shot beside members": ("INVALID_ARGUMENT", MODIFY, entry("weighed", WEIGHED, action=shots(1))),
+    "member beside one shots": ("INVALID_ARGUMENT", INSERT, member("unbounded", 1, TO_ONE)),
+    "group beside one shots": ("INVALID_ARGUMENT", INSERT, group("unbounded", 1)),
+    "weight 0 in a set": ("INVALID_ARGUMENT", MODIFY, entry("spread", action=shots(0))),
+    "equal actions in a set": ("OK", MODIFY, entry("spread", action=shots(1, 1))),
+    "empty set": ("OK", MODIFY, entry("spread", action=shots())),
+    "too many members in a set": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        entry("counted_members", priority=1, action=shots(1, 1, 1, 1)),
+    ),
+    "too great a weight in a set": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        entry("counted_members", priority=1, action=shots(5)),
+    ),
+    "default mode of a set": (
+        "OK",
+        MODIFY,
+        entry("spread", action=shots(1, action_selection_mode=HASH, size_semantics=OF_WEIGHTS)),
+    ),
+    "another mode of a set": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        entry("spread", action=shots(1, action_selection_mode=RANDOM)),
+    ),
+    "other size semantics of a set": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        entry("spread", action=shots(1, size_semantics=OF_MEMBERS)),
+    ),
+    # sections 9.3 and 9.4: counters and meters
+    "counter INSERT": ("INVALID_ARGUMENT", INSERT, cell("counter", "packets")),
+    "counter DELETE": ("INVALID_ARGUMENT", DELETE, cell("counter", "packets")),
+    "counter index -1": ("INVALID_ARGUMENT", MODIFY, cell("counter", "packets", -1, data=counts(1))),
+    "counter index too great": ("OUT_OF_RANGE", MODIFY, cell("counter", "packets", 4, data=counts(1))),
+    "direct counter INSERT": ("INVALID_ARGUMENT", INSERT, direct(exacts(), data=counts(1))),
+    "direct counter DELETE": ("INVALID_ARGUMENT", DELETE, direct(exacts(), data=counts(1))),
+    "direct counter of no entry": ("NOT_FOUND", MODIFY, direct(exacts(TWO), data=counts(1))),
+    "direct counter without counter": ("INVALID_ARGUMENT", MODIFY, direct(entry("spread"), data=counts(1))),
+    "meter INSERT": ("INVALID_ARGUMENT", INSERT, cell("meter", "two_rates")),
+    "meter DELETE": ("INVALID_ARGUMENT", DELETE, cell("meter", "two_rates")),
+    "meter index -1": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_rates", -1)),
+    "meter index too great": ("OUT_OF_RANGE", MODIFY, cell("meter", "two_rates", 4)),
+    "two rates with eburst": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_rates", config=rates(1, 2, 3))),
+    "single rate, three colours, two rates": (
+        "INVALID_ARGUMENT",
+        MODIFY,
+        cell("meter", "three_colors", config=rates(1, 2)),
+    ),
+    "single rate, three colours, eburst": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        cell("meter", "three_colors", config=rates(1, 1, 3)),
+    ),
+    "two colours, two rates": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_colors", config=rates(1, 2))),
+    "two colours, eburst": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_colors", config=rates(1, 1, 3))),
+    "meter with colour counters": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        cell("meter", "two_rates", counter_data=p4r.MeterCounterData()),
+    ),
+    "direct meter INSERT": ("INVALID_ARGUMENT", INSERT, direct(exacts(), config=rates(1, 2))),
+    "direct meter of no entry": ("NOT_FOUND", MODIFY, direct(exacts(TWO), config=rates(1, 2))),
+    "direct meter with colour counters": (
+        "UNIMPLEMENTED",
+        MODIFY,
+        direct(exacts(), counter_data=p4r.MeterCounterData()),
+    ),
+    # sections 9.5 to 9.9: replication, value sets, registers, digests, externs
+    "multicast group 0": ("INVALID_ARGUMENT", INSERT, multicast(0, replica())),
+    "multicast group twice": ("ALREADY_EXISTS", INSERT, multicast(1)),
+    "multicast group that is not there": ("NOT_FOUND", MODIFY, multicast(9)),
+    "DELETE of a multicast group with nonsense": ("OK", DELETE, multicast(1, replica(b""), replica(b""))),
+    "instance too great": ("INVALID_ARGUMENT", INSERT, multicast(2, replica(instance=1 << 16))),
+    "replica twice": ("INVALID_ARGUMENT", INSERT, multicast(2, replica(), replica(b"\0\1"))),
+    "backup replica": ("UNIMPLEMENTED", INSERT, multicast(2, replica(backup_replicas=[BEHIND]))),
+    "clone session 0": ("INVALID_ARGUMENT", INSERT, clone(0, replica())),
+    "clone session twice": ("ALREADY_EXISTS", INSERT, clone(1)),
+    "clone session that is not there": ("NOT_FOUND", MODIFY, clone(9)),
+    "DELETE of a clone session with nonsense": ("OK", DELETE, clone(1, replica(b""), length=-1)),
+    "value set INSERT": ("INVALID_ARGUMENT", INSERT, values(ONE)),
+    "value set DELETE": ("INVALID_ARGUMENT", DELETE, values(ONE)),
+    "value set too full": ("RESOURCE_EXHAUSTED", MODIFY, values(*(bytes([n]) for n in range(1, 6)))),
+    "value set member twice": ("ALREADY_EXISTS", MODIFY, values(ONE, b"\0\1")),
+    "register index -1": ("INVALID_ARGUMENT", MODIFY, register("numbers", ONE, -1)),
+    "register index too great": ("OUT_OF_RANGE", MODIFY, register("numbers", ONE, 4)),
+    "register of another type": (
+        "INVALID_ARGUMENT",
+        MODIFY,
+        cell("register", "numbers"),
+    ),
+    "digest twice": ("ALREADY_EXISTS", INSERT, digest()),
+    "DELETE of a digest with nonsense": ("OK", DELETE, digest(max_list_size=-1)),
+    "extern": ("UNIMPLEMENTED", INSERT, p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=0x81))),
+    # section 12
+    "no type": ("INVALID_ARGUMENT", p4r.Update.UNSPECIFIED, exacts(TWO, action=COUNTED)),
+    "no entity": ("INVALID_ARGUMENT", INSERT, p4r.Entity()),
+}
+
+
+def device() -> Device:
+    """Return the program with some entities in it."""
+    config = SCHEMA.get_pipeline_config()
+    made = Device.of(config, Pipeline.load(config.p4_device_config))
+    for entity in WRITTEN:
+        made.write(p4r.Update(type=INSERT, entity=entity))
+    return made
+
+
+def answer(do: Callable[[Device], object]) -> object:
+    """Return the result, or the code of a refusal."""
+    try:
+        return do(device())
+    except Refused as refused:
+        return refused.code.name
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_gets_its_code(name: str) -> None:
+    code, kind, entity = WRITES[name]
+    update = p4r.Update(type=kind, entity=entity)
+    assert answer(lambda written: written.write(update)) == (None if code == "OK" else code)
+
+
+# ------------------------------------------------------------ reads
+
+DATA, CONFIG = p4r.CounterData(), p4r.MeterConfig()
+READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
+    "an entry by its key": (exacts(), [exacts(action=COUNTED)]),
+    "a key that is not there": (exacts(TWO), []),
+    "an entry with its direct resources": (
+        exacts(counter_data=DATA, meter_config=CONFIG),
+        [exacts(action=COUNTED, counter_data=counts(5), meter_config=rates(1, 2))],
+    ),
+    "entries with an action": (entry("exacts", action=COUNTED), [exacts(action=COUNTED)]),
+    "entries with another action": (entry("exacts", action=NOTHING), []),
+    "entries with metadata": (entry("exacts", metadata=b"x"), []),
+    "the default entry": (
+        entry("keyless", is_default_action=True),
+        [entry("keyless", is_default_action=True, action=NOTHING)],
+    ),
+    "constant entries of a priority": (
+        entry("constant", priority=1),
+        [entry("constant", priority=1, action=call("constant_port", TWO), is_const=True)],
+    ),
+    "a one-shot set": (entry("spread"), [entry("spread", action=shots(1))]),
+    "a member": (member("by_weight", 1), [member("by_weight", 1, TO_ONE)]),
+    "all groups": (p4r.Entity(action_profile_group={}), [group("by_weight", 1, (1, 1))]),
+    "a direct counter": (direct(exacts(), data=DATA), [direct(exacts(), data=counts(5))]),
+    "a direct counter of no entry": (direct(exacts(TWO), data=DATA), "NOT_FOUND"),
+    "a direct meter of no entry": (direct(exacts(TWO), config=CONFIG), "NOT_FOUND"),
+    "a counter's cell": (cell("counter", "single"), [cell("counter", "single", data=DATA)]),
+    "all cells of a counter": (
+        cell("counter", "packets", None),
+        [cell("counter", "packets", index, data=DATA) for index in range(4)],
+    ),
+    "a meter that is not configured": (cell("meter", "two_rates"), [cell("meter", "two_rates")]),
+    "a register's cells": (
+        cell("register", "nines", None),
+        [register("nines", ZERO, index) for index in range(2)],
+    ),
+    "a multicast group, whatever else is given": (multicast(1, replica(TWO)), [multicast(1, replica())]),
+    "all clone sessions": (clone(0), [clone(1, replica())]),
+    "a value set": (values(ONE), [values()]),
+    "a digest": (digest(), [digest(max_list_size=1)]),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_finds(name: str) -> None:
+    pattern, found = READS[name]
+    assert answer(lambda written: list(written.read(pattern))) == found
+
+
+def test_a_clone_is_cut_to_the_length_of_its_session() -> None:
+    recorded = case("paths")
+    config = P4Schema(recorded.p4info, recorded.json).get_pipeline_config()
+    one = Device.of(config, Pipeline.load(config.p4_device_config))
+    one.write(p4r.Update(type=INSERT, entity=clone(1, replica(b"\3"), length=9)))
+    to_session_1 = bytes.fromhex("8001") + bytes(60)
+    assert [len(data) for port, data in one.pipeline.inject(2, to_session_1) if port == 3] == [9]
+
+
+# ------------------------------------------------------------ RPCs as a whole
+
+
+async def refusal(call_: Awaitable[object]) -> str:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call_
+    return error.value.code().name
+
+
+async def test_checks_of_an_rpc_come_in_order(server: Server) -> None:
+    async with client(server, program=ORACLE) as one:
+        read = p4r.ReadRequest(device_id=99, entities=[exacts()])
+        assert await refusal(one.stub.Read(read).read()) == "NOT_FOUND"
+        assert await refusal(one.write(role="nobody")) == "NOT_FOUND"
+        push = Config(device_id=DEVICE, role="nobody", action=Config.VERIFY)
+        assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "NOT_FOUND"
+        assert await refusal(one.write()) == "PERMISSION_DENIED"
+        await one.arbitrate()
+        assert await refusal(one.write()) == "FAILED_PRECONDITION"
+        assert await refusal(one.read(exacts())) == "FAILED_PRECONDITION"
+
+
+async def test_a_push_with_and_without_a_config(server: Server) -> None:
+    async with client(server, load=True, program=ORACLE) as one:
+        for action in (Config.VERIFY, Config.VERIFY_AND_SAVE, Config.VERIFY_AND_COMMIT):
+            push = Config(device_id=DEVICE, election_id=one.election_id, action=action)
+            assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
+        assert await refusal(one.set_pipeline(Config.COMMIT)) == "NOT_FOUND"
+        await one.set_pipeline(Config.VERIFY_AND_SAVE)
+        push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.COMMIT)
+        push.config.cookie.cookie = 1
+        assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
+
+
+async def test_ids_of_a_p4info_are_unique_and_not_0(server: Server) -> None:
+    async with client(server, load=True, program=ORACLE) as one:
+        for wrong in (0, SCHEMA.p4info.tables[1].preamble.id):
+            push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.VERIFY)
+            push.config.CopyFrom(SCHEMA.get_pipeline_config())
+            push.config.p4info.tables[0].preamble.id = wrong
+            assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
+
+
+async def test_an_all_or_none_batch_names_the_update_that_fails(server: Server) -> None:
+    """Also where the update names a cell that is not there, so that its cells cannot be counted."""
+    async with client(server, load=True, program=ORACLE) as one:
+        for wrong in (cell("meter", "two_rates", 4), p4r.Entity(meter_entry={})):
+            updates = [p4r.Update(type=MODIFY, entity=entity) for entity in (register("numbers", ONE), wrong)]
+            errors = await one.write(*updates, atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
+            assert errors[1].canonical_code in (5, 11)
+            assert await one.read(register("numbers", ZERO)) == [register("numbers", ZERO)]
+
+
+async def test_the_details_of_a_failed_batch_repeat_its_status(server: Server) -> None:
+    async with client(server, load=True, program=ORACLE) as one:
+        request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=[p4r.Update()])
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await one.stub.Write(request)
+        [details] = [value for key, value in failed.value.trailing_metadata() or () if key.endswith("-bin")]
+        status = rpc_status.Status.FromString(details)  # type: ignore[arg-type]
+        assert (status.code, status.message) == (grpc.StatusCode.UNKNOWN.value[0], failed.value.details())
+
+
+# ------------------------------------------------------------ arbitration
+
+
+async def say(one: Client, election_id: int, device_id: int = DEVICE, role: p4r.Role | None = None) -> None:
+    update = p4r.MasterArbitrationUpdate(device_id=device_id, election_id=U128.encode(election_id), role=role)
+    await one.stream.write(p4r.StreamMessageRequest(arbitration=update))
+
+
+async def test_a_stream_keeps_its_device_and_its_role(server: Server) -> None:
+    for device_id, role in ((99, None), (DEVICE, p4r.Role(name="other"))):
+        async with client(server) as one:
+            await one.arbitrate()
+            await say(one, 1, device_id, role)
+            assert await refusal(one.hear()) == "FAILED_PRECONDITION"
+
+
+async def test_arbitrations_that_the_specification_forbids_end_the_stream(server: Server) -> None:
+    foreign = AnyMessage(type_url="type.googleapis.com/p4.v1.Entity")
+    async with client(server, 1) as one, client(server, 2) as two:
+        await one.arbitrate()
+        await two.arbitrate()
+        await say(two, 1)
+        assert await refusal(two.hear()) == "INVALID_ARGUMENT"
+        async with client(server) as three:
+            await say(three, 1, role=p4r.Role(name="own", config=foreign))
+            assert await refusal(three.hear()) == "INVALID_ARGUMENT"
+
+
+async def test_election_ids_belong_to_a_role(server: Server) -> None:
+    async with client(server, load=True, program=ORACLE) as one, client(server) as other:
+        await say(other, 1, role=p4r.Role(name="second"))
+        assert (await other.hear()).status.code == 0
+        change = p4r.Update(type=MODIFY, entity=register("numbers", ONE))
+        assert await one.write(change) == await other.write(change, role="second") == []
+        async with client(server, 2) as newer:
+            await newer.arbitrate()
+            assert (await one.hear()).status.code == 6
+            assert await refusal(one.write(change)) == "PERMISSION_DENIED"
+            assert await other.write(change, role="second") == []
+
+
+async def test_whom_an_arbitration_concerns(server: Server) -> None:
+    """The messages of a role come in the order of its arbitrations, so a missing one is noticed."""
+
+    def said(update: p4r.MasterArbitrationUpdate) -> tuple[int, int | None]:
+        known = update.HasField("election_id")
+        return update.status.code, U128.decode(update.election_id) if known else None
+
+    async with client(server, None) as idle, client(server, 5) as one, client(server, 3) as backup:
+        assert said(await idle.arbitrate()) == (5, None)  # nobody has been primary yet
+        assert said(await one.arbitrate()) == (0, 5)
+        assert said(await idle.hear()) == (6, 5)
+        assert said(await backup.arbitrate()) == (6, 5)  # only the new backup is told
+        await say(one, 5)  # stays primary: all are told again
+        assert said(await one.hear()) == (0, 5)
+        assert said(await idle.hear()) == said(await backup.hear()) == (6, 5)
+        await say(one, 4)  # gives way: all are told, and nobody is primary
+        for each in (one, idle, backup):
+            assert said(await each.hear()) == (5, 5)
+
+
+# ------------------------------------------------------------ the page
+
+
+def test_the_page_names_tests_that_exist() -> None:
+    tables = {"test_a_write_gets_its_code": WRITES, "test_a_read_finds": READS}
+    defined: dict[str, set[str]] = {}
+    unknown = []
+    for path, function, row in re.findall(r"`(tests/[^:`]+)::(\w+)(?:\[([^`]+)\])?`", PAGE.read_text()):
+        if path not in defined:
+            nodes = ast.walk(ast.parse((ROOT / path).read_text())) if (ROOT / path).exists() else ()
+            kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+            defined[path] = {node.name for node in nodes if isinstance(node, kinds)}
+        if function not in defined[path] or (row and row not in tables[function]):
+            unknown.append(f"{path}::{function}[{row}]")
+    assert unknown == []
+
+
+def test_the_page_counts_its_clauses() -> None:
+    page = PAGE.read_text()
+    clauses = re.findall(r"^\| (?:[\d.]+|Appendix) \| \w+ \| .* \| (.*) \|$", page, re.MULTILINE)
+    tested, unsupported, different = (
+        sum(clause.startswith(start) for clause in clauses)
+        for start in ("tested by `", "not supported: answers UNIMPLEMENTED, tested by `", "differs because ")
+    )
+    assert f"has {len(clauses)} clauses: {tested} are tested, {unsupported} are not supported" in page
+    assert f"in {different} the switch differs" in page
+    assert tested + unsupported + different == len(clauses) > 200
+
+
+def test_the_page_names_every_case() -> None:
+    named = set(re.findall(r"::\w+\[([^`]+)\]`", PAGE.read_text()))
+    assert named == WRITES.keys() | READS.keys()
