@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes random updates to a P4Runtime server and compares its answers and its state with the model.
 
-A seed determines all updates. In tests/, `python -m p4runtime_oracle.session --seeds 0:1000`
-writes 10^6 updates.
+A seed determines all updates. In tests/, `python -m p4runtime_oracle.session --seeds 0:1000` writes
+10^6 updates.
 """
 
 from __future__ import annotations
@@ -53,11 +53,9 @@ class Session:
             server = Server(f"unix:{folder}/grpc")
             async with server, client(server, load=True, program=ORACLE) as primary:
                 model = Model(self._p4info, await self._initial(primary))
-                batches = 0
                 while self.counts["updates"] < self._updates:
                     await self._write(primary, model)
-                    batches += 1
-                    if batches % BATCHES_PER_READ == 0:
+                    if self.counts["batches"] % BATCHES_PER_READ == 0:
                         await self._compare(primary, model)
                 await self._compare(primary, model)
 

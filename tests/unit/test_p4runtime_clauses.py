@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -421,22 +421,25 @@ def device() -> Device:
     return made
 
 
+def answer(do: Callable[[Device], object]) -> object:
+    """Return the result, or the code of a refusal."""
+    try:
+        return do(device())
+    except Refused as refused:
+        return refused.code.name
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_gets_its_code(name: str) -> None:
     code, kind, entity = WRITES[name]
-    written = device()
-    answer = "OK"
-    try:
-        written.write(p4r.Update(type=kind, entity=entity))
-    except Refused as refusal_:
-        answer = refusal_.code.name
-    assert answer == code
+    update = p4r.Update(type=kind, entity=entity)
+    assert answer(lambda written: written.write(update)) == (None if code == "OK" else code)
 
 
 # ------------------------------------------------------------ reads
 
 DATA, CONFIG = p4r.CounterData(), p4r.MeterConfig()
-READS: dict[str, tuple[p4r.Entity, list[p4r.Entity]]] = {
+READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
     "an entry by its key": (exacts(), [exacts(action=COUNTED)]),
     "a key that is not there": (exacts(TWO), []),
     "an entry with its direct resources": (
@@ -457,6 +460,9 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity]]] = {
     "a one-shot set": (entry("spread"), [entry("spread", action=shots(1))]),
     "a member": (member("by_weight", 1), [member("by_weight", 1, TO_ONE)]),
     "all groups": (p4r.Entity(action_profile_group={}), [group("by_weight", 1, (1, 1))]),
+    "a direct counter": (direct(exacts(), data=DATA), [direct(exacts(), data=counts(5))]),
+    "a direct counter of no entry": (direct(exacts(TWO), data=DATA), "NOT_FOUND"),
+    "a direct meter of no entry": (direct(exacts(TWO), config=CONFIG), "NOT_FOUND"),
     "a counter's cell": (cell("counter", "single"), [cell("counter", "single", data=DATA)]),
     "all cells of a counter": (
         cell("counter", "packets", None),
@@ -477,7 +483,7 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity]]] = {
 @pytest.mark.parametrize("name", READS)
 def test_a_read_finds(name: str) -> None:
     pattern, found = READS[name]
-    assert list(device().read(pattern)) == found
+    assert answer(lambda written: list(written.read(pattern))) == found
 
 
 def test_a_clone_is_cut_to_the_length_of_its_session() -> None:
