@@ -39,7 +39,8 @@ class Messages {
   /// Whether log_msg is kept; failed assertions always are.
   bool enabled = false;
 
-  /// Whether there is room for a message now. The rate is limited by GCRA (ITU-T I.371).
+  /// Whether there is room for a message now. Messages without room are counted. GCRA limits the rate
+  /// (ITU-T I.371).
   bool admit(std::uint64_t now_us) {
     if (records_.size() < kMaxRecords && words_ < kMaxWords && due_us_ < now_us + kBurstUs) return true;
     ++lost_;

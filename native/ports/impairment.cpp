@@ -64,7 +64,7 @@ bool ImpairedLink::has_room(const Packet& packet) {
   return false;
 }
 
-/// That the link takes to send it.
+/// How long the link takes to send a packet.
 Duration ImpairedLink::time(const Packet& packet) const {
   if (impairment_.rate_bps == 0) return 0;
   const auto bits = 8.0 * static_cast<double>(packet.bytes.size());

@@ -69,7 +69,7 @@ class ImpairedLink {
   struct Waiting {
     Packet packet;
     Time sent;      // when the link has sent it
-    Duration time;  // that the link takes
+    Duration time;  // of the transmission
   };
   struct Held {
     Packet packet;
@@ -89,7 +89,7 @@ class ImpairedLink {
   Impairment impairment_;
   ImpairmentCounts counts_;
   std::uint64_t number_ = 0;                             // of the packet at hand
-  std::array<std::size_t, kMaxPriorityQueues> bytes_{};  // that wait, by priority
+  std::array<std::size_t, kMaxPriorityQueues> bytes_{};  // waiting, by priority
   Time free_at_ = 0;                                     // when the link has sent all that is queued
   std::deque<Waiting> queue_;
   std::deque<Held> held_;

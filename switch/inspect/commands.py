@@ -201,7 +201,7 @@ def log(
 ) -> None:
     """Show the latest messages of the program.
 
-    log_msg, assert and assume make messages. The switch keeps 1,000, and also prints each message.
+    log_msg, assert and assume make messages. The switch keeps 1,000. It also writes each one to its output.
     """
     from railweave.switch.inspect import text  # noqa: PLC0415
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import json.scanner
-import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -17,13 +16,10 @@ Json = dict[str, Any]
 MAX_BITS = 1 << 16  # of any field, constant or shift
 
 
-# What BMv2's parser (jsoncpp) accepts beyond RFC 8259: raw control characters in strings, comments, commas
-# behind the last member, and text behind the document.
+# As BMv2's parser (jsoncpp), this one accepts control characters in strings, and other encodings than UTF-8.
 _DECODER = json.JSONDecoder(strict=False)
 # The scanner in C keeps all other threads waiting until the whole document is read.
 _DECODER.scan_once = json.scanner.py_make_scanner(_DECODER)  # type: ignore[attr-defined]
-_COMMENT = r"//[^\n]*|/\*.*?\*/"
-_EXTENSION = re.compile(rf'("(?:\\.|[^"\\])*")|{_COMMENT}|,(?=(?:\s|{_COMMENT})*[\]}}])', re.DOTALL)
 
 
 def where(item: Any, fallback: str) -> str:
@@ -37,7 +33,7 @@ def where(item: Any, fallback: str) -> str:
 def parse_document(text: bytes) -> Json:
     """The root object; InvalidProgram if the bytes are not JSON or not a BMv2 program."""
     try:
-        root = _decode(text.decode(errors="replace"))
+        root = _DECODER.decode(text.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise InvalidProgram(f"not JSON: {error}") from None
     if not isinstance(root, dict) or "pipelines" not in root or "header_types" not in root:
@@ -47,16 +43,6 @@ def parse_document(text: bytes) -> Json:
     if not isinstance(version, list) or not version or version[0] != 2:
         raise InvalidProgram(f"BMv2 JSON of version {version}", "version 2")
     return root
-
-
-def _decode(document: str) -> Any:
-    try:
-        return _DECODER.raw_decode(document.lstrip())[0]
-    except ValueError:
-        plain = _EXTENSION.sub(r"\1", document)
-        if plain == document:
-            raise
-        return _DECODER.raw_decode(plain.lstrip())[0]
 
 
 def parts(item: Any) -> Iterator[Any]:

@@ -116,20 +116,10 @@ def test_references_to_nothing(change: Change) -> None:
 # Documents and constructs that BMv2 accepts, too.
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"\n/* a comment */ [DOCUMENT] // another",
-        b"[DOCUMENT] and text behind it",
-        b'{"field of a newline": "raw\nand\ttab, // no comment", [MEMBERS], }',
-        b'{"no UTF-8": "\xff", [MEMBERS]}',
-    ],
-)
-def test_documents_are_read_as_jsoncpp_reads_them(text: bytes) -> None:
-    document = case("control").json.read_bytes().strip()
-    members = document.removeprefix(b"{").removesuffix(b"}")
-    given = text.replace(b"[DOCUMENT]", document).replace(b"[MEMBERS]", members)
-    assert lower(given) == lower(document)
+def test_documents_are_read_as_jsoncpp_reads_them() -> None:
+    document = case("control").json.read_bytes()
+    more = b'{"field of a newline": "raw\nand\ttab", "no UTF-8": "\xff",'
+    assert lower(document.replace(b"{", more, 1)) == lower(document)
 
 
 def test_tables_may_name_their_actions() -> None:
