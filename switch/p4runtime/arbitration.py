@@ -172,7 +172,6 @@ class Arbitration:
         role = self._roles[name]
         was_primary = role.primary == stream
         if election_id is not None and (role.highest is None or election_id >= role.highest):
-            unchanged = was_primary and election_id == role.highest and config == role.config
             if role.accepted != stream:
                 role.accepted = None
             role.highest, role.primary = election_id, stream
@@ -180,7 +179,7 @@ class Arbitration:
             role.config = None
             if config is not None:
                 role.config = copy.deepcopy(config)
-            changed = not unchanged
+            changed = True
         else:
             changed = was_primary
             if was_primary:
