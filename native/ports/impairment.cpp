@@ -92,7 +92,7 @@ void ImpairedLink::release_held(Time now) {
   }
 }
 
-std::optional<Bytes> ImpairedLink::pop(Time now) {
+std::optional<MutableBytes> ImpairedLink::pop(Time now) {
   release_held(now);
   if (queue_.empty() || queue_.front().due > now) return std::nullopt;
   popped_ = std::move(queue_.front().packet);

@@ -45,7 +45,7 @@ class ImpairedLink {
   void push(Bytes packet, Time now);
 
   /// The next packet that is due; valid until the next call of a member.
-  std::optional<Bytes> pop(Time now);
+  std::optional<MutableBytes> pop(Time now);
 
   /// When `pop` will have the next packet.
   Time deadline() const;

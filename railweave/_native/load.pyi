@@ -8,6 +8,18 @@ def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round
     Contribute to group 1 over these connected UDP sockets (one per worker) in a closed loop of `slots` chunks, sent as super-packets of `segments`; counts of right, wrong and repeated contributions. `echo`: right is what comes back as it was sent, as a RESULT
     """
 
+class Echo:
+    """The ports of a switch that return UDP packets, as results of the program"""
+
+    def __init__(self, interfaces: Sequence[tuple[int, str]]) -> None:
+        """
+        Opens (port, interface name) pairs; OSError names the interface that cannot be opened
+        """
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
 def receive_from_memory(kind: str, payload_bytes: int, seconds: float) -> dict:
     """
     Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the nanoseconds that this took on the clock and of the processor. RuntimeError if a byte is not in its place
