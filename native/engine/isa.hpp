@@ -62,13 +62,6 @@ namespace railweave::engine {
   X(REG_RD, "Rgrp") X(REG_WR, "rgr-") X(COUNT, "-cr-") X(METER, "Rmrp") X(RANDOM, "Rrrp") \
   X(HASH, "Rkrr") X(DIGEST, "-r--") X(CLONE, "-rr-") X(RESUBMIT, "-r--") X(RECIRCULATE, "-r--") X(TRUNCATE, "-r--") \
   X(CHECKSUM, "Rk--")
-
-/// Pairs that the interpreter runs as one where they stand side by side (machine.cpp); no plan holds them. Those
-/// that the aggregation program and the programs of tests/vectors run most.
-#define RAILWEAVE_ENGINE_FUSED(X) \
-  X(LD_N32, JZ) X(LD_N32, JEQ) X(LD_N32, JNE) X(LD_U8, JZ) X(LD_U8, JEQ) X(LD_BE16, JEQ) X(LD_BE16, JNE) \
-  X(LD_BITS, JEQ) X(LD_BITS, JNE) X(LD_N32, KEY_SET) X(LD_N32, KEY) X(LD_N32, ST_N32) X(LD_N32, LD_N32) \
-  X(ST_N32, ST_N32) X(PARAM, PARAM)
 // clang-format on
 #define RAILWEAVE_ENGINE_OPS(X) RAILWEAVE_ENGINE_CONTROL(X) RAILWEAVE_ENGINE_STEPS(X)
 
@@ -77,9 +70,6 @@ enum class Op : std::uint16_t {
   RAILWEAVE_ENGINE_OPS(X)
 #undef X
       kCount,
-#define X(first, second) first##_##second,
-  RAILWEAVE_ENGINE_FUSED(X)
-#undef X
 };
 
 /// The fields of a struct in the order in which they stand in a plan's bytes: `Plan::parse` reads them by

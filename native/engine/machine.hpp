@@ -78,7 +78,6 @@ class Machine {
   std::uint64_t* spare() { return key_.data() + plan_.key_words; }  // an integer of `limbs` words
 
   Plan plan_;
-  std::vector<Instruction> code_;  // the plan's, fused
   State& state_;
   Tracer* tracer_;
   const CompiledPlan* compiled_ = nullptr;
