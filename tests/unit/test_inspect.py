@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compressed import unpacked
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
 from typer.testing import CliRunner, Result
@@ -25,6 +26,7 @@ from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
 
 Run = Callable[..., Awaitable[Result]]
+WIDTHS = Path(__file__).parents[1] / "fusion" / "widths64.json"
 
 
 class FakePorts:
@@ -237,3 +239,13 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
     for _ in range(2):
         inspection.look()
     assert said == ["program entities.p4: interpreted, being compiled", "program entities.p4: compiled"]
+
+
+async def test_stats_say_what_is_not_fused(server: Server) -> None:
+    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
+    server.extras = [inspection.extra()]
+    async with server, client(server, load=True, program=ENTITIES):
+        lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"
+        assert (await told(server, "stats", "--interval", "0"))["pipeline"]["scalar"][0] == lanes
+        assert f"not fused: {lanes}\n" in (await command(server, "stats", "--interval", "0")).output
