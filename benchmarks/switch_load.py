@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from railweave._native import load as native
-from railweave._native.ports import SwitchPorts
 from railweave.benchmarks.aggregation import FIRST_WORKER_PORT, SLOTS, UDP_PORT, VIRTUAL_IP, Scenario
 from railweave.benchmarks.harness import REPORT, OnPhase, Parameters, Reading
 from railweave.benchmarks.namespaces import in_namespace_of
@@ -110,10 +109,9 @@ async def _switch(scenario: Scenario, target: str, out: Path) -> AsyncIterator[N
                 yield net.namespaces
 
 
-def _echo(interfaces: Mapping[int, str]) -> SwitchPorts:
+def _echo(interfaces: Mapping[int, str]) -> native.Echo:
     """Return ports without an engine. UDP packets return to their senders, unchanged in size and number."""
-    ports = SwitchPorts(list(interfaces.items()))
-    ports.reflect()
+    ports = native.Echo(list(interfaces.items()))
     ports.start()
     return ports
 

@@ -35,7 +35,6 @@ _FOLDERS = ("engine", "core")
 _FLAGS = [
     "-std=c++20",
     "-O3",
-    "-march=native",
     # A branch behind a thousand others is as hot as any: gcc cannot know which way packets go, and what it
     # takes for cold it neither inlines nor vectorises.
     "--param=hot-bb-frequency-fraction=1000000",
@@ -135,12 +134,16 @@ class Background:
             self.stop()
 
 
+def _flags() -> list[str]:
+    return [f"-march={os.environ.get('RAILWEAVE_CPU', 'native')}", *_FLAGS]
+
+
 def _library(
     source: str, compiler: list[str], on_start: Callable[[subprocess.Popen[bytes]], None], folder: Path | None
 ) -> Path:
     """The compiled source; whoever else wants the same one waits for who compiles it."""
     key = hashlib.sha256()
-    for part in (source, _engine(), _version(tuple(compiler)), _processor(), " ".join(_FLAGS)):
+    for part in (source, _engine(), _version(tuple(compiler)), _processor(), " ".join(_flags())):
         key.update(hashlib.sha256(part.encode()).digest())
     name = f"{key.hexdigest()[:32]}.so"
     if (_AHEAD / name).exists():
@@ -180,7 +183,7 @@ def _compile(
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         out = Path(folder) / library.name
         command = ["sh", "-c", f'ulimit -v {_MOST_KIB} && exec nice -n 10 "$@"', "sh", *compiler]
-        command += [*_FLAGS, f"-I{_SOURCES}", "-o", str(out), "-"]
+        command += [*_flags(), f"-I{_SOURCES}", "-o", str(out), "-"]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         on_start(process)

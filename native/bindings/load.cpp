@@ -2,6 +2,7 @@
 // railweave._native.load: what `railweave bench switch` and `railweave bench receive` run.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +16,7 @@
 
 #include "bindings/values.hpp"
 #include "core/descriptor.hpp"
+#include "load/echo.hpp"
 #include "load/frame_loop.hpp"
 #include "load/generator.hpp"
 #include "load/reception.hpp"
@@ -124,6 +126,16 @@ void bind_load(nb::module_& module) {
         "counts of right, wrong and lost ones");
   m.def("packet_socket", &packet_socket, "interface"_a,
         "The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none");
+  nb::class_<Echo>(m, "Echo", "The ports of a switch that return UDP packets, as results of the program")
+      .def(
+          "__init__",
+          [](Echo* self, const std::vector<Echo::Interface>& interfaces) {
+            new (self) Echo(interfaces, ports::OutputLimits{});
+          },
+          "interfaces"_a,
+          "Opens (port, interface name) pairs; OSError names the interface that cannot be opened")
+      .def("start", &Echo::start)
+      .def("stop", &Echo::stop, nb::call_guard<nb::gil_scoped_release>());
   m.def("receive_from_memory", nb::overload_cast<std::string_view, std::size_t, double>(&receive_from_memory),
         "kind"_a, "payload_bytes"_a, "seconds"_a,
         "Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the "

@@ -183,9 +183,6 @@ void bind_ports(nb::module_& module) {
            "Runs a packet through the engine, soon, as if it came in on a port; False if too many wait")
       .def("set_engine", &BoundPorts::set_engine, "engine"_a.none(), "notices"_a = -1,
            "Packets go through this engine from now on; None drops them")
-      .def(
-          "reflect", [](BoundPorts& self) { self.ports().reflect(); },
-          "UDP packets return to their senders, as results of the aggregation program")
       .def("impair", &BoundPorts::impair, "port"_a, "out"_a, "impairment"_a.none(),
            "Impairs a port in one direction; None: not any more")
       .def("impairment_counts", &BoundPorts::impairment_counts, "port"_a, "out"_a)

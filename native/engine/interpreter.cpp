@@ -8,7 +8,7 @@ namespace railweave::engine {
 bool Machine::interpret(Packet& packet, std::uint32_t pc, std::uint32_t until,
                         const std::uint64_t* parameters) {
   const Plan& plan = plan_;
-  const Instruction* const code = code_.data();
+  const Instruction* const code = plan_.code.data();
   const Instruction* back = code;  // where RET goes; actions do not nest
   const Instruction* const stop = until == kNone ? nullptr : code + until;
   Run<Plan> run{*this, plan, packet, registers_.data(), key_.data()};
@@ -35,10 +35,6 @@ bool Machine::interpret(Packet& packet, std::uint32_t pc, std::uint32_t until,
   static const void* const kLabels[] = {
 #define X(name, signature) &&op_##name,
       RAILWEAVE_ENGINE_OPS(X)
-#undef X
-          nullptr,  // kCount
-#define X(first, second) &&op_##first##_##second,
-      RAILWEAVE_ENGINE_FUSED(X)
 #undef X
   };
   const Instruction* in = code + pc - 1;
@@ -82,13 +78,6 @@ op_ASSERT:
   op_##name : STEP(name);  \
   NEXT;
   RAILWEAVE_ENGINE_STEPS(X)
-#undef X
-#define X(first, second)                  \
-  op_##first##_##second : run.first(*in); \
-  ++in;                                   \
-  STEP(second);                           \
-  NEXT;
-  RAILWEAVE_ENGINE_FUSED(X)
 #undef X
 #undef STEP
 #undef NEXT

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "engine/calculation.hpp"
@@ -11,15 +12,6 @@
 
 namespace railweave::engine {
 namespace {
-
-/// What runs two instructions as one, or kCount.
-Op fused(Op first, Op second) {
-#define X(one, other) \
-  if (first == Op::one && second == Op::other) return Op::one##_##other;
-  RAILWEAVE_ENGINE_FUSED(X)
-#undef X
-  return Op::kCount;
-}
 
 /// Where a jump ends up that finds a jump forwards at its target, and so on. Backward jumps stay: they count.
 std::uint32_t destination(const std::vector<Instruction>& code, std::uint32_t pc) {
@@ -39,25 +31,16 @@ std::vector<Instruction> shorten_jumps(std::vector<Instruction> code) {
   return code;
 }
 
-/// A copy in which an instruction that is often followed by the one behind it does the work of both. Every
-/// instruction keeps its place and its operands: a jump to the second of a pair finds it as it was.
-std::vector<Instruction> fuse(std::vector<Instruction> code) {
-  for (std::size_t i = 0; i + 1 < code.size(); ++i) {
-    if (const Op both = fused(code[i].op, code[i + 1].op); both != Op::kCount) code[i++].op = both;
-  }
-  return code;
-}
-
 }  // namespace
 
 Machine::Machine(Plan plan, State& state, Tracer* tracer)
     : plan_(std::move(plan)), state_(state), tracer_(tracer) {
   plan_.code = shorten_jumps(std::move(plan_.code));
-  code_ = fuse(plan_.code);
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
-  vectors_.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0);
+  std::apply([&](auto&... of) { (of.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0), ...); },
+             vectors_);
   key_.assign(plan_.key_words + plan_.limbs, 0);
   if (plan_.large != kNone) zeros_.assign(plan_.headers[plan_.large].bytes, std::byte{0});
   std::size_t most = 0;

@@ -107,7 +107,7 @@ void ImpairedLink::release_held(Time now) {
   }
 }
 
-std::optional<Bytes> ImpairedLink::pop(Time now) {
+std::optional<MutableBytes> ImpairedLink::pop(Time now) {
   release_held(now);
   if (queue_.empty() || due(queue_.front()) > now) return std::nullopt;
   Packet& first = queue_.front().packet;

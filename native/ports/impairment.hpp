@@ -48,7 +48,7 @@ class ImpairedLink {
   void push(Bytes packet, Time now, std::size_t priority = 0);
 
   /// The next packet that is due; valid until the next call of a member.
-  std::optional<Bytes> pop(Time now);
+  std::optional<MutableBytes> pop(Time now);
 
   /// When `pop` will have the next packet.
   Time deadline() const;

@@ -12,9 +12,7 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "core/headers.hpp"
 #include "core/segments.hpp"
-#include "ina/packet.hpp"
 
 namespace railweave::ports {
 
@@ -156,28 +154,13 @@ void SwitchPorts::capture(std::uint16_t port, Direction direction, const std::st
   path(port, direction).capture = std::move(next);
 }
 
-void SwitchPorts::process(Port& port, Bytes packet, std::uint64_t now_us) {
+void SwitchPorts::process(Port& port, MutableBytes packet, std::uint64_t now_us) {
   if (port.in.capture) port.in.capture->add(packet, now<std::chrono::system_clock>());
   if (engine_ != nullptr) {
     engine_->process(port.number(), packet, now_us, *this);
   } else {
     without_program_.add(1);
   }
-}
-
-void SwitchPorts::reflect(Port& port, MutableBytes packet) {
-  const auto headers = locate_headers(packet);
-  if (!headers || !headers->plain_udp() || packet.size() == headers->payload) return;
-  constexpr std::size_t kIp = kEthernetSize, kUdp = kIp + kIpv4Size;
-  const auto swap = [&](std::size_t at, std::size_t size) {
-    std::swap_ranges(&packet[at], &packet[at] + size, &packet[at + size]);
-  };
-  swap(0, 6);
-  swap(kIp + kIpv4Addresses, 4);
-  swap(kUdp, 2);
-  store_be<std::uint16_t>(&packet[kUdp + kUdpChecksum], 0);  // none, as of results
-  packet[kUdpHeaders] |= static_cast<std::byte>(ina::Kind::kResult);
-  port.emit(engine::Pieces(packet));
 }
 
 engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number, std::size_t priority) const {
@@ -279,8 +262,6 @@ bool SwitchPorts::receive(Port& port) {
       if (each) now = now_us();
       if (port.in.link) [[unlikely]] {
         port.in.link->push(*packet, static_cast<Time>(now) * kMicrosecond);
-      } else if (reflecting_) [[unlikely]] {
-        reflect(port, *packet);
       } else {
         process(port, *packet, now);
       }

@@ -24,7 +24,7 @@ namespace railweave::ports {
 /// Owns ports and thread. A batch of frames from a port is run through the engine at once, and what it sends
 /// is flushed at the end of the batch: latency is one batch, and like packets leave together. Interfaces may
 /// go down, vanish and come back; the thread carries on with the others.
-class SwitchPorts final : private engine::OutputSink {
+class SwitchPorts : private engine::OutputSink {
  public:
   using Interface = std::pair<std::uint16_t, std::string>;  // port number, name
 
@@ -40,10 +40,6 @@ class SwitchPorts final : private engine::OutputSink {
   /// in use any more. The engine must outlive its time here. `notices` is an eventfd that is written when the
   /// engine has something for the control plane; -1: nobody waits.
   void set_engine(engine::Engine* engine, int notices);
-
-  /// No engine: UDP packets return to their senders from now on, as results of the aggregation program. What
-  /// the ports and the kernel can do, to compare with.
-  void reflect() { reflecting_ = true; }
 
   /// Runs a packet through the engine as if it came in on `port`, soon, on the thread of the ports. False if
   /// too many wait.
@@ -66,6 +62,10 @@ class SwitchPorts final : private engine::OutputSink {
 
   const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
 
+ protected:
+  /// Has a packet that has come in go through the engine.
+  virtual void process(Port& port, MutableBytes packet, std::uint64_t now_us);
+
  private:
   using Events = std::array<epoll_event, 64>;
   struct Injected {
@@ -81,13 +81,11 @@ class SwitchPorts final : private engine::OutputSink {
   void wake() const;
   void run_injected();
   Path& path(std::uint16_t port, Direction direction);
-  void process(Port& port, Bytes packet, std::uint64_t now_us);
   void release_due();
   bool receive(Port& port);
   void flush_all();
   void flush(Port& port);
   void handle_links();
-  void reflect(Port& port, MutableBytes packet);
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
   const std::uint64_t start_us_;  // programs' timestamps count from here
@@ -101,8 +99,7 @@ class SwitchPorts final : private engine::OutputSink {
   engine::Engine* engine_ = nullptr;
   int notices_ = -1;
   std::atomic<bool> impaired_{false};  // any port, in any direction
-  std::atomic<bool> reflecting_{false};
-  std::vector<Injected> injected_;  // behind `engine_mutex_`
+  std::vector<Injected> injected_;     // behind `engine_mutex_`
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
   std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none

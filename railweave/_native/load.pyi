@@ -18,6 +18,18 @@ def packet_socket(interface: str) -> int:
     The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none
     """
 
+class Echo:
+    """The ports of a switch that return UDP packets, as results of the program"""
+
+    def __init__(self, interfaces: Sequence[tuple[int, str]]) -> None:
+        """
+        Opens (port, interface name) pairs; OSError names the interface that cannot be opened
+        """
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
 def receive_from_memory(kind: str, payload_bytes: int, seconds: float) -> dict:
     """
     Have one rank receive datagrams of kind spread or result that lie in memory; their number, and the nanoseconds that this took on the clock and of the processor. RuntimeError if a byte is not in its place

@@ -23,11 +23,6 @@ class SwitchPorts:
     def set_engine(self, engine: object | None, notices: int = -1) -> None:
         """Packets go through this engine from now on; None drops them"""
 
-    def reflect(self) -> None:
-        """
-        UDP packets return to their senders, as results of the aggregation program
-        """
-
     def impair(self, port: int, out: bool, impairment: object | None) -> None:
         """Impairs a port in one direction; None: not any more"""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from compressed import unpacked
 from finsy.proto import p4r
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
@@ -31,6 +32,7 @@ from railweave.switch.ports import PortCounters
 from railweave.v1 import switch_pb2, switch_pb2_grpc
 
 Run = Callable[..., Awaitable[Result]]
+WIDTHS = Path(__file__).parents[1] / "fusion" / "widths64.json"
 
 
 class FakePorts:
@@ -300,3 +302,13 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
     for _ in range(2):
         inspection.look()
     assert said == ["program entities.p4: interpreted, being compiled", "program entities.p4: compiled"]
+
+
+async def test_stats_say_what_is_not_fused(server: Server) -> None:
+    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
+    server.extras = [inspection.extra()]
+    async with server, client(server, load=True, program=ENTITIES):
+        lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"
+        assert (await told(server, "stats", "--interval", "0"))["pipeline"]["scalar"][0] == lanes
+        assert f"not fused: {lanes}\n" in (await command(server, "stats", "--interval", "0")).output
