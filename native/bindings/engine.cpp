@@ -27,7 +27,6 @@ RAILWEAVE_TUPLE(railweave::engine::MeterRate, tokens_per_us, burst)
 RAILWEAVE_TUPLE(railweave::engine::KeyRange, word, shift, width, low, high)
 RAILWEAVE_TUPLE(railweave::engine::Choice, action, parameters)
 RAILWEAVE_TUPLE(railweave::engine::Replica, port, instance)
-RAILWEAVE_TUPLE(railweave::engine::Carried, from, to, size)
 RAILWEAVE_TUPLE(railweave::engine::NotedValue, words, negative)
 RAILWEAVE_TUPLE(railweave::engine::LogRecord, message, values)
 RAILWEAVE_TUPLE(railweave::engine::TraceEvent, kind, what, values)
@@ -133,28 +132,6 @@ void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, con
     state.cells.write_registers(array, from, rest.first(block * size));
     rest = rest.subspan(block * size);
   });
-}
-
-bool carry_cells(Engine& self, Engine& to, const std::vector<Carried>& registers,
-                 const std::vector<Carried>& counters, std::size_t most) {
-  const auto from_state = self.control();
-  const auto to_state = to.control();
-  return from_state->cells.carry(to_state->cells, registers, counters, most);
-}
-
-/// Of pairs of entries; those that have gone are left out.
-void carry_direct_counters(Engine& self, std::uint32_t table, Engine& to, std::uint32_t to_table,
-                           const std::vector<std::uint64_t>& handles,
-                           const std::vector<std::uint64_t>& to_handles) {
-  const auto from_state = self.control();
-  const auto to_state = to.control();
-  Table& old = from_state->table(table);
-  Table& made = to_state->table(to_table);
-  for (std::size_t i = 0; i < std::min(handles.size(), to_handles.size()); ++i) {
-    if (old.has(handles[i]) && made.has(to_handles[i])) {
-      made.entry(to_handles[i]).counter = old.entry(handles[i]).counter;
-    }
-  }
 }
 
 /// How a value of a plan is packed. A number: its format (as in Python's struct); a list: [how its items
@@ -289,15 +266,6 @@ void bind_engine(nb::module_& parent) {
       .def("read_registers", &read_registers, "array"_a, "first"_a, "count"_a,
            "Cells in a row, whole bytes each, in network order")
       .def("write_registers", &write_registers, "array"_a, "first"_a, "cells"_a)
-      .def(
-          "track_cells", [](Engine& self) { return self.control()->cells.track(); },
-          "Note which blocks of cells are written, all at first; how many there are")
-      .def("untrack_cells", [](Engine& self) { self.control()->cells.untrack(); })
-      .def("carry_cells", &carry_cells, "to"_a, "registers"_a, "counters"_a, "most"_a,
-           nb::call_guard<nb::gil_scoped_release>(),
-           "Copy written blocks of (array, its array, size); whether no more were written")
-      .def("carry_direct_counters", &carry_direct_counters, "table"_a, "to"_a, "to_table"_a, "handles"_a,
-           "to_handles"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("set_multicast",
            [](Engine& self, std::uint32_t group, Replicas replicas) {
              self.control()->replication.set_group(group, std::move(replicas));
@@ -320,13 +288,16 @@ void bind_engine(nb::module_& parent) {
            })
       .def("take_packets", [](Engine& self) { return list_of(self.control()->packets.take()); })
       .def("take_digests", [](Engine& self) { return list_of(self.control()->digests.take()); })
-      .def("set_idle_timeout", on_table(&Table::set_idle_timeout), "table"_a, "handle"_a, "timeout_us"_a,
-           "now_us"_a)
+      .def(
+          "set_last_hit",
+          [](Engine& self, std::uint32_t table, std::uint64_t handle, std::uint64_t now_us) {
+            self.control()->table(table).entry(handle).last_hit_us = now_us;
+          },
+          "table"_a, "handle"_a, "now_us"_a)
       .def("last_hit_us",
            [](Engine& self, std::uint32_t table, std::uint64_t handle) {
              return self.control()->table(table).entry(handle).last_hit_us;
            })
-      .def("expired", on_table(&Table::expired), "table"_a, "now_us"_a)
       .def(
           "set_start", [](Engine& self, std::uint64_t now_us) { self.control()->start_us = now_us; },
           "now_us"_a, "Programs' timestamps count from here")

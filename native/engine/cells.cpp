@@ -2,7 +2,6 @@
 #include "engine/cells.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 
 namespace railweave::engine {
@@ -18,8 +17,6 @@ std::size_t cell_bytes(const RegisterPlan& plan) { return (plan.width + 7) / 8; 
 std::size_t cell_words(const RegisterPlan& plan) {
   return plan.width <= 32 ? 1 : 2 * ((plan.width + 63) / 64);
 }
-
-inline constexpr std::uint64_t kBlockWords = 1024;  // of a row or more, each of which is noted as written
 
 }  // namespace
 
@@ -79,7 +76,6 @@ void Cells::write_registers(std::uint32_t array, std::uint64_t first, Bytes cell
   const std::size_t size = cell_bytes(plan);
   const std::byte in_first{static_cast<unsigned char>(0xFF >> (8 * size - plan.width))};
   for (const std::byte* from = cells.data(); from != cells.data() + cells.size(); from += size) {
-    wrote(plan.bank, static_cast<std::uint32_t>(first));
     std::uint32_t* to = cell(plan, static_cast<std::uint32_t>(first++));
     std::fill_n(to, cell_words(plan), 0);
     for (std::size_t i = 0; i < size; ++i) {
@@ -96,73 +92,6 @@ void Cells::set_meter(std::uint32_t meter, std::uint64_t index, std::span<const 
     throw std::invalid_argument("meter: number of rates");
   }
   cell.configure(rates, now_us);
-}
-
-std::size_t Cells::track() {
-  const auto blocks_of = [](std::uint64_t rows, std::uint64_t words) {
-    const auto log2 =
-        static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(kBlockWords / words, 1)) - 1);
-    return Written{log2, std::vector<std::uint8_t>((rows >> log2) + 1, 1)};
-  };
-  written_.clear();
-  for (std::size_t i = 0; i < banks_.size(); ++i) {
-    const std::uint64_t words = std::max(bank_words_[i], 1u);
-    written_.push_back(blocks_of(banks_[i].size() / words, words));
-  }
-  for (const auto& counter : counters) {
-    written_.push_back(blocks_of(counter.size(), sizeof(CounterValue) / sizeof(std::uint32_t)));
-  }
-  std::size_t blocks = 0;
-  for (const Written& written : written_) blocks += written.blocks.size();
-  return blocks;
-}
-
-bool Cells::carry(Cells& to, std::span<const Carried> registers, std::span<const Carried> carried_counters,
-                  std::size_t most) {
-  for (const Carried& array : registers) {
-    if (array.size > arrays_.at(array.from).size || array.size > to.arrays_.at(array.to).size) {
-      throw std::out_of_range("carry: register");
-    }
-  }
-  for (const Carried& counter : carried_counters) {
-    if (counter.size > counters.at(counter.from).size() || counter.size > to.counters.at(counter.to).size()) {
-      throw std::out_of_range("carry: counter");
-    }
-  }
-  for (std::size_t place = 0; place < written_.size(); ++place) {
-    auto& blocks = written_[place].blocks;
-    for (auto at = blocks.begin(); (at = std::find(at, blocks.end(), 1)) != blocks.end(); ++at) {
-      if (most-- == 0) return false;
-      *at = 0;
-      const std::uint64_t rows = 1ull << written_[place].rows_log2;
-      const std::uint64_t first = static_cast<std::uint64_t>(at - blocks.begin()) * rows;
-      for (const Carried& array : registers) {
-        if (arrays_[array.from].bank == place) carry_rows(to, array, first, rows);
-      }
-      for (const Carried& counter : carried_counters) {
-        if (banks_.size() + counter.from != place || first >= counter.size) continue;
-        std::copy_n(counters[counter.from].begin() + static_cast<std::ptrdiff_t>(first),
-                    std::min(rows, counter.size - first),
-                    to.counters[counter.to].begin() + static_cast<std::ptrdiff_t>(first));
-      }
-    }
-  }
-  return true;
-}
-
-void Cells::carry_rows(Cells& to, const Carried& array, std::uint64_t first, std::uint64_t rows) {
-  const RegisterPlan& here = arrays_[array.from];
-  const RegisterPlan& there = to.arrays_[array.to];
-  const std::uint64_t end = std::min(first + rows, array.size);
-  const std::size_t words = std::min(cell_words(here), cell_words(there));
-  for (std::size_t word = 0; word < words; ++word) {
-    const std::size_t bits = there.width > 32 * word ? std::min<std::size_t>(there.width - 32 * word, 32) : 0;
-    const auto mask = static_cast<std::uint32_t>((1ull << bits) - 1);
-    for (std::uint64_t row = first; row < end; ++row) {
-      to.cell(there, static_cast<std::uint32_t>(row))[word] =
-          cell(here, static_cast<std::uint32_t>(row))[word] & mask;
-    }
-  }
 }
 
 }  // namespace railweave::engine

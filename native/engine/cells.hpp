@@ -30,13 +30,6 @@ class Meter {
   std::vector<Bucket> buckets_;  // fastest rate first
 };
 
-/// A register array or counter of one program, and the one of another program that goes on with its first
-/// cells.
-struct Carried {
-  std::uint32_t from, to;
-  std::uint64_t size;
-};
-
 class Cells {
  public:
   explicit Cells(const Plan& plan);
@@ -74,36 +67,10 @@ class Cells {
   void set_meter(std::uint32_t meter, std::uint64_t index, std::span<const MeterRate> rates,
                  std::uint64_t now_us);
 
-  // Packets call these after they have written a row of a bank or a cell of a counter.
-  void wrote(std::uint32_t bank, std::uint32_t row) {
-    if (!written_.empty()) [[unlikely]]
-      note(written_[bank], row);
-  }
-  void counted(std::uint32_t counter, std::uint32_t index) {
-    if (!written_.empty()) [[unlikely]]
-      note(written_[banks_.size() + counter], index);
-  }
-
-  // Registers and counters go over to another program in blocks, while packets go on writing here: from
-  // `track` to `untrack` it is noted which blocks are written, all of them at first.
-  std::size_t track();  // how many there are
-  void untrack() { written_.clear(); }
-  /// Copies up to `most` written blocks, cut to the other's widths; true if there were no more. Arrays must
-  /// be as large there as `Carried` says. Throws std::out_of_range, before anything is copied.
-  bool carry(Cells& to, std::span<const Carried> registers, std::span<const Carried> carried_counters,
-             std::size_t most);
-
   std::vector<std::vector<CounterValue>> counters;
   std::vector<std::vector<Meter>> meters;
 
  private:
-  struct Written {
-    std::uint32_t rows_log2;           // of a block
-    std::vector<std::uint8_t> blocks;  // 1: written
-  };
-
-  static void note(Written& written, std::uint32_t row) { written.blocks[row >> written.rows_log2] = 1; }
-  void carry_rows(Cells& to, const Carried& array, std::uint64_t first, std::uint64_t rows);
   const RegisterPlan& checked(std::uint32_t array, std::uint64_t first, std::size_t bytes) const;
 
   std::vector<RegisterPlan> arrays_;
@@ -111,7 +78,6 @@ class Cells {
   std::vector<std::uint32_t> bank_words_;  // of a row
   std::vector<LineAligned<std::uint32_t>> banks_;
   std::vector<std::uint32_t> last_rows_;  // of each bank: where `expect` was called last
-  std::vector<Written> written_;          // of each bank, then of each counter; empty: nothing is tracked
 };
 
 }  // namespace railweave::engine

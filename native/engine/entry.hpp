@@ -57,8 +57,7 @@ struct Entry {
   std::vector<std::uint64_t> parameters;  // padded with zeros to the plan's parameter_words
   CounterValue counter;
   std::uint32_t slot = 0;  // lowest free index below the table's size: of the direct meter, and BMv2's order
-  std::uint64_t timeout_us = 0;  // 0: never idle too long
-  std::uint64_t last_hit_us = 0, reported_us = ~0ull;
+  std::uint64_t last_hit_us = 0;
 };
 
 }  // namespace railweave::engine

@@ -242,7 +242,6 @@ struct Run {
     for (std::size_t i = 0; i < words_of(array); ++i) {
       cell[i] = i / 2 < limbs ? static_cast<std::uint32_t>(wide(in.d)[i / 2] >> (32 * (i % 2))) : 0;
     }
-    wrote_register(in);
   }
 
   // Vectors.
@@ -295,7 +294,6 @@ struct Run {
     with_words(slice.length, [&]<typename Word>(Word) {
       vectors::store_le(to, vector<Word>(in.d), slice.bytes, vectors::count(slice.length));
     });
-    wrote(in);
   }
   /// The cells of a slice in the row that the instruction names; nullptr: there is no such row.
   INLINE std::byte* cells(I in) const {
@@ -305,9 +303,6 @@ struct Run {
     if (row >= bank.rows) return nullptr;
     state().cells.expect(slice.bank, bank, row);
     return reinterpret_cast<std::byte*>(state().cells.bank(slice.bank, row) + slice.word);
-  }
-  INLINE void wrote(I in) {
-    state().cells.wrote(program.slices[in.a].bank, static_cast<std::uint32_t>(r[in.b]));
   }
   VECTOR(V_MOV, std::memmove(vector<Word>(in.d), vector<Word>(in.a), sizeof(Word) * length(in)))
   RAILWEAVE_VECTOR_OPS(VECTOR_OP)
@@ -432,7 +427,6 @@ struct Run {
     const std::uint64_t value = width < 64 ? r[in.d] & low_bits(width) : r[in.d];
     cell[0] = static_cast<std::uint32_t>(value);
     if (width > 32) cell[1] = static_cast<std::uint32_t>(value >> 32);
-    wrote_register(in);
   }
   INLINE void COUNT(I in) {
     auto& cells = state().cells.counters[in.a];
@@ -440,7 +434,6 @@ struct Run {
     if (index >= cells.size()) return;
     cells[index].packets += 1;
     cells[index].bytes += packet.ingress_length;
-    state().cells.counted(in.a, index);
   }
   INLINE bool METER(I in) {
     const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
@@ -477,9 +470,6 @@ struct Run {
     const RegisterPlan& array = program.arrays[in.a];
     const std::uint32_t index = static_cast<std::uint32_t>(r[in.b]);
     return index < array.size ? state().cells.cell(array, index) : nullptr;
-  }
-  INLINE void wrote_register(I in) {
-    state().cells.wrote(program.arrays[in.a].bank, static_cast<std::uint32_t>(r[in.b]));
   }
   static constexpr std::size_t words_of(const RegisterPlan& array) {
     return array.width <= 32 ? 1 : (array.width + 63) / 64 * 2;

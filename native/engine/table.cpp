@@ -233,26 +233,6 @@ void Table::set_group(std::uint32_t group, std::vector<Choice> choices) {
   selectors_[group] = std::move(choices);
 }
 
-void Table::set_idle_timeout(std::uint64_t handle, std::uint64_t timeout_us, std::uint64_t now_us) {
-  if (timeout_us && plan_.timeouts == 0) throw std::invalid_argument("table: no time-outs");
-  Entry& changed = entry(handle);
-  changed.timeout_us = timeout_us;
-  changed.last_hit_us = now_us;
-  changed.reported_us = ~0ull;
-}
-
-std::vector<std::uint64_t> Table::expired(std::uint64_t now_us) {
-  std::vector<std::uint64_t> handles;
-  if (plan_.timeouts == 0) return handles;
-  for (auto& [handle, entry] : entries_) {
-    if (entry->timeout_us == 0 || entry->reported_us == entry->last_hit_us) continue;
-    if (now_us < entry->last_hit_us || now_us - entry->last_hit_us < entry->timeout_us) continue;
-    entry->reported_us = entry->last_hit_us;
-    handles.push_back(handle);
-  }
-  return handles;
-}
-
 void Table::set_default(std::uint32_t action, std::vector<std::uint64_t> parameters) {
   if (action != kNone) check(action, parameters);
   parameters.resize(parameter_words_);

@@ -37,7 +37,6 @@ class Table {
   std::uint64_t insert(Match match, std::uint32_t action, std::vector<std::uint64_t> parameters);
   void modify(std::uint64_t handle, std::uint32_t action, std::vector<std::uint64_t> parameters);
   void remove(std::uint64_t handle);
-  bool has(std::uint64_t handle) const { return entries_.contains(handle); }
   Entry& entry(std::uint64_t handle);  // throws std::out_of_range
 
   /// A selector group; entries name it as the parameter of kGroup. Empty: the group goes.
@@ -47,11 +46,6 @@ class Table {
     if (group >= selectors_.size() || selectors_[group].empty()) return nullptr;
     return &selectors_[group][hash % selectors_[group].size()];
   }
-
-  /// 0 us: the entry never expires. Throws std::invalid_argument if the table has no idle time-outs.
-  void set_idle_timeout(std::uint64_t handle, std::uint64_t timeout_us, std::uint64_t now_us);
-  /// Entries idle for their time-out at `now_us`, each once until it is hit again.
-  std::vector<std::uint64_t> expired(std::uint64_t now_us);
 
   /// The action of a miss; kNone: none.
   void set_default(std::uint32_t action, std::vector<std::uint64_t> parameters);

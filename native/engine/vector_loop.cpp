@@ -134,7 +134,6 @@ std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end
         bytes("std::byte*", text("c", number, " ? c", number,
                                  " : reinterpret_cast<std::byte*>(run.vector<std::uint64_t>(0))"));
         store("le", plan.slices[in.a].bytes);
-        behind << "    if (c" << number << ") run.wrote(" << operands << ");\n";
         break;
       case Op::V_BCAST:
         out << "    const auto p" << number << " = static_cast<" << word << ">(run.r[" << in.a << "]);\n";

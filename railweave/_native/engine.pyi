@@ -80,20 +80,6 @@ class Engine:
 
     def write_registers(self, array: int, first: int, cells: bytes) -> None: ...
 
-    def track_cells(self) -> int:
-        """
-        Note which blocks of cells are written, all at first; how many there are
-        """
-
-    def untrack_cells(self) -> None: ...
-
-    def carry_cells(self, to: Engine, registers: Sequence[tuple[int, int, int]], counters: Sequence[tuple[int, int, int]], most: int) -> bool:
-        """
-        Copy written blocks of (array, its array, size); whether no more were written
-        """
-
-    def carry_direct_counters(self, table: int, to: Engine, to_table: int, handles: Sequence[int], to_handles: Sequence[int]) -> None: ...
-
     def set_multicast(self, arg0: int, arg1: Sequence[tuple[int, int]], /) -> None: ...
 
     def set_clone_session(self, arg0: int, arg1: Sequence[tuple[int, int]], arg2: int, /) -> None: ...
@@ -113,11 +99,9 @@ class Engine:
 
     def take_digests(self) -> list: ...
 
-    def set_idle_timeout(self, table: int, handle: int, timeout_us: int, now_us: int) -> None: ...
+    def set_last_hit(self, table: int, handle: int, now_us: int) -> None: ...
 
     def last_hit_us(self, arg0: int, arg1: int, /) -> int: ...
-
-    def expired(self, table: int, now_us: int) -> list[int]: ...
 
     def set_start(self, now_us: int) -> None:
         """Programs' timestamps count from here"""

@@ -106,7 +106,7 @@ class Table:
             if self._profile is not None:
                 self._profile.use((info.index, handle), target, call)
             if info.idle_timeouts:
-                self._engine.set_idle_timeout(info.index, handle, 0, now_us)  # as if it had been hit
+                self._engine.set_last_hit(info.index, handle, now_us)
                 self._timers.set((info.name, handle), _microseconds(timeout_ns), now_us)
             self._entries[handle] = Entry(handle, matches, priority, target, const, timeout_ns, opaque=opaque)
             self._handles[key] = handle
