@@ -89,7 +89,7 @@ std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end
   const std::uint32_t words = length(plan, plan.code[begin]);
   const char* const word = vectors::has_long_words(words) ? "std::uint64_t" : "std::uint32_t";
   const unsigned word_bits = vectors::has_long_words(words) ? 64 : 32;
-  std::ostringstream out, loop, behind;
+  std::ostringstream out, loop;
   out << "  {\n";
   for (std::uint32_t pc = begin; pc < end; ++pc) {
     const Instruction& in = plan.code[pc];
@@ -167,7 +167,7 @@ std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end
   out << "    _Pragma(\"GCC ivdep\") for (std::size_t i = 0; i < " << vectors::count(words)
       << "; ++i) {\n      " << word << ' ';
   for (const std::uint32_t vector : used) out << (vector == *used.begin() ? "v" : ", v") << vector;
-  out << ";\n      " << loop.str() << "\n    }\n" << behind.str() << "  }\n";
+  out << ";\n      " << loop.str() << "\n    }\n  }\n";
   return out.str();
 }
 
