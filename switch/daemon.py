@@ -82,7 +82,7 @@ class _RefusingService(Service):
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
         self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """Give the committed program back; FAILED_PRECONDITION if there is none."""
+        """Give the committed program back, or refuse with FAILED_PRECONDITION."""
         answer = await super().GetForwardingPipelineConfig(request, context)
         if not answer.HasField("config"):
             raise failed_precondition("No forwarding pipeline config set for this device")
