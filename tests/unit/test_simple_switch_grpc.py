@@ -6,11 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from railweave.switch import simple_switch_grpc
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import SwitchOptions, Tls
 from railweave.switch.targets import BMV2
+
+ROOT = Path(__file__).parents[2]
 
 
 def options(line: str) -> SwitchOptions:
@@ -91,6 +94,13 @@ def test_options_without_effect_are_named_and_thrift_has_a_substitute() -> None:
     ignored, thrift = simple_switch_grpc.notes(simple_switch_grpc.parse(line.split()))
     assert ignored.startswith("--max-mc-groups, --debugger: no effect")
     assert "railweave switch stats --grpc 127.0.0.1:5005 --device-id 7" in thrift
+
+
+def test_the_topology_for_containerlab_starts_the_switch_on_its_links() -> None:
+    topology = yaml.safe_load((ROOT / "examples/switch/two-hosts.clab.yml").read_text())["topology"]
+    _, _, line = topology["nodes"]["s1"]["cmd"].rstrip("'").partition("exec simple_switch_grpc")
+    ends = [end for link in topology["links"] for end in link["endpoints"] if end.startswith("s1:")]
+    assert sorted(f"s1:{name}" for name in options(line).interfaces.values()) == sorted(ends)
 
 
 def test_a_link_to_the_drop_in_is_not_bmv2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
