@@ -18,6 +18,9 @@ from dataplane.control import GrpcControl
 from dataplane.harness import process
 from dataplane.programs import PATCH
 from finsy.proto import p4r, p4r_grpc
+from typer.testing import CliRunner
+
+from railweave.switch.cli import app
 
 DEADLINE_S = 20.0
 FRAME = bytes(range(60))
@@ -85,6 +88,8 @@ def test_a_program_is_pushed_to_device_0(namespace: str, tmp_path: Path) -> None
         with contextlib.closing(GrpcControl(address, device_id=0)) as control:
             control.load(PATCH.schema)
         assert config(address).p4_device_config
+        stats = ["stats", "--grpc", address, "--device-id", "0", "--interval", "0"]
+        assert "s1" in CliRunner().invoke(app, stats).output
         assert forwards(namespace)
     assert "[railweave] [I] program " in (tmp_path / "log.txt").read_text()
 
