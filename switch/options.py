@@ -15,9 +15,9 @@ from railweave.switch.impairment import Direction, Impairment
 from railweave.topologies.errors import TopologyError
 
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
-MAX_DEVICE_ID = (1 << 64) - 1  # P4Runtime's uint64
 MAX_PRIORITY_QUEUES = 8  # v1model's priority has 3 bits
 MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
+MAX_DEVICE_ID = (1 << 64) - 1  # P4Runtime's uint64
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class SwitchOptions:
     interfaces: Mapping[int, str]  # port number to interface name
     grpc: str = "127.0.0.1:9559"  # address of the P4Runtime server, in gRPC's syntax
     device_id: int = 1  # as controllers name the switch
+    refuses_empty_config: bool = False  # GetForwardingPipelineConfig fails without a program, as in BMv2
     program: Path | None = None  # BMv2 JSON to run from the start
     p4info: Path | None = None  # its P4Info, text or binary; None: P4Runtime waits for a controller's push
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # largest super-packet that is sent
@@ -80,7 +81,6 @@ class SwitchOptions:
     cpu_port: int | None = None  # of packet-in and packet-out; no interface may have it
     tls: Tls | None = None  # None: the P4Runtime server speaks plain text
     priority_queues: int = 1  # of each port
-    refuses_empty_config: bool = False  # GetForwardingPipelineConfig fails without a program, as in BMv2
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other."""
