@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from railweave.errors import INTERRUPTED, LACKING
+from railweave.errors import INTERRUPTED, LACKING, explain
 from railweave.help_texts import examples
 
 # Name and summary of each command. Its module has a typer application `app`.
@@ -29,6 +29,7 @@ COMMANDS = (
     ("controller", "Run the controller, which places jobs in the network."),
 )
 HELP_WIDTH = 100
+INSTALL = "pip install 'railweave[lab,figures]'"  # every command's packages
 DAEMONS = {"switch": "railweave.switch.cli", "controller": "railweave.controller.cli"}
 
 EXAMPLES = examples(
@@ -45,11 +46,15 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # commands report its errors in one line
     try:
         build(_wanted(sys.argv, os.environ))()
-    except ImportError:
+    except ImportError as error:
         from railweave import native_module  # noqa: PLC0415
 
         if problem := native_module.problem():
             print(f"railweave: {problem}; {native_module.REMEDY}", file=sys.stderr)
+            sys.exit(LACKING)
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("railweave"):
+            text = explain(f"no module {error.name}", "the packages of this command", INSTALL)
+            print(f"railweave: {text}", file=sys.stderr)
             sys.exit(LACKING)
         raise
     except KeyboardInterrupt:  # while modules are imported

@@ -143,6 +143,8 @@ def switch(
                 "install them, or choose another target",
             )
         interfaces = parse_interfaces(interface or [])
+        if not interfaces:
+            raise SwitchError("no ports", "one at least", "give --interface PORT@INTERFACE")
         options = SwitchOptions(
             interfaces=interfaces,
             grpc=grpc,

@@ -7,7 +7,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import grpc
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
@@ -15,10 +17,13 @@ from railweave.switch import pauses
 from railweave.switch.errors import SwitchError
 from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchOptions, read_file, stop_on_signals
-from railweave.switch.p4runtime.errors import Refused
+from railweave.switch.p4runtime.errors import Refused, failed_precondition
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
+from railweave.switch.pipeline import Pipeline
 from railweave.switch.ports import Ports
+
+_Context = grpc.aio.ServicerContext[Any, Any]
 
 _GRACE_S = 0.5  # for RPCs in progress when the switch ends
 
@@ -51,11 +56,12 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         ports.set_impairment(port, direction, impairment)
     for port, folder in options.pcap.items():
         ports.capture(port, folder)
-    # Each of the two needs the other.
-    service = Service(options.device_id, lambda pipeline: inspection.use(pipeline), options.cpu_port)  # noqa: PLW0108
+    kind = _RefusingService if options.refuses_empty_config else Service
+    # The service and the inspection need each other.
+    service = kind(options.device_id, lambda pipeline: inspection.use(pipeline), options.cpu_port)  # noqa: PLW0108
     service.config.ports = options.interfaces
     inspection = Inspection(ports, service)
-    await load_program(service, options)
+    await load_program(service, inspection, options)
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
@@ -78,12 +84,33 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         inspection.take_log()
 
 
-async def load_program(service: Service, options: SwitchOptions) -> None:
-    """Load the program given on the command line, as a controller would."""
-    if options.program is None and options.p4info is None:
+class _RefusingService(Service):
+    """P4Runtime as BMv2 serves it: the specification's answer while there is no program is an empty one."""
+
+    async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        """Give the committed program back, or refuse with FAILED_PRECONDITION."""
+        answer = await super().GetForwardingPipelineConfig(request, context)
+        if not answer.HasField("config"):
+            raise failed_precondition("No forwarding pipeline config set for this device")
+        return answer
+
+
+async def load_program(service: Service, inspection: Inspection, options: SwitchOptions) -> None:
+    """Load the program given on the command line, as a controller would.
+
+    Without P4Info, packets run through it, and P4Runtime has no program until a controller pushes one.
+    """
+    if options.program is None:
+        if options.p4info is not None:
+            raise SwitchError("--p4info alone", "--program, too", "add the program, or omit --p4info")
         return
-    if options.program is None or options.p4info is None:
-        raise SwitchError("--program or --p4info alone", "both, as p4c writes them", "give both")
+    if options.p4info is None:
+        pipeline = Pipeline.load(read_file(options.program))
+        pipeline.set_cpu_port(options.cpu_port)
+        inspection.use(pipeline)
+        return
     config = p4r.ForwardingPipelineConfig(
         p4info=_parse_p4info(options.p4info), p4_device_config=read_file(options.program)
     )

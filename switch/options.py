@@ -17,6 +17,7 @@ from railweave.topologies.errors import TopologyError
 DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
 MAX_PRIORITY_QUEUES = 8  # v1model's priority has 3 bits
 MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
+MAX_DEVICE_ID = (1 << 64) - 1  # P4Runtime's uint64
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,9 @@ class SwitchOptions:
     interfaces: Mapping[int, str]  # port number to interface name
     grpc: str = "127.0.0.1:9559"  # address of the P4Runtime server, in gRPC's syntax
     device_id: int = 1  # as controllers name the switch
+    refuses_empty_config: bool = False  # GetForwardingPipelineConfig fails without a program, as in BMv2
     program: Path | None = None  # BMv2 JSON to run from the start
-    p4info: Path | None = None  # its P4Info, text or binary
+    p4info: Path | None = None  # its P4Info, text or binary; None: P4Runtime waits for a controller's push
     super_packet_bytes: int = MAX_SUPER_PACKET_BYTES  # largest super-packet that is sent
     exact_bytes: bool = False  # only super-packets that the kernel cuts into exactly the program's packets
     impairments: Mapping[tuple[int, Direction], Impairment] = field(default_factory=dict)
@@ -121,8 +123,6 @@ def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
                 f"interface {name} is given twice", "each interface once", "correct --interface"
             )
         interfaces[port] = name
-    if not interfaces:
-        raise SwitchError("no ports", "one at least", "give --interface PORT@INTERFACE")
     return interfaces
 
 

@@ -8,6 +8,9 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from railweave.switch import simple_switch_grpc
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,11 @@ def _embedded_missing() -> str | None:
 def _bmv2_missing() -> str | None:
     """Its gRPC server must be installed."""
     program = "simple_switch_grpc"
-    if shutil.which(program) is None:
+    found = shutil.which(program)
+    if found is None:
         return f"{program} is not on PATH (https://github.com/p4lang/behavioral-model)"
+    if Path(found).resolve().name == simple_switch_grpc.NAME:
+        return f"{found} is a link to railweave's own switch"
     return None
 
 

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from importlib import import_module, metadata
 
-from railweave import native_module
+from railweave import cli, native_module
 from railweave.errors import parts
 from railweave.topologies.errors import LabError
 
@@ -75,7 +75,7 @@ TOOLS = (
 
 PACKAGES = (
     *(
-        (name, True, "pip install railweave")
+        (name, True, cli.INSTALL)
         for name in ("mininet", "numpy", "finsy", "grpcio", "scikit-learn", "matplotlib")
     ),
     ("torch", False, "for comparisons with Gloo: make baseline, or pip install torch==2.13.0"),

@@ -18,7 +18,7 @@ from railweave import help_texts, outputs
 from railweave.errors import WRONG
 from railweave.exit_status import one_line_errors
 from railweave.switch.errors import SwitchError
-from railweave.switch.options import Tls
+from railweave.switch.options import MAX_DEVICE_ID, Tls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,9 @@ JsonFile = Annotated[
     Path | None, typer.Option("--json", help=help_texts.JSON, metavar="FILE", dir_okay=False)
 ]
 Grpc = Annotated[str, typer.Option(help="HOST:PORT of the switch's P4Runtime server.")]
-DeviceId = Annotated[int, typer.Option(min=1, help="Device id of the switch in P4Runtime.")]
+DeviceId = Annotated[
+    int, typer.Option(min=0, max=MAX_DEVICE_ID, help="Device id of the switch in P4Runtime.")
+]
 TlsCa = Annotated[
     Path | None,
     typer.Option(help="File of the CA that signed the switch's certificate (PEM). Default: none."),

@@ -133,7 +133,7 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
     of_controller.UnknownLease: unknown_lease,
     of_controller.Refused: lambda: quotas.Quotas(quotas.Quota(0)).share("job"),
     of_controller.SwitchUnavailable: not_connected,
-    of_switch.SwitchError: lambda: parse_interfaces([]),
+    of_switch.SwitchError: lambda: parse_interfaces(["1"]),
     of_switch.InvalidProgram: lambda: Pipeline.load(b"{}"),
     of_switch.UnsupportedConstruct: unsupported,
     PortError: lambda: Ports({1: "no-such-link"}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Without the native module every command ends in one line that says what to do, and doctor says so."""
+"""Without the native module or a package, a command ends in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from railweave import native_module
+from railweave.cli import INSTALL
+from railweave.errors import LACKING
 
 # Without the built module, Python finds only the type stubs: a package without a file.
 FINDER = """
@@ -63,3 +65,11 @@ def test_a_library_that_it_misses_is_named(tmp_path: Path) -> None:
     done = railweave(NOT_LOADED, tmp_path, "plan", "4M")
     (line,) = done.stderr.splitlines()
     assert "libibverbs.so.1" in line
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    done = railweave("import sys\nsys.modules['networkx'] = None\n", tmp_path, "controller", "--help")
+    assert done.returncode == LACKING
+    [line] = done.stderr.splitlines()
+    assert "networkx" in line
+    assert line.endswith(INSTALL)
