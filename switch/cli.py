@@ -169,7 +169,7 @@ def switch(
 
 
 def _say(line: str) -> None:
-    """Print a line if the output takes it: a full pipe, a closed one or a full disk must not stop the switch."""
+    """Print a line. An output that is full, closed or not read must not stop the switch."""
     with contextlib.suppress(OSError):
         if select.select([], [sys.stdout], [], 0)[1]:
             print(line, flush=True)
