@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import select
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -164,4 +167,11 @@ def switch(
                 check_new_file("--pcap", folder / f"{interfaces[port]}_{direction}.pcap")
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")
-        asyncio.run(module.run(options, lambda line: print(line, flush=True)))
+        asyncio.run(module.run(options, _say))
+
+
+def _say(line: str) -> None:
+    """Print a line. An output that is full, closed or not read must not stop the switch."""
+    with contextlib.suppress(OSError):
+        if select.select([], [sys.stdout], [], 0)[1]:
+            print(line, flush=True)

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -140,6 +143,22 @@ def test_messages_of_the_program_are_on_the_output(namespace: str, tmp_path: Pat
         for value, wanted in ((40, "parsed 40"), (100, "assertion failed: messages.p4:")):
             sender.send(bytes([value, *bytes(59)]))
             expect(child, wanted)
+
+
+def test_an_output_that_nobody_reads_does_not_stop_the_switch(namespace: str, tmp_path: Path) -> None:
+    messages = case("messages")
+    options = ["--program", str(messages.json), "--p4info", str(messages.p4info)]
+    command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", *options]
+    with open_link(namespace, 1) as sender, process(command, tmp_path / "log") as child:
+        assert child.stdout
+        capacity = fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(capacity // 16):  # of 3 messages each
+            sender.send(bytes(60))
+        deadline = time.monotonic() + DEADLINE_S
+        while struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] == 0:
+            assert time.monotonic() < deadline
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(STOP_S) == 0
 
 
 def open_link(namespace: str, number: int) -> socket.socket:
