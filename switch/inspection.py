@@ -93,6 +93,8 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             answer.pipeline.execution = self._ports.execution
             for field in fields:
                 setattr(answer.pipeline, field, statistics[field])
+            for fusion in self._pipeline.program.fusions:
+                answer.pipeline.scalar.extend(f"{fusion.action}: {line}" for line in fusion.scalar)
         return answer
 
     async def SetImpairments(  # noqa: N802 - gRPC's name

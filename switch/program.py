@@ -167,10 +167,14 @@ class DigestInfo:
 
 @dataclass(frozen=True)
 class Fusion:
-    """The vector instructions that an action was fused into, for inspection, and the elements of each."""
+    """The vector instructions that an action was fused into, for inspection, and the elements of each.
+
+    `scalar` says which outputs stay scalar, and why.
+    """
 
     action: str
     vectors: tuple[tuple[str, int], ...]
+    scalar: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@
 #include "bindings/values.hpp"
 #include "engine/hash.hpp"
 #include "engine/isa.hpp"
+#include "engine/vectors.hpp"
 #include "loop/thread.hpp"
 
 namespace nb = nanobind;
@@ -206,6 +207,7 @@ void bind_engine(nb::module_& parent) {
   m.attr("PLAN_LAYOUT") = layout(Plan{});
   m.attr("MAX_TRACE_PACKETS") = kMaxTracePackets;
   m.attr("PLAN_MAGIC") = kPlanMagic;
+  m.attr("LONG_WORDS") = vectors::kLongWords;
   m.attr("NONE") = kNone;
   m.attr("GROUP") = kGroup;
   m.attr("NO_PORT") = kNoPort;

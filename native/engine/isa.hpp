@@ -10,13 +10,12 @@ namespace railweave::engine {
 
 /// Operands: d, a, b, c. One signature character each:
 ///   R register written   r register read       W wide register     V vector register
-///   o offset in the PHV (8 bytes readable)     O offset of a run of c 32-bit words in the PHV
+///   o offset in the PHV (8 bytes readable)     O offset of a vector, z bytes of an element
 ///   x bit field: shift | width << 8            B bit position in the PHV, followed by w = its width in bits
 ///   w width in bits      p program counter     P action parameter word, Q the same with a width behind it
 ///   h header  H header with a variable field  v variable field  s stack, followed by e = a member of its
 ///   elements, E = one with a variable field  g register array  b bank slice  t table  c counter  m meter  k
-///   calculation l field list         K wide constant       n length of vectors  y key word   i immediate   -
-///   nothing
+///   calculation  K wide constant  n length of vectors  y key word  i immediate  - nothing
 // clang-format off
 #define RAILWEAVE_ENGINE_CONTROL(X) /* what runs a plan does itself */ \
   X(END, "----") X(RET, "----") X(JMP, "-p--") X(CALL, "-p--") X(TABLE, "-t--") X(ASSERT, "ri--") \
@@ -41,13 +40,13 @@ namespace railweave::engine {
   X(W_ZEXT, "WWi-") X(W_SEXT, "WWi-") X(W_USAT, "WWi-") X(W_SSAT, "WWi-") X(W_EQ, "RWW-") \
   X(W_LT, "RWW-") X(W_BOOL, "RW--") X(W_SELECT, "WrWW") X(W_DIV, "WWW-") X(W_MOD, "WWW-") \
   X(W_REG_RD, "Wgrp") X(W_REG_WR, "Wgr-") \
-  /* vectors of 32-bit words: registers for them hold nothing behind a jump or a JOIN */ \
-  X(V_LD_BE, "VO-n") X(V_ST_BE, "VO-n") X(V_LD_N, "VO-n") X(V_ST_N, "VO-n") X(V_BCAST, "Vr-n") \
+  /* vectors: registers for them hold nothing behind a jump or a JOIN */ \
+  X(V_LD_BE, "VOzn") X(V_ST_BE, "VOzn") X(V_LD_N, "VOzn") X(V_ST_N, "VOzn") X(V_BCAST, "Vr-n") \
   X(V_LD_REG, "Vbrp") X(V_ST_REG, "Vbr-") X(V_MOV, "VV-n") X(V_ADD, "VVVn") X(V_SUB, "VVVn") \
   X(V_MUL, "VVVn") X(V_AND, "VVVn") X(V_OR, "VVVn") X(V_XOR, "VVVn") X(V_NOT, "VV-n") X(V_SHL, "VVin") \
   X(V_SHR, "VVin") X(V_SAR, "VVin") X(V_EQ, "VVVn") X(V_LTU, "VVVn") X(V_LTS, "VVVn") X(V_MINU, "VVVn") \
   X(V_MAXU, "VVVn") X(V_MINS, "VVVn") X(V_MAXS, "VVVn") X(V_ADDUS, "VVVn") X(V_SUBUS, "VVVn") \
-  X(V_ADDSS, "VVVn") X(V_SUBSS, "VVVn") X(V_SELECT, "VVVn") X(V_LAST, "RV-n") \
+  X(V_ADDSS, "VVVn") X(V_SUBSS, "VVVn") X(V_SELECT, "VVVn") \
   /* headers */ \
   X(HDR_ADD, "-h--") X(HDR_REMOVE, "-h--") X(HDR_HIDE, "-h--") X(HDR_COPY, "-hh-") X(HDR_EQ, "Rhh-") \
   X(STACK_PUSH, "-sr-") X(STACK_POP, "-sr-") X(STACK_COPY, "-ss-") X(VL_COPY, "-vv-") X(W_LD_VL, "Wv--") \

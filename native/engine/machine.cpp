@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "engine/calculation.hpp"
@@ -38,7 +39,8 @@ Machine::Machine(Plan plan, State& state, Tracer* tracer)
   registers_.assign(plan_.registers, 0);
   std::copy(plan_.constants.begin(), plan_.constants.end(), registers_.begin());
   wides_.assign(std::size_t{plan_.wides} * plan_.limbs, 0);
-  vectors_.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0);
+  std::apply([&](auto&... of) { (of.assign(std::size_t{plan_.vectors} * plan_.vector_length, 0), ...); },
+             vectors_);
   key_.assign(plan_.key_words + plan_.limbs, 0);
   if (plan_.large != kNone) zeros_.assign(plan_.headers[plan_.large].bytes, std::byte{0});
   std::size_t most = 0;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -82,7 +83,7 @@ class Machine {
   Tracer* tracer_;
   const CompiledPlan* compiled_ = nullptr;
   std::vector<std::uint64_t> registers_, wides_, key_;
-  std::vector<std::uint32_t> vectors_;
+  std::tuple<std::vector<std::uint32_t>, std::vector<std::uint64_t>> vectors_;  // by their words
   std::vector<std::byte> input_, output_, zeros_;
 };
 

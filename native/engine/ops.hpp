@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "engine/calculation.hpp"
 #include "engine/headers.hpp"
@@ -76,7 +78,10 @@ struct Run {
 #define LOAD(name, value) DO(name, r[in.d] = (value))
 #define BINARY(name, expression) \
   DO(name, const std::uint64_t a = r[in.a], b = r[in.b]; r[in.d] = static_cast<std::uint64_t>(expression))
-#define VECTOR(name, operation) DO(name, vectors::operation(vector(in.d), vector(in.a), vector(in.b), in.c))
+/// An expression on vectors of words of the type Word.
+#define VECTOR(name, expression) DO(name, with_words(in.c, [&]<typename Word>(Word) { expression; }))
+#define VECTOR_OP(name, operation) \
+  VECTOR(name, vectors::operation(vector<Word>(in.d), vector<Word>(in.a), vector<Word>(in.b), length(in)))
 #define JUMP_IF(name, condition) \
   INLINE bool name([[maybe_unused]] I in) { return condition; }
 #define COMPARE(name, condition)                  \
@@ -235,9 +240,19 @@ struct Run {
     wrote_register(in);
   }
 
-  // Vectors of 32-bit words.
-  INLINE std::uint32_t* vector(std::uint32_t number) const {
-    return machine.vectors_.data() + number * std::size_t{program.vector_length};
+  // Vectors.
+  template <typename Word>
+  INLINE Word* vector(std::uint32_t number) const {
+    return std::get<std::vector<Word>>(machine.vectors_).data() + number * std::size_t{program.vector_length};
+  }
+  INLINE static std::size_t length(I in) { return vectors::count(in.c); }
+  template <typename Step>
+  INLINE static void with_words(std::uint32_t length, const Step& step) {
+    if (vectors::has_long_words(length)) {
+      step(std::uint64_t{});
+    } else {
+      step(std::uint32_t{});
+    }
   }
   /// Words of a header, to read.
   INLINE const std::byte* words(std::uint32_t at) const {
@@ -254,43 +269,51 @@ struct Run {
     std::memcpy(phv + program.large_at, packet.body, plan().headers[program.large].bytes);
     packet.body = nullptr;
   }
-  DO(V_LD_BE, vectors::load_be(vector(in.d), words(in.a), in.c))
-  DO(V_ST_BE, vectors::store_be(room(in.a), vector(in.d), in.c))
-  DO(V_LD_N, std::memcpy(vector(in.d), phv + in.a, 4 * std::size_t{in.c}))
-  DO(V_ST_N, std::memcpy(phv + in.a, vector(in.d), 4 * std::size_t{in.c}))
-  DO(V_BCAST, vectors::broadcast(vector(in.d), static_cast<std::uint32_t>(r[in.a]), in.c))
+  VECTOR(V_LD_BE, vectors::load_be(vector<Word>(in.d), words(in.a), in.b, length(in)))
+  VECTOR(V_ST_BE, vectors::store_be(room(in.a), vector<Word>(in.d), in.b, length(in)))
+  VECTOR(V_LD_N, vectors::load_le(vector<Word>(in.d), phv + in.a, in.b, length(in)))
+  VECTOR(V_ST_N, vectors::store_le(phv + in.a, vector<Word>(in.d), in.b, length(in)))
+  VECTOR(V_BCAST, vectors::broadcast(vector<Word>(in.d), static_cast<Word>(r[in.a]), length(in)))
   INLINE bool V_LD_REG(I in) {
-    const std::uint32_t* from = cells(in);
+    const std::byte* from = cells(in);
     if (from == nullptr) return true;
-    std::memcpy(vector(in.d), from, 4 * std::size_t{program.slices[in.a].length});
+    const SlicePlan& slice = program.slices[in.a];
+    with_words(slice.length, [&]<typename Word>(Word) {
+      vectors::load_le(vector<Word>(in.d), from, slice.bytes, vectors::count(slice.length));
+    });
     return false;
   }
   INLINE void V_ST_REG(I in) {
-    std::uint32_t* to = cells(in);
+    std::byte* to = cells(in);
     if (to == nullptr) return;
-    std::memcpy(to, vector(in.d), 4 * std::size_t{program.slices[in.a].length});
+    const SlicePlan& slice = program.slices[in.a];
+    with_words(slice.length, [&]<typename Word>(Word) {
+      vectors::store_le(to, vector<Word>(in.d), slice.bytes, vectors::count(slice.length));
+    });
     wrote(in);
   }
   /// The cells of a slice in the row that the instruction names; nullptr: there is no such row.
-  INLINE std::uint32_t* cells(I in) const {
+  INLINE std::byte* cells(I in) const {
     const SlicePlan& slice = program.slices[in.a];
     const BankPlan& bank = program.banks[slice.bank];
     const std::uint32_t row = static_cast<std::uint32_t>(r[in.b]);
     if (row >= bank.rows) return nullptr;
     state().cells.expect(slice.bank, bank, row);
-    return state().cells.bank(slice.bank, row) + slice.word;
+    return reinterpret_cast<std::byte*>(state().cells.bank(slice.bank, row) + slice.word);
   }
   INLINE void wrote(I in) {
     state().cells.wrote(program.slices[in.a].bank, static_cast<std::uint32_t>(r[in.b]));
   }
-  DO(V_MOV, std::memmove(vector(in.d), vector(in.a), 4 * std::size_t{in.c}))
-  RAILWEAVE_VECTOR_OPS(VECTOR)
-  VECTOR(V_SELECT, select)
-  DO(V_NOT, vectors::invert(vector(in.d), vector(in.a), in.c))
-  DO(V_SHL, vectors::shift_left(vector(in.d), vector(in.a), in.b & 31, in.c))
-  DO(V_SHR, vectors::shift_right(vector(in.d), vector(in.a), in.b & 31, in.c))
-  DO(V_SAR, vectors::shift_right_signed(vector(in.d), vector(in.a), in.b & 31, in.c))
-  LOAD(V_LAST, in.c ? vector(in.a)[in.c - 1] : 0)
+  VECTOR(V_MOV, std::memmove(vector<Word>(in.d), vector<Word>(in.a), sizeof(Word) * length(in)))
+  RAILWEAVE_VECTOR_OPS(VECTOR_OP)
+  VECTOR_OP(V_SELECT, select)
+  VECTOR(V_NOT, vectors::invert(vector<Word>(in.d), vector<Word>(in.a), length(in)))
+#define SHIFT(name, operation)                                                                           \
+  VECTOR(name, vectors::operation(vector<Word>(in.d), vector<Word>(in.a), in.b & (8 * sizeof(Word) - 1), \
+                                  length(in)))
+  SHIFT(V_SHL, shift_left)
+  SHIFT(V_SHR, shift_right)
+  SHIFT(V_SAR, shift_right_signed)
 
   // Headers.
   INLINE void HDR_ADD(I in) {
@@ -506,6 +529,8 @@ struct Run {
 #undef LOAD
 #undef BINARY
 #undef VECTOR
+#undef VECTOR_OP
+#undef SHIFT
 #undef JUMP_IF
 #undef COMPARE
 };

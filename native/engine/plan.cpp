@@ -9,12 +9,14 @@
 #include <utility>
 
 #include "engine/hash.hpp"
+#include "engine/vectors.hpp"
 
 namespace railweave::engine {
 namespace {
 
 // Limits that no sane program reaches and that keep a hostile one from eating the machine.
-constexpr std::uint32_t kMaxPhv = 1u << 20, kMaxCode = 1u << 23, kMaxItems = 1u << 20;
+constexpr std::uint32_t kMaxPhv = 1u << 20, kMaxCode = 1u << 23, kMaxItems = 1u << 20,
+                        kMaxVectorWords = 1u << 24;
 constexpr std::uint64_t kMaxBankBytes = 1ull << 31;
 
 void require(bool condition, const char* what) {
@@ -84,6 +86,7 @@ class Checker {
     require(plan_.registers <= 0x10000 && plan_.constants.size() <= plan_.registers, "plan: registers");
     require(plan_.wides <= 0x1000 && plan_.limbs <= 0x1000, "plan: wide registers");
     require(plan_.vectors <= 0x1000 && plan_.vector_length <= 0x10000, "plan: vector registers");
+    require(plan_.vectors * plan_.vector_length <= kMaxVectorWords, "plan: vector registers");
     require(plan_.key_words <= 0x1000 && plan_.parameter_words <= 0x10000, "plan: keys");
     for (const auto& constant : plan_.wide_constants) {
       require(!constant.empty() && constant.size() <= plan_.limbs, "plan: wide constant");
@@ -143,8 +146,10 @@ class Checker {
       require(array.word + words <= bank.words && array.size <= bank.rows, "plan: register");
     }
     for (const auto& slice : plan_.slices) {
-      require(slice.bank < plan_.banks.size() && slice.length <= plan_.vector_length, "plan: slice");
-      require(std::uint64_t{slice.word} + slice.length <= plan_.banks[slice.bank].words, "plan: slice");
+      const std::uint64_t cells = vectors::count(slice.length);
+      require(slice.bank < plan_.banks.size() && cells <= plan_.vector_length, "plan: slice");
+      require(slice.bytes == 4 || slice.bytes == 8, "plan: slice");
+      require(slice.word + cells * (slice.bytes / 4) <= plan_.banks[slice.bank].words, "plan: slice");
     }
     for (const auto& meter : plan_.meters) require(meter.rates <= 8, "plan: meter rates");
     std::uint64_t cells = 0;
@@ -220,9 +225,11 @@ class Checker {
       case 'o':
         return offset(value, 8);
       case 'O':
-        return offset(value, std::uint64_t{in.c} * 4);
+        return offset(value, std::uint64_t{vectors::count(in.c)} * in.b);
+      case 'z':
+        return require(value == 1 || value == 2 || value == 4 || value == 8, "plan: element of a vector");
       case 'n':
-        return require(value <= plan_.vector_length, "plan: length of a vector");
+        return require(vectors::count(value) <= plan_.vector_length, "plan: length of a vector");
       case 'x':
         return require((value & 0xff) + (value >> 8) <= 64 && (value >> 8) >= 1, "plan: bit field");
       case 'B':
@@ -295,7 +302,7 @@ std::pair<std::uint64_t, std::uint64_t> touched(const Instruction& in) {
   for (int i = 1; i < 4; ++i) {
     const std::uint64_t at = i == 1 ? in.a : i == 2 ? in.b : in.c;
     if (signature[i] == 'o') return {at, at + 8};
-    if (signature[i] == 'O') return {at, at + 4ull * in.c};
+    if (signature[i] == 'O') return {at, at + std::uint64_t{vectors::count(in.c)} * in.b};
     if (signature[i] == 'B') return {at / 8, (at + in.b + 7) / 8 + 8};
   }
   return {0, 0};

@@ -106,11 +106,13 @@ struct RegisterPlan {
   RAILWEAVE_PLAN_FIELDS(bank, word, size, width)
 };
 
+/// Cells of registers side by side as a vector.
 struct SlicePlan {
   std::uint32_t bank;
   std::uint32_t word;
-  std::uint32_t length;
-  RAILWEAVE_PLAN_FIELDS(bank, word, length)
+  std::uint32_t length;  // as of instructions (vectors.hpp)
+  std::uint32_t bytes;   // of a cell: 4 or 8
+  RAILWEAVE_PLAN_FIELDS(bank, word, length, bytes)
 };
 
 struct MeterPlan {

@@ -37,11 +37,14 @@ bool cross(const Plan& plan, const Instruction& one, const Instruction& other) {
   const auto range = [&plan](const Instruction& in) {
     const bool cells = in.op == Op::V_LD_REG || in.op == Op::V_ST_REG;
     const std::uint32_t begin = cells ? 4 * plan.slices[in.a].word : in.a;
-    return std::tuple(cells ? plan.slices[in.a].bank : kNone, begin, begin + 4 * length(plan, in));
+    const std::uint32_t bytes = cells ? plan.slices[in.a].bytes : in.b;
+    return std::tuple(cells ? plan.slices[in.a].bank : kNone, begin, bytes,
+                      begin + bytes * vectors::count(length(plan, in)));
   };
-  const auto [memory, begin, end] = range(one);
-  const auto [other_memory, other_begin, other_end] = range(other);
-  return memory == other_memory && begin != other_begin && begin < other_end && other_begin < end;
+  const auto [memory, begin, bytes, end] = range(one);
+  const auto [other_memory, other_begin, other_bytes, other_end] = range(other);
+  const bool same = begin == other_begin && bytes == other_bytes;
+  return memory == other_memory && !same && begin < other_end && other_begin < end;
 }
 
 bool ends_vectors(Op op) {
@@ -76,51 +79,65 @@ std::uint32_t end_of_vector_loop(const Plan& plan, std::uint32_t pc, const std::
     if (!stores(in)) defined.insert(in.d);
   }
   for (std::uint32_t at = end; at < plan.code.size() && !ends_vectors(plan.code[at].op); ++at) {
-    if (is(plan.code[at], Op::V_LD_BE, Op::V_LAST)) return pc;
+    if (is(plan.code[at], Op::V_LD_BE, Op::V_SELECT)) return pc;
   }
   return end;
 }
 
 std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end,
                         const std::function<std::string(std::uint32_t from, std::uint32_t to)>& go) {
+  const std::uint32_t words = length(plan, plan.code[begin]);
+  const char* const word = vectors::has_long_words(words) ? "std::uint64_t" : "std::uint32_t";
+  const unsigned word_bits = vectors::has_long_words(words) ? 64 : 32;
   std::ostringstream out, loop, behind;
   out << "  {\n";
   for (std::uint32_t pc = begin; pc < end; ++pc) {
     const Instruction& in = plan.code[pc];
     const std::string number = text(pc), to = text("v", in.d), a = text("v", in.a), b = text("v", in.b),
-                      count = text(in.b & 31);
+                      count = text(in.b & (word_bits - 1));
     const std::string operands = operands_of(in);
     const auto bytes = [&](const char* type, const std::string& where) {
       out << "    " << type << " const p" << number << " = " << where << ";\n";
     };
+    const auto load = [&](const char* order, unsigned element) {
+      loop << to << " = load_" << order << "<std::uint" << 8 * element << "_t>(p" << number << " + "
+           << element << " * i); ";
+    };
+    const auto store = [&](const char* order, unsigned element) {
+      loop << "store_" << order << "<std::uint" << 8 * element << "_t>(p" << number << " + " << element
+           << " * i, " << to << "); ";
+    };
     switch (in.op) {
       case Op::V_LD_BE:
+        bytes("const std::byte*", text("run.words(", in.a, ")"));
+        load("be", in.b);
+        break;
       case Op::V_LD_N:
-        bytes("const std::byte*",
-              in.op == Op::V_LD_BE ? text("run.words(", in.a, ")") : text("run.phv + ", in.a));
-        loop << to << " = load_" << (in.op == Op::V_LD_BE ? "be" : "le") << "<std::uint32_t>(p" << number
-             << " + 4 * i); ";
+        bytes("const std::byte*", text("run.phv + ", in.a));
+        load("le", in.b);
         break;
       case Op::V_ST_BE:
+        bytes("std::byte*", text("run.room(", in.a, ")"));
+        store("be", in.b);
+        break;
       case Op::V_ST_N:
-        bytes("std::byte*", in.op == Op::V_ST_BE ? text("run.room(", in.a, ")") : text("run.phv + ", in.a));
-        loop << "store_" << (in.op == Op::V_ST_BE ? "be" : "le") << "<std::uint32_t>(p" << number
-             << " + 4 * i, " << to << "); ";
+        bytes("std::byte*", text("run.phv + ", in.a));
+        store("le", in.b);
         break;
       case Op::V_LD_REG:
-        out << "    const std::uint32_t* const p" << number << " = run.cells(" << operands << ");\n    if (p"
-            << number << " == nullptr) " << go(pc, in.c);
-        loop << to << " = p" << number << "[i]; ";
+        bytes("const std::byte*", text("run.cells(", operands, ")"));
+        out << "    if (p" << number << " == nullptr) " << go(pc, in.c);
+        load("le", plan.slices[in.a].bytes);
         break;
       case Op::V_ST_REG:  // where there is no such row, to a vector that nobody reads
-        out << "    std::uint32_t* const c" << number << " = run.cells(" << operands
-            << ");\n    std::uint32_t* const p" << number << " = c" << number << " ? c" << number
-            << " : run.vector(0);\n";
-        loop << "p" << number << "[i] = " << to << "; ";
+        out << "    std::byte* const c" << number << " = run.cells(" << operands << ");\n";
+        bytes("std::byte*", text("c", number, " ? c", number,
+                                 " : reinterpret_cast<std::byte*>(run.vector<std::uint64_t>(0))"));
+        store("le", plan.slices[in.a].bytes);
         behind << "    if (c" << number << ") run.wrote(" << operands << ");\n";
         break;
       case Op::V_BCAST:
-        out << "    const auto p" << number << " = static_cast<std::uint32_t>(run.r[" << in.a << "]);\n";
+        out << "    const auto p" << number << " = static_cast<" << word << ">(run.r[" << in.a << "]);\n";
         loop << to << " = p" << number << "; ";
         break;
       case Op::V_MOV:
@@ -148,8 +165,8 @@ std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end
   }
   std::set<std::uint32_t> used;
   for (std::uint32_t pc = begin; pc < end; ++pc) used.insert(plan.code[pc].d);
-  out << "    _Pragma(\"GCC ivdep\") for (std::size_t i = 0; i < " << length(plan, plan.code[begin])
-      << "; ++i) {\n      std::uint32_t ";
+  out << "    _Pragma(\"GCC ivdep\") for (std::size_t i = 0; i < " << vectors::count(words)
+      << "; ++i) {\n      " << word << ' ';
   for (const std::uint32_t vector : used) out << (vector == *used.begin() ? "v" : ", v") << vector;
   out << ";\n      " << loop.str() << "\n    }\n" << behind.str() << "  }\n";
   return out.str();

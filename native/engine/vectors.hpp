@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 32-bit words: what a fused run of primitives over header fields and registers becomes.
+// Vectors of 32- or 64-bit words. Fused runs of primitives over header fields and registers become these.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace railweave::engine::vectors {
+
+/// The length of a vector, as instructions and slices give it: the number of its words, and this bit if a
+/// word has 64 bits.
+inline constexpr std::uint32_t kLongWords = 1u << 31;
+
+constexpr bool has_long_words(std::uint32_t length) { return (length & kLongWords) != 0; }
+constexpr std::uint32_t count(std::uint32_t length) { return length & ~kLongWords; }
 
 /// Instructions with two operands, and the functions of words and of vectors that do them.
 // clang-format off
@@ -19,53 +27,78 @@ namespace railweave::engine::vectors {
 /// Of one word. Comparisons give 0 or all ones.
 namespace word {
 
-using Word = std::uint32_t;
+template <typename Word>
+constexpr auto as_signed(Word x) {
+  return static_cast<std::make_signed_t<Word>>(x);
+}
+template <typename Word>
+constexpr Word all_if(bool condition) {
+  return condition ? ~Word{0} : Word{0};
+}
+/// The limit that a signed sum has exceeded, by its first operand.
+template <typename Word>
+constexpr Word limit(Word a) {
+  return (a >> (8 * sizeof(Word) - 1)) + (~Word{0} >> 1);
+}
 
-constexpr std::int32_t as_signed(Word x) { return static_cast<std::int32_t>(x); }
-constexpr Word add(Word a, Word b) { return a + b; }
-constexpr Word sub(Word a, Word b) { return a - b; }
-constexpr Word mul(Word a, Word b) { return a * b; }
-constexpr Word bit_and(Word a, Word b) { return a & b; }
-constexpr Word bit_or(Word a, Word b) { return a | b; }
-constexpr Word bit_xor(Word a, Word b) { return a ^ b; }
-constexpr Word equal(Word a, Word b) { return a == b ? ~0u : 0u; }
-constexpr Word less_unsigned(Word a, Word b) { return a < b ? ~0u : 0u; }
-constexpr Word less_signed(Word a, Word b) { return as_signed(a) < as_signed(b) ? ~0u : 0u; }
-constexpr Word min_unsigned(Word a, Word b) { return a < b ? a : b; }
-constexpr Word max_unsigned(Word a, Word b) { return a < b ? b : a; }
-constexpr Word min_signed(Word a, Word b) { return as_signed(a) < as_signed(b) ? a : b; }
-constexpr Word max_signed(Word a, Word b) { return as_signed(a) < as_signed(b) ? b : a; }
-constexpr Word add_sat_unsigned(Word a, Word b) { return a + b < a ? ~0u : a + b; }
-constexpr Word sub_sat_unsigned(Word a, Word b) { return a < b ? 0u : a - b; }
-constexpr Word add_sat_signed(Word a, Word b) {
-  const Word sum = a + b, limit = (a >> 31) + 0x7fffffffu;
-  return as_signed((a ^ sum) & (b ^ sum)) < 0 ? limit : sum;
+#define BINARY(name, expression)        \
+  template <typename Word>              \
+  constexpr Word name(Word a, Word b) { \
+    return expression;                  \
+  }
+BINARY(add, a + b)
+BINARY(sub, a - b)
+BINARY(mul, a* b)
+BINARY(bit_and, a& b)
+BINARY(bit_or, a | b)
+BINARY(bit_xor, a ^ b)
+BINARY(equal, all_if<Word>(a == b))
+BINARY(less_unsigned, all_if<Word>(a < b))
+BINARY(less_signed, all_if<Word>(as_signed(a) < as_signed(b)))
+BINARY(min_unsigned, a < b ? a : b)
+BINARY(max_unsigned, a < b ? b : a)
+BINARY(min_signed, as_signed(a) < as_signed(b) ? a : b)
+BINARY(max_signed, as_signed(a) < as_signed(b) ? b : a)
+BINARY(add_sat_unsigned, a + b < a ? ~Word{0} : a + b)
+BINARY(sub_sat_unsigned, a < b ? Word{0} : a - b)
+BINARY(add_sat_signed, as_signed((a ^ (a + b)) & (b ^ (a + b))) < 0 ? limit(a) : a + b)
+BINARY(sub_sat_signed, as_signed((a ^ b) & (a ^ (a - b))) < 0 ? limit(a) : a - b)
+#undef BINARY
+
+template <typename Word>
+constexpr Word select(Word to, Word condition, Word a) {
+  return (a & condition) | (to & ~condition);
 }
-constexpr Word sub_sat_signed(Word a, Word b) {
-  const Word difference = a - b, limit = (a >> 31) + 0x7fffffffu;
-  return as_signed((a ^ b) & (a ^ difference)) < 0 ? limit : difference;
+template <typename Word>
+constexpr Word shift_right_signed(Word a, unsigned count) {
+  return static_cast<Word>(as_signed(a) >> count);
 }
-constexpr Word select(Word to, Word condition, Word a) { return (a & condition) | (to & ~condition); }
-constexpr Word shift_right_signed(Word a, unsigned count) { return static_cast<Word>(as_signed(a) >> count); }
 
 }  // namespace word
 
+#define FUNCTIONS(Word)                                                                                 \
+  /* Elements of 1, 2, 4 or 8 bytes at any alignment, in network or native order, to words and back. */ \
+  void load_be(Word* to, const std::byte* from, unsigned bytes, std::size_t n);                         \
+  void store_be(std::byte* to, const Word* from, unsigned bytes, std::size_t n);                        \
+  void load_le(Word* to, const std::byte* from, unsigned bytes, std::size_t n);                         \
+  void store_le(std::byte* to, const Word* from, unsigned bytes, std::size_t n);                        \
+  void broadcast(Word* to, Word value, std::size_t n);                                                  \
+  /* to = condition ? a : to */                                                                         \
+  void select(Word* to, const Word* condition, const Word* a, std::size_t n);                           \
+  void invert(Word* to, const Word* a, std::size_t n);                                                  \
+  /* By less than a word's bits. */                                                                     \
+  void shift_left(Word* to, const Word* a, unsigned count, std::size_t n);                              \
+  void shift_right(Word* to, const Word* a, unsigned count, std::size_t n);                             \
+  void shift_right_signed(Word* to, const Word* a, unsigned count, std::size_t n);
+FUNCTIONS(std::uint32_t)
+FUNCTIONS(std::uint64_t)
+#undef FUNCTIONS
+
 /// to = a op b, word by word; the three may be the same.
-#define X(op, name) \
-  void name(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, std::size_t n);
+#define X(op, name)                                                                            \
+  void name(std::uint32_t* to, const std::uint32_t* a, const std::uint32_t* b, std::size_t n); \
+  void name(std::uint64_t* to, const std::uint64_t* a, const std::uint64_t* b, std::size_t n);
 RAILWEAVE_VECTOR_OPS(X)
 #undef X
-
-/// `n` words in network order, at any alignment, to native words and back.
-void load_be(std::uint32_t* to, const std::byte* from, std::size_t n);
-void store_be(std::byte* to, const std::uint32_t* from, std::size_t n);
-void broadcast(std::uint32_t* to, std::uint32_t value, std::size_t n);
-/// to = condition ? a : to
-void select(std::uint32_t* to, const std::uint32_t* condition, const std::uint32_t* a, std::size_t n);
-void invert(std::uint32_t* to, const std::uint32_t* a, std::size_t n);
-/// Shifts by 0…31.
-void shift_left(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::size_t n);
-void shift_right(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::size_t n);
-void shift_right_signed(std::uint32_t* to, const std::uint32_t* a, unsigned count, std::size_t n);
 
 }  // namespace railweave::engine::vectors

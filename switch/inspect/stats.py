@@ -51,7 +51,8 @@ def _result(answer: switch_pb2.GetPortsResponse | None, actions: list[Row]) -> R
     ports = pipeline = None
     impairments: list[Row] = []
     if answer is not None:
-        ports, pipeline = list(map(_row, answer.ports)), _row(answer.pipeline)
+        ports = list(map(_row, answer.ports))
+        pipeline = _row(answer.pipeline) | {"scalar": list(answer.pipeline.scalar)}
         impairments = list(map(_row, answer.impairments))
     return {"ports": ports, "impairments": impairments, "pipeline": pipeline, "actions": actions}
 

@@ -58,6 +58,8 @@ def print_stats(console: Console, result: Row) -> None:
         pipeline = result["pipeline"]
         parts = [f"{name} {pipeline[name]:,}" for name in ("received", "emitted", "dropped", "aborted")]
         console.print(f"\nprogram {pipeline['program']}, {pipeline['execution']}: " + ", ".join(parts))
+        for line in pipeline["scalar"]:
+            console.print(f"not fused: {line}", soft_wrap=True)
     if result["actions"]:
         console.print()
         rate = any("packets_per_s" in row for row in result["actions"])

@@ -23,7 +23,7 @@ from railweave.switch.lowering.parser import emit_parser
 from railweave.switch.lowering.plan import ENGINE_READS, INTRINSICS, REQUIRED, Starts, assemble
 from railweave.switch.lowering.source import Json, parse_document, parts
 from railweave.switch.lowering.symbolic import Piece, fields_in, summarise
-from railweave.switch.lowering.vectors import Fused, fuse
+from railweave.switch.lowering.vectors import Fused, Refusal, fuse
 from railweave.switch.program import ArrayInfo, Fusion, Program
 
 
@@ -49,12 +49,12 @@ def _lower(text: bytes, notes: list[Note] | None) -> tuple[Program, bytes]:
         read = _fields_read(declared, blocks, actions)
         intrinsics = _intrinsics(root, declared.headers, read)
         pruned = _prune(actions, {*read, *intrinsics})
-        fused, rows = fuse(pruned)
+        fused, refused, rows = fuse(pruned)
         layout = lay_out(declared.headers, declared.registers.values(), rows)
         bodies = {number: ActionBody(blocks.actions[number][0], pieces) for number, pieces in fused.items()}
         code, starts = _emit(declared, blocks, bodies, layout, notes)
         plan = assemble(code, starts, declared, blocks, bodies, intrinsics)
-        return _describe(root, declared, blocks, bodies), plan
+        return _describe(root, declared, blocks, bodies, refused), plan
     except RecursionError:
         raise InvalidProgram("the program nests too deeply") from None
 
@@ -131,13 +131,20 @@ def _emit(
     return out, (parser, parsed, ingress, egress, update)
 
 
-def _describe(root: Json, declared: Declarations, blocks: Blocks, bodies: dict[int, ActionBody]) -> Program:
+def _describe(
+    root: Json,
+    declared: Declarations,
+    blocks: Blocks,
+    bodies: dict[int, ActionBody],
+    refused: dict[int, list[Refusal]],
+) -> Program:
     fusions = []
-    for body in bodies.values():
+    for number, body in bodies.items():
         stores = [store for piece in body.pieces if isinstance(piece, Fused) for store in piece.vectors]
-        if stores:
+        if stores or refused[number]:
             vectors = tuple((store.value.op, len(store.targets)) for store in stores)
-            fusions.append(Fusion(body.description.name, vectors))
+            scalar = tuple(map(str, refused[number]))
+            fusions.append(Fusion(body.description.name, vectors, scalar))
     return Program(
         name=str(root.get("program", "")),
         tables={t.info.name: t.info for p in (blocks.ingress, blocks.egress) for t in p.tables.values()},

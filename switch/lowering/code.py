@@ -57,7 +57,7 @@ class Code:
     code: list[tuple[int, list[Operand]]] = field(default_factory=list)
     constants: dict[int, Constant] = field(default_factory=dict)
     wide_constants: dict[tuple[int, ...], int] = field(default_factory=dict)
-    slices: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    slices: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     limbs: int = 1
     registers: int = 0  # most temporaries of any scope
     wides: int = 0

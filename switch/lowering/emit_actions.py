@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from railweave._native.engine import LONG_WORDS
 from railweave.switch.lowering.actions import Effect
 from railweave.switch.lowering.code import Code, Label
 from railweave.switch.lowering.emit import emit_statements, store_cell, store_field
@@ -65,7 +66,7 @@ def _emit_fused(out: Code, fused: Fused, fallback: Label) -> None:
         low = out.graph.binary("&", index, out.graph.const(mask(32)))
         branch(out, out.graph.binary("<", low, out.graph.const(size)), fallback, when=False)
     registers = _VectorRegisters(out, fallback)
-    vectors = [(store, registers.load(store.value, len(store.targets))) for store in fused.vectors]
+    vectors = [(store, registers.load(store.value, _length(store))) for store in fused.vectors]
     changed = [(member, node) for member, node in fused.fields.items() if _ready(out, member, node)]
     for array, (index, value) in fused.registers.items():
         compute(out, index)
@@ -92,6 +93,11 @@ def _ready(out: Code, member: Field, node: Expr) -> bool:
     return True
 
 
+def _length(store: VectorStore) -> int:
+    """The length as instructions give it."""
+    return len(store.targets) | (LONG_WORDS if store.value.word == 64 else 0)
+
+
 @dataclass
 class _VectorRegisters:
     """Vector registers of one piece."""
@@ -104,7 +110,7 @@ class _VectorRegisters:
         """A vector register with the value."""
         found = self.numbers.get(vector)
         if found is None:
-            self.out.vector_length = max(self.out.vector_length, length)
+            self.out.vector_length = max(self.out.vector_length, length & ~LONG_WORDS)
             args = [self.load(arg, length) for arg in vector.args]
             found = self.numbers[vector] = len(self.numbers)
             self.out.vectors = max(self.out.vectors, len(self.numbers))
@@ -115,12 +121,15 @@ class _VectorRegisters:
         out = self.out
         match vector.op:
             case "packet":
-                out.op("V_LD_BE", result, out.layout.bit_position(vector.what[0]) // 8, 0, length)
+                first = vector.what[0]
+                out.op("V_LD_BE", result, out.layout.bit_position(first) // 8, first.element_bytes, length)
             case "meta":
-                out.op("V_LD_N", result, out.layout.offsets[vector.what[0]], 0, length)
+                first = vector.what[0]
+                out.op("V_LD_N", result, out.layout.offsets[first], first.element_bytes, length)
             case "reg":
                 arrays, index = vector.what
-                out.op("V_LD_REG", result, self._slice(arrays), compute(out, index), self.fallback)
+                row = self._slice(arrays, length)
+                out.op("V_LD_REG", result, row, compute(out, index), self.fallback)
             case "number":
                 out.op("V_BCAST", result, out.constant(vector.what), 0, length)
             case "broadcast":
@@ -139,17 +148,18 @@ class _VectorRegisters:
             case _:
                 out.op(vector.op, result, *args, length)
 
-    def _slice(self, arrays: tuple[Register, ...]) -> int:
+    def _slice(self, arrays: tuple[Register, ...], length: int) -> int:
         bank, word = self.out.layout.bank_position(arrays[0])
-        return self.out.slices.setdefault((bank, word, len(arrays)), len(self.out.slices))
+        row = (bank, word, length, arrays[0].element_bytes)
+        return self.out.slices.setdefault(row, len(self.out.slices))
 
     def store(self, store: VectorStore, number: int) -> None:
         """To fields that follow each other, or to registers side by side."""
-        out, first = self.out, store.targets[0]
+        out, first, length = self.out, store.targets[0], _length(store)
         if isinstance(first, Register):
             assert store.index is not None  # noqa: S101 - registers always come with one
-            out.op("V_ST_REG", number, self._slice(store.targets), compute(out, store.index))
+            out.op("V_ST_REG", number, self._slice(store.targets, length), compute(out, store.index))
         elif first.metadata:
-            out.op("V_ST_N", number, out.layout.offsets[first], 0, len(store.targets))
+            out.op("V_ST_N", number, out.layout.offsets[first], first.element_bytes, length)
         else:
-            out.op("V_ST_BE", number, out.layout.bit_position(first) // 8, 0, len(store.targets))
+            out.op("V_ST_BE", number, out.layout.bit_position(first) // 8, first.element_bytes, length)

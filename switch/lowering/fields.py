@@ -60,18 +60,13 @@ class Field:
         )
 
     @property
-    def is_packet_word(self) -> bool:
-        """Whether it is a whole 32-bit word of a packet header."""
-        return self._is_word and not self.metadata and self.position >= 0 and self.position % 8 == 0
-
-    @property
-    def is_metadata_word(self) -> bool:
-        """Whether it is a 32-bit metadata field."""
-        return self._is_word and self.metadata
-
-    @property
-    def _is_word(self) -> bool:
-        return self.width == 32 and not self.variable
+    def element_bytes(self) -> int:
+        """Bytes of the field as an element of a vector in memory; 0 if it cannot be an element."""
+        if self.variable or self.is_valid_bit or not 0 < self.width <= 64:
+            return 0
+        if self.metadata:
+            return 4 if self.width <= 32 else 8
+        return self.width // 8 if self.width in {8, 16, 32, 64} and self.position % 8 == 0 else 0
 
 
 @dataclass(frozen=True)
@@ -134,6 +129,11 @@ class Register:
     index: int
     size: int
     width: int
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a cell as an element of a vector in memory; 0 if it cannot be an element."""
+        return 0 if self.width > 64 else 4 if self.width <= 32 else 8
 
 
 def _find(table: dict[str, T], name: Any, what: str, place: str) -> T:

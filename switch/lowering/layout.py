@@ -29,7 +29,8 @@ def lay_out(headers: Headers, registers: Iterable[Register], rows: Iterable[Row]
         if isinstance(row[0], Register):
             layout._add_bank(row)
         else:
-            layout.offsets.update((member, layout._take(4, 4)) for member in row)
+            for member in row:
+                layout._place_field(member)
     for header in headers.by_name.values():
         for member in header.fields.values():
             if member.metadata and not member.is_valid_bit and member not in layout.offsets:

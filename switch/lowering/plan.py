@@ -108,7 +108,7 @@ def assemble(
             _named("bank word size width", (*layout.bank_position(register), register.size, register.width))
             for register in declared.registers.values()
         ],
-        "slices": [_named("bank word length", row) for row in out.slices],
+        "slices": [_named("bank word length bytes", row) for row in out.slices],
         "counters": [counter.size for counter in declared.counters.values()],
         "meters": [
             {"size": meter.size, "rates": meter.rates, "bytes": meter.unit == "bytes"}

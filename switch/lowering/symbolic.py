@@ -24,6 +24,8 @@ from railweave.switch.lowering.fields import Field, Register
 
 MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
 MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
+TOO_DEEP = "the expressions are too deep"
+_UNPAIRED = "the branches do not join in pairs"
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,15 @@ class Summary:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an action, and its summary if it has one."""
+    """A part of an action, and its summary or the reason why it has none."""
 
     statements: list[Statement]
     summary: Summary | None
+    why: str = ""
 
 
 class _Inexpressible(Exception):
-    """The piece is executed statement by statement instead."""
+    """The piece is executed statement by statement instead; the message says why."""
 
 
 @dataclass
@@ -83,7 +86,9 @@ def fields_in(roots: list[Expr]) -> set[Field]:
 def summarise(graph: Graph, statements: list[Statement]) -> list[Piece]:
     """An action in pieces, with summaries of those that have no other effects."""
     return [
-        Piece(block, _summary(graph, block) if pure and len(block) > 1 else None)
+        _summary(graph, block)
+        if pure and len(block) > 1
+        else Piece(block, None, "the action has other effects")
         for pure, block in _split(statements)
     ]
 
@@ -127,12 +132,14 @@ def _shift(statement: Statement, by: int) -> Statement:
     return Jump(statement.target - by, statement.condition) if isinstance(statement, Jump) else statement
 
 
-def _summary(graph: Graph, statements: list[Statement]) -> Summary | None:
-    """The effect of statements without other effects; None if it has no simple form."""
+def _summary(graph: Graph, statements: list[Statement]) -> Piece:
+    """Statements without other effects, with their effect if it has a simple form."""
     try:
-        return _Execution(graph).run(statements)
-    except (_Inexpressible, RecursionError):
-        return None
+        return Piece(statements, _Execution(graph).run(statements))
+    except _Inexpressible as reason:
+        return Piece(statements, None, str(reason))
+    except RecursionError:
+        return Piece(statements, None, TOO_DEEP)
 
 
 class _Execution:
@@ -150,13 +157,13 @@ class _Execution:
                 continue
             if isinstance(statement, Jump):
                 if statement.target <= position:
-                    raise _Inexpressible  # a loop
+                    raise _Inexpressible("the action has a loop")
                 state = self._jump(state, statement, pending)
             else:
                 self._execute(state, statement)
         state = self._join(state, [other for states in pending.values() for other in states])
         if state is None or state.path:
-            raise _Inexpressible
+            raise _Inexpressible(_UNPAIRED)
         return Summary(state.fields, state.registers, self.indexes)
 
     def _jump(self, state: _State, jump: Jump, pending: dict[int, list[_State]]) -> _State | None:
@@ -178,7 +185,7 @@ class _Execution:
 
     def _merge(self, a: _State, b: _State) -> _State:
         if not a.path or a.path[:-1] != b.path[:-1] or a.path[-1] is not self.graph.negate(b.path[-1]):
-            raise _Inexpressible
+            raise _Inexpressible(_UNPAIRED)
         if a.path[-1].op == "not":
             a, b = b, a
         condition = a.path[-1]
@@ -198,20 +205,20 @@ class _Execution:
         for state in (a, b):
             cell = state.registers.get(array, (index, self.graph.register(array, index, array.width)))
             if cell[0] is not index:
-                raise _Inexpressible
+                raise _Inexpressible("the branches use a register at different indexes")
             values.append(cell[1])
         return index, self._bounded(self.graph.select(condition, values[0], values[1]))
 
     @staticmethod
     def _bounded(value: Expr) -> Expr:
         if value.depth > MAX_DEPTH:
-            raise _Inexpressible
+            raise _Inexpressible(TOO_DEEP)
         return value
 
     def _spend(self, *states: _State) -> None:
         self.work += sum(len(state.fields) + len(state.registers) for state in states)
         if self.work > MAX_WORK:
-            raise _Inexpressible
+            raise _Inexpressible("the action has too many branches")
 
     def _initial(self, member: Field) -> Expr:
         return self.graph.leaf("field", member, member.width, member.signed)
@@ -224,13 +231,13 @@ class _Execution:
         elif isinstance(statement, RegisterWrite):
             array, index = statement.array, self._substitute(statement.index, state)
             if array in state.registers and state.registers[array][0] is not index:
-                raise _Inexpressible
+                raise _Inexpressible("the action writes a register at different indexes")
             value = self.graph.wrap(self._substitute(statement.value, state), array.width, signed=False)
             state.registers[array] = (index, self._bounded(value))
             self.indexes[array, index] = None
             return
         else:
-            raise _Inexpressible
+            raise _Inexpressible("the action has other effects")
         target = statement.target
         state.fields[target] = self._bounded(self.graph.wrap(value, target.width, target.signed))
 
@@ -240,7 +247,7 @@ class _Execution:
             return self.graph.register(array, index, array.width)
         written_at, value = state.registers[array]
         if written_at is not index:
-            raise _Inexpressible
+            raise _Inexpressible("the action reads a register at another index than it wrote")
         return value
 
     def _substitute(self, node: Expr, state: _State) -> Expr:
@@ -248,7 +255,7 @@ class _Execution:
             return state.fields.get(node.leaf, node)
         if not node.args:
             if node.op == "header_eq":
-                raise _Inexpressible  # its fields may have changed
+                raise _Inexpressible("the action compares headers")  # their fields may have changed
             return node
         args = tuple(self._substitute(arg, state) for arg in node.args)
         if all(new is old for new, old in zip(args, node.args, strict=True)):

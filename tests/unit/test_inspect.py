@@ -7,12 +7,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compressed import unpacked
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from railweave.switch.cli import app
@@ -20,11 +23,14 @@ from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
+from railweave.switch.inspect.text import print_stats
 from railweave.switch.inspection import Inspection
 from railweave.switch.pipeline import Pipeline, WeightedAction, lpm
 from railweave.switch.ports import PortCounters
+from railweave.v1 import switch_pb2
 
 Run = Callable[..., Awaitable[Result]]
+WIDTHS = Path(__file__).parents[1] / "fusion" / "widths64.json"
 
 
 class FakePorts:
@@ -237,3 +243,16 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
     for _ in range(2):
         inspection.look()
     assert said == ["program entities.p4: interpreted, being compiled", "program entities.p4: compiled"]
+
+
+async def test_stats_say_what_is_not_fused() -> None:
+    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
+    answer = await inspection.GetPorts(switch_pb2.GetPortsRequest(), None)  # type: ignore[arg-type]
+    lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"
+    assert answer.pipeline.scalar[0] == lanes
+    counts = dict.fromkeys(("received", "emitted", "dropped", "aborted"), 0)
+    pipeline = {"program": "widths.p4", "execution": "compiled", "scalar": [lanes], **counts}
+    console = Console(file=StringIO())
+    print_stats(console, {"ports": None, "impairments": [], "pipeline": pipeline, "actions": []})
+    assert f"not fused: {lanes}\n" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -101,17 +101,19 @@ class ImpairmentStatus(_message.Message):
     def __init__(self, port: _Optional[int] = ..., direction: _Optional[str] = ..., packets: _Optional[int] = ..., lost: _Optional[int] = ..., duplicated: _Optional[int] = ..., reordered: _Optional[int] = ..., corrupted: _Optional[int] = ..., overflowed: _Optional[int] = ...) -> None: ...
 
 class PipelineStatus(_message.Message):
-    __slots__ = ("program", "received", "emitted", "dropped", "aborted", "execution")
+    __slots__ = ("program", "received", "emitted", "dropped", "aborted", "execution", "scalar")
     PROGRAM_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     EMITTED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
     EXECUTION_FIELD_NUMBER: _ClassVar[int]
+    SCALAR_FIELD_NUMBER: _ClassVar[int]
     program: str
     received: int
     emitted: int
     dropped: int
     aborted: int
     execution: str
-    def __init__(self, program: _Optional[str] = ..., received: _Optional[int] = ..., emitted: _Optional[int] = ..., dropped: _Optional[int] = ..., aborted: _Optional[int] = ..., execution: _Optional[str] = ...) -> None: ...
+    scalar: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, program: _Optional[str] = ..., received: _Optional[int] = ..., emitted: _Optional[int] = ..., dropped: _Optional[int] = ..., aborted: _Optional[int] = ..., execution: _Optional[str] = ..., scalar: _Optional[_Iterable[str]] = ...) -> None: ...
