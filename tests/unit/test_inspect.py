@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from compressed import unpacked
 from finsy.proto import p4r
 from p4runtime_clients import DEVICE, ENTITIES, Server, client, files
 from p4runtime_entities import MODIFIED, WRITTEN, frame, write
+from rich.console import Console
 from typer.testing import CliRunner, Result
 from vectors.case import case
 
@@ -24,6 +26,7 @@ from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
 from railweave.switch.inspect.cells import runs
 from railweave.switch.inspect.names import number, span
+from railweave.switch.inspect.text import print_stats
 from railweave.switch.inspection import Inspection
 from railweave.switch.p4runtime.server import Extra
 from railweave.switch.p4runtime.service import Service
@@ -234,7 +237,7 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
 
 
 async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None:
-    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+    inspection = Inspection(FakePorts(), None)  # type: ignore[arg-type]
     await server.stop()
     server.extras = [inspection.extra()]
     await server.start()
@@ -304,11 +307,14 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
     assert said == ["program entities.p4: interpreted, being compiled", "program entities.p4: compiled"]
 
 
-async def test_stats_say_what_is_not_fused(server: Server) -> None:
-    inspection = Inspection(FakePorts())  # type: ignore[arg-type]
+async def test_stats_say_what_is_not_fused() -> None:
+    inspection = Inspection(FakePorts(), None)  # type: ignore[arg-type]
     inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
-    server.extras = [inspection.extra()]
-    async with server, client(server, load=True, program=ENTITIES):
-        lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"
-        assert (await told(server, "stats", "--interval", "0"))["pipeline"]["scalar"][0] == lanes
-        assert f"not fused: {lanes}\n" in (await command(server, "stats", "--interval", "0")).output
+    answer = await inspection.GetPorts(switch_pb2.GetPortsRequest(), None)  # type: ignore[arg-type]
+    lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"
+    assert answer.pipeline.scalar[0] == lanes
+    counts = dict.fromkeys(("received", "emitted", "dropped", "aborted"), 0)
+    pipeline = {"program": "widths.p4", "execution": "compiled", "scalar": [lanes], **counts}
+    console = Console(file=StringIO())
+    print_stats(console, {"ports": None, "impairments": [], "pipeline": pipeline, "actions": []})
+    assert f"not fused: {lanes}\n" in console.file.getvalue()  # type: ignore[attr-defined]
