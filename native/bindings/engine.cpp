@@ -247,7 +247,6 @@ void bind_engine(nb::module_& parent) {
             in_blocks(self, first, count, [&](State& state, std::uint64_t from, std::uint64_t cells) {
               for (const std::uint64_t end = from + cells; from < end; ++from) {
                 state.cells.counters.at(counter).at(from) = {packets, bytes};
-                state.cells.counted(counter, static_cast<std::uint32_t>(from));
               }
             });
           },
