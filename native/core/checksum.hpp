@@ -23,9 +23,14 @@ inline __attribute__((always_inline)) std::uint64_t sum_few_words(Bytes data) {
     std::memcpy(&word, at + 4 * i, sizeof word);
     sum += word;
   }
-  std::uint32_t tail = 0;
-  if (const std::size_t rest = data.size() % 4) std::memcpy(&tail, at + 4 * words, rest);
-  return sum + tail;
+  // A tail that was put together byte by byte would be loaded while its bytes are still being stored.
+  if (data.size() & 2) {
+    std::uint16_t word;
+    std::memcpy(&word, at + 4 * words, sizeof word);
+    sum += word;
+  }
+  if (data.size() & 1) sum += static_cast<std::uint64_t>(data.back());
+  return sum;
 }
 
 /// Unfolded sum of the pseudo header of IPv4 or IPv6: `addresses` is source and destination, side by side in

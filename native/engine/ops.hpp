@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "engine/calculation.hpp"
+#include "engine/fields.hpp"
 #include "engine/headers.hpp"
 #include "engine/machine.hpp"
 #include "engine/vectors.hpp"
 #include "engine/wide.hpp"
 
 namespace railweave::engine {
-
-inline std::uint64_t low_bits(std::uint64_t width) { return ~0ull >> (64 - width); }
 
 inline std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
@@ -145,18 +144,14 @@ struct Run {
   LOAD(LD_BE16, load_be<std::uint16_t>(phv + in.a))
   LOAD(LD_BE32, load_be<std::uint32_t>(phv + in.a))
   LOAD(LD_BE64, load_be<std::uint64_t>(phv + in.a))
-  LOAD(LD_BITS, (load_be<std::uint64_t>(phv + in.a) >> (in.b & 0xff)) & low_bits(in.b >> 8))
+  LOAD(LD_BITS, load_field(phv, in.a, in.b))
   LOAD(LD_N32, load_le<std::uint32_t>(phv + in.a))
   LOAD(LD_N64, load_le<std::uint64_t>(phv + in.a))
   DO(ST_U8, phv[in.a] = static_cast<std::byte>(r[in.d]))
   DO(ST_BE16, store_be(phv + in.a, static_cast<std::uint16_t>(r[in.d])))
   DO(ST_BE32, store_be(phv + in.a, static_cast<std::uint32_t>(r[in.d])))
   DO(ST_BE64, store_be(phv + in.a, r[in.d]))
-  INLINE void ST_BITS(I in) {
-    const std::uint64_t mask = low_bits(in.b >> 8) << (in.b & 0xff);
-    const std::uint64_t old = load_be<std::uint64_t>(phv + in.a);
-    store_be(phv + in.a, (old & ~mask) | ((r[in.d] << (in.b & 0xff)) & mask));
-  }
+  DO(ST_BITS, store_field(phv, in.a, in.b, r[in.d]))
   DO(ST_N32, store_le<std::uint32_t>(phv + in.a, r[in.d]))
   DO(ST_N64, store_le<std::uint64_t>(phv + in.a, r[in.d]))
 
@@ -317,10 +312,14 @@ struct Run {
 
   // Headers.
   INLINE void HDR_ADD(I in) {
-    if (in.a != program.large) return add_header(plan(), packet, program.headers[in.a]);
     const HeaderPlan& header = program.headers[in.a];
+    if (header.variable != kNone) return add_header(plan(), packet, header);
     if (phv[header.valid] != std::byte{0}) return;
-    packet.body = machine.zeros();
+    if (in.a == program.large) {
+      packet.body = machine.zeros();
+    } else {
+      clear_image(phv + header.image, header);
+    }
     phv[header.valid] = std::byte{1};
     packet.length += header.bytes;
   }
