@@ -7,6 +7,8 @@ import contextlib
 import errno
 import os
 import re
+import select
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +138,10 @@ def write_new_file(option: str, path: Path, text: str) -> None:
             "room for the whole result",
             "make room, and run the command again",
         ) from error
+
+
+def print_line(line: str) -> None:
+    """Print a line for a process that must go on. An output that is full, closed or not read does not stop it."""
+    with contextlib.suppress(OSError):
+        if select.select([], [sys.stdout], [], 0)[1]:
+            print(line, flush=True)

@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import select
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +13,7 @@ import typer
 from railweave.errors import Unavailable
 from railweave.exit_status import one_line_errors
 from railweave.help_texts import examples
-from railweave.outputs import check_new_file
+from railweave.outputs import check_new_file, print_line
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, parse_impairments
 from railweave.switch.inspect.commands import COMMANDS, DeviceId, Grpc
@@ -167,11 +164,4 @@ def switch(
                 check_new_file("--pcap", folder / f"{interfaces[port]}_{direction}.pcap")
         # Imported only now: gRPC is slow to import, and --help needs none.
         module = import_module(f"railweave.switch.{_MODULES[target]}")
-        asyncio.run(module.run(options, _say))
-
-
-def _say(line: str) -> None:
-    """Print a line. An output that is full, closed or not read must not stop the switch."""
-    with contextlib.suppress(OSError):
-        if select.select([], [sys.stdout], [], 0)[1]:
-            print(line, flush=True)
+        asyncio.run(module.run(options, print_line))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from railweave.errors import UserError
+from railweave.outputs import print_line
 from railweave.switch.errors import SwitchError
 from railweave.switch.options import (
     DROP_PORT,
@@ -177,7 +178,7 @@ def _sink(given: argparse.Namespace) -> Callable[[str], None]:
     log = logging.Logger("railweave", _LEVELS[given.log_level])
     handler: logging.Handler = logging.NullHandler()
     if given.log_console:
-        handler = logging.StreamHandler(sys.stdout)
+        handler = _Console()
     elif given.log_file:
         handler = _log_file(Path(f"{given.log_file}.txt"), given)
     handler.setFormatter(
@@ -187,11 +188,18 @@ def _sink(given: argparse.Namespace) -> Callable[[str], None]:
 
     def say(line: str) -> None:
         if line.startswith("ready "):
-            print(line, flush=True)
+            print_line(line)
         else:
             log.info(line)
 
     return say
+
+
+class _Console(logging.Handler):
+    """Writes records to the output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_line(self.format(record))
 
 
 def _log_file(path: Path, given: argparse.Namespace) -> logging.Handler:
