@@ -141,7 +141,7 @@ def write_new_file(option: str, path: Path, text: str) -> None:
 
 
 def print_line(line: str) -> None:
-    """Print a line for a process that must go on. An output that is full, closed or not read does not stop it."""
+    """Print a line. An output that is full, closed or not read does not stop the process."""
     with contextlib.suppress(OSError):
         if select.select([], [sys.stdout], [], 0)[1]:
             print(line, flush=True)
