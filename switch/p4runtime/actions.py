@@ -179,9 +179,6 @@ def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) ->
     action = schema.actions[number]
     forbidden = p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY
     place = "default action" if default else "an entry's action"
-    require(
-        reference.scope != forbidden,
-        f"{where}: {action.preamble.name} must not be {place}",
-        denied,
-    )
+    if reference.scope == forbidden:
+        raise denied(f"{where}: {action.preamble.name} must not be {place}", "choose another action")
     return action

@@ -30,14 +30,14 @@ from railweave.switch.pipeline import Pipeline
 _Update = p4r.Update
 _Write = Callable[[p4r.Update.Type.ValueType, Any], None]
 _Read = Callable[[Any], Iterator[p4r.Entity | None]]
-_CODES: dict[type[Exception], Code] = {
-    UnknownEntry: Code.NOT_FOUND,
-    DuplicateEntry: Code.ALREADY_EXISTS,
-    TableFull: Code.RESOURCE_EXHAUSTED,
-    ImmutableTable: Code.PERMISSION_DENIED,
-    InUse: Code.FAILED_PRECONDITION,
-    OutOfRange: Code.OUT_OF_RANGE,
-    ValueError: Code.INVALID_ARGUMENT,  # after those that are more special
+_CODES: dict[type[Exception], tuple[Code, str | None]] = {  # with advice that differs from the code's
+    UnknownEntry: (Code.NOT_FOUND, None),
+    DuplicateEntry: (Code.ALREADY_EXISTS, None),
+    TableFull: (Code.RESOURCE_EXHAUSTED, None),
+    ImmutableTable: (Code.PERMISSION_DENIED, "modify only counters and meters of constant entries"),
+    InUse: (Code.FAILED_PRECONDITION, "delete the entries and groups that refer to it"),
+    OutOfRange: (Code.OUT_OF_RANGE, None),
+    ValueError: (Code.INVALID_ARGUMENT, None),  # after those that are more special
 }
 
 
@@ -226,8 +226,8 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except tuple(_CODES) as error:
-        code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
-        raise Refused(code, str(error.args[0]) if error.args else type(error).__name__) from None
+        code, do = next(found for kind, found in _CODES.items() if isinstance(error, kind))
+        raise Refused(code, str(error.args[0]) if error.args else type(error).__name__, do) from None
 
 
 def _content(entity: p4r.Entity) -> Any:
