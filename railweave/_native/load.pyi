@@ -9,7 +9,9 @@ def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round
     """
 
 class Echo:
-    """The ports of a switch that return UDP packets, as results of the program"""
+    """
+    The ports of a switch that return UDP packets, as results of the program
+    """
 
     def __init__(self, interfaces: Sequence[tuple[int, str]]) -> None:
         """
