@@ -19,7 +19,9 @@ def packet_socket(interface: str) -> int:
     """
 
 class Echo:
-    """The ports of a switch that return UDP packets, as results of the program"""
+    """
+    The ports of a switch that return UDP packets, as results of the program
+    """
 
     def __init__(self, interfaces: Sequence[tuple[int, str]]) -> None:
         """
