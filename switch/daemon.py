@@ -61,7 +61,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
     service = kind(options.device_id, lambda pipeline: inspection.use(pipeline), options.cpu_port)  # noqa: PLW0108
     service.config.ports = options.interfaces
     inspection = Inspection(ports, service)
-    await load_program(service, inspection, options)
+    await load_program(service, inspection.use, options)
     try:
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
@@ -97,7 +97,7 @@ class _RefusingService(Service):
         return answer
 
 
-async def load_program(service: Service, inspection: Inspection, options: SwitchOptions) -> None:
+async def load_program(service: Service, use: Callable[[Pipeline], None], options: SwitchOptions) -> None:
     """Load the program given on the command line, as a controller would.
 
     Without P4Info, packets run through it, and P4Runtime has no program until a controller pushes one.
@@ -109,7 +109,7 @@ async def load_program(service: Service, inspection: Inspection, options: Switch
     if options.p4info is None:
         pipeline = Pipeline.load(read_file(options.program))
         pipeline.set_cpu_port(options.cpu_port)
-        inspection.use(pipeline)
+        use(pipeline)
         return
     config = p4r.ForwardingPipelineConfig(
         p4info=_parse_p4info(options.p4info), p4_device_config=read_file(options.program)

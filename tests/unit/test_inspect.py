@@ -237,9 +237,9 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
 
 
 async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None:
-    inspection = Inspection(FakePorts(), None)  # type: ignore[arg-type]
+    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
     await server.stop()
-    server.extras = [inspection.extra()]
+    server.extras = lambda _: [inspection.extra()]
     await server.start()
     pipeline = Pipeline.load(case("messages").json.read_bytes())
     inspection.use(pipeline)
@@ -308,7 +308,7 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
 
 
 async def test_stats_say_what_is_not_fused() -> None:
-    inspection = Inspection(FakePorts(), None)  # type: ignore[arg-type]
+    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
     inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
     answer = await inspection.GetPorts(switch_pb2.GetPortsRequest(), None)  # type: ignore[arg-type]
     lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"

@@ -163,5 +163,5 @@ def test_packets_go_to_the_controller_only_where_a_cpu_port_is_asked_for(cpu_por
     asked = {} if cpu_port is None else {"cpu_port": cpu_port}
     options = SwitchOptions({1: "eth1"}, program=JSON, p4info=P4INFO, **asked)
     served: list[Pipeline] = []
-    asyncio.run(load_program(Service(1, served.append, options.cpu_port), options))
+    asyncio.run(load_program(Service(1, served.append, options.cpu_port), served.append, options))
     assert [pipeline.cpu_port for pipeline in served] == [cpu_port]
