@@ -16,10 +16,10 @@ from google.protobuf.any_pb2 import Any
 
 from railweave.switch.p4runtime.errors import (
     Code,
+    Refused,
     denied,
     exhausted,
     failed_precondition,
-    invalid,
     not_found,
     require,
     unimplemented,
@@ -46,6 +46,10 @@ class _Role:
     config: Any | None = None  # as the last primary gave it
     scope: Scope = field(default_factory=Scope)
     left_s: float = 0.0  # when the last controller left
+
+
+class ElectionIdInUse(Refused):
+    """Another stream of the role has the election id, and has not ended."""
 
 
 class Arbitration:
@@ -80,7 +84,11 @@ class Arbitration:
         election_id = U128.decode(message.election_id) if message.HasField("election_id") else None
         others = (held for other, held in role.clients.items() if other != stream)
         if election_id is not None and election_id in others:
-            raise invalid("Election ID is already used by another connection with the same role")
+            raise ElectionIdInUse(
+                Code.INVALID_ARGUMENT,
+                f"election id {election_id} belongs to another open stream of role {name!r}",
+                "use another election id, or end the other stream",
+            )
         self._require_room(name, role, stream)
         self._roles[name] = role
         self._role_of[stream] = name

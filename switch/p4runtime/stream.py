@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from finsy.proto import p4r
 
-from railweave.switch.p4runtime.arbitration import Arbitration, Notice
+from railweave.switch.p4runtime.arbitration import Arbitration, ElectionIdInUse, Notice
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import (
     Code,
@@ -34,6 +35,7 @@ _UNREAD = "too many notifications wait for this controller, which does not read 
 # Arbitration is not dropped for packets; a stream that lets it pile up is ended.
 _QUEUED_NOTICE_BYTES = 4 << 20
 _LEAST_NOTICE_BYTES = 16 << 10  # counted for each: up to 256 of them
+_ENDING_S = 0.1  # for the end of a client's old stream to arrive
 
 
 class Stream:
@@ -110,6 +112,7 @@ class Streams:
         self._arbitration = arbitration
         self._committed = committed
         self._turns = turns
+        self._left = asyncio.Event()  # a stream has ended
 
     async def serve(self, requests: AsyncIterator[p4r.StreamMessageRequest], stream: Stream) -> None:
         """Take the controller's messages until it leaves. A refusal ends the stream with its status."""
@@ -123,6 +126,7 @@ class Streams:
             stream.end(refusal.code, refusal.message)
         finally:
             _deliver(self._arbitration.leave(stream))
+            self._left.set()
             stream.end()
 
     def tell_primaries(self, message: p4r.StreamMessageResponse, may_hear: Callable[[Scope], bool]) -> None:
@@ -137,11 +141,23 @@ class Streams:
 
     async def _arbitrate(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
         """Elect: a Write of the primary before is completed before the next primary is accepted."""
-        _deliver(self._arbitration.update(stream, message))
+        _deliver(await self._update(stream, message))
         if self._arbitration.must_wait(stream):
             async with self._turns.exclusive:
                 pass
         _deliver([self._arbitration.accept(stream)])
+
+    async def _update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> list[Notice]:
+        """Elect. The end of a client's old stream may arrive after its new stream: wait for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING_S):
+                while True:
+                    try:
+                        return self._arbitration.update(stream, message)
+                    except ElectionIdInUse:
+                        self._left.clear()
+                        await self._left.wait()
+        return self._arbitration.update(stream, message)
 
     def _take(self, stream: Stream, request: p4r.StreamMessageRequest) -> None:
         kind = request.WhichOneof("update")

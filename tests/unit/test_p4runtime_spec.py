@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 import grpc
@@ -30,6 +31,7 @@ from p4runtime_clients import (
     update,
 )
 
+from railweave.switch.p4runtime import stream
 from railweave.switch.p4runtime.server import listen
 from railweave.switch.p4runtime.service import Service
 
@@ -230,10 +232,24 @@ async def test_a_config_that_is_none_is_refused_and_changes_nothing(
     assert len(router.server.pipelines[0].tables["RouterIngress.bridge"].entries()) == 1
 
 
+async def test_the_new_stream_of_a_client_may_arrive_before_the_end_of_its_old_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_ENDING_S", 60)
+    async with client(server, 5) as old, client(server, 5) as new, client(server, 6) as other:
+        assert (await old.arbitrate()).status.code == 0
+        arbitrating = asyncio.ensure_future(new.arbitrate())
+        assert (await other.arbitrate()).status.code == 0
+        other.stream.cancel()  # the end of another client's stream changes nothing
+        old.stream.cancel()
+        update = await arbitrating
+        assert (update.status.code, U128.decode(update.election_id)) == (5, 6)
+
+
 async def test_arbitration_follows_the_specification(server: Server) -> None:
     async with client(server, 5) as a, client(server, 5) as same, client(server, 7) as b:
         assert (await a.arbitrate()).status.code == 0
-        with pytest.raises(grpc.aio.AioRpcError, match="Election ID is already used"):
+        with pytest.raises(grpc.aio.AioRpcError, match="election id 5 belongs to another open stream"):
             await same.arbitrate()
         update = await b.arbitrate()
         assert (update.status.code, U128.decode(update.election_id)) == (0, 7)
