@@ -143,7 +143,7 @@ void TupleSpace::grow(Tuple& tuple) const {
   }
 }
 
-/// What probed past a slot that is empty now must still be found (Knuth, TAOCP 3, 6.4, algorithm R).
+/// Fills an empty slot, so that probes still reach the values behind it (Knuth, TAOCP 3, 6.4, algorithm R).
 void TupleSpace::close_gap(Tuple& tuple, std::size_t hole) const {
   const std::size_t last = tuple.slots.size() - 1;
   for (std::size_t at = hole;;) {
