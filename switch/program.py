@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded program as values: what a control plane may know of it."""
+"""A description of a loaded program for the control plane."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class MeterInfo:
 
 @dataclass(frozen=True)
 class ValueSetInfo:
-    """A parser value set: `key` describes the fields of its members; it is meant to hold `size` of them."""
+    """A parser value set for up to `size` members; `key` describes their fields."""
 
     name: str
     index: int

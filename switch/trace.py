@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of packets: what each part of the program did with a packet, and why it was dropped.
+"""Traces of packets: the steps of the program for a packet, and the reason if it was dropped.
 
-A traced packet runs a second plan of the program, lowered without fusion and with trace notes, on the same
-tables and registers. While no trace runs, it costs nothing.
+A traced packet runs a second plan of the program on the same tables and registers. That plan is lowered
+without fusion and with trace notes. Packets cost nothing extra while no trace runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: its kind, what it happened to (if that has a name), and values by name."""
+    """An event: its kind, the name of its object (if it has a name), and values by name."""
 
     kind: str
     name: str = ""
@@ -67,7 +67,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened to one packet, and to its copies, in order."""
+    """The events of one packet and of its copies, in order."""
 
     events: tuple[Event, ...]
 

@@ -63,7 +63,7 @@ class SwitchClient:
         self._channel.close()
 
     def p4info(self) -> p4i.P4Info:
-        """The P4Info of the program that runs; SwitchError if there is none."""
+        """Return the P4Info of the running program; SwitchError without a program."""
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )

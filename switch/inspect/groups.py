@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where packets are copied to, and what groups choose among: multicast, clone sessions, action profiles."""
+"""Multicast groups, clone sessions and action profiles of a running switch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read, as tables for the terminal."""
+"""Tables for the terminal, made of the values that were read from a switch."""
 
 from __future__ import annotations
 

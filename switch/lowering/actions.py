@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What actions are made of: statements."""
+"""The statements of actions."""
 
 from __future__ import annotations
 

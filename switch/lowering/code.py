@@ -76,7 +76,7 @@ class Code:
     # Code and scopes.
 
     def op(self, name: str, *operands: Operand) -> None:
-        """One instruction: d, a, b, c; what is left out is 0."""
+        """Append an instruction with the operands d, a, b, c; operands left out are 0."""
         assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
         if len(self.code) >= MAX_INSTRUCTIONS:
             raise InvalidProgram(f"{self.where}: the program has more than {MAX_INSTRUCTIONS} instructions")
@@ -93,7 +93,7 @@ class Code:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Code that does not run into what follows: what it computes is not known there."""
+        """Emit code that does not run into the following code, which cannot use its temporaries."""
         known = self._next, self._next_wide, dict(self.known), dict(self.known_wide)
         yield
         self._next, self._next_wide, self.known, self.known_wide = known

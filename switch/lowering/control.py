@@ -293,7 +293,7 @@ class Pipeline:
             self.tables[node.info.name] = node
         self.conditionals: dict[
             str, tuple[str, Expr, str | None, str | None]
-        ] = {}  # source, value, what follows
+        ] = {}  # source, value, the nodes after true and after false
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
@@ -354,7 +354,7 @@ class Pipeline:
         return start
 
     def _node(self, out: Code, name: str, actions: dict[int, ActionBody]) -> list[str | None]:
-        """The node's code; what follows, first what its code falls through to."""
+        """Emit a node. Return the following nodes, first the node that its code falls through to."""
         if name in self.conditionals:
             source, condition, true_next, false_next = self.conditionals[name]
             note(out, "if", source, [("value", condition)])

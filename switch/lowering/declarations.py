@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program declares besides its code: headers, arrays, calculations, profiles and lists of fields."""
+"""A program's declarations besides its code: headers, arrays, calculations, profiles and lists of fields."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from railweave.switch.lowering.notes import log_value, note, note_field
 from railweave.switch.lowering.values import branch, compute, compute_wide, field_access
 
 EXTRACTIONS = {"EXTRACT", "EXTRACT_VL", "EXTRACT_NEXT", "EXTRACT_NEXT_VL"}
-# What a trace leaves out, or does not call a call.
+# Effects that a trace leaves out, or notes as something else than a call.
 UNNOTED = {"LOG", "HDR_HIDE", "VL_COPY", "ADVANCE", "PARSE_ERROR"} | EXTRACTIONS
 
 
@@ -73,7 +73,7 @@ def _note_before(out: Code, statement: Statement) -> None:
 
 
 def _call_of(out: Code, effect: Effect) -> str:
-    """What is done, and to what if that has a name."""
+    """Return the effect's name in a trace, with the names of its objects."""
     objects = [item for item in effect.objects if isinstance(item, str)]
     if effect.kind in out.names:
         objects = [out.names[effect.kind][effect.objects[0]]]

@@ -111,7 +111,7 @@ class Stack:
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """The headers of a stack that is not one of unions."""
+        """Return the headers of a stack of headers."""
         return tuple(element[0] for element in self.elements)
 
     def member(self, name: Any, place: str) -> int:
@@ -191,7 +191,7 @@ class Headers:
 
     @property
     def packet_headers(self) -> list[Header]:
-        """Those that are extracted and deparsed, by index."""
+        """Return the headers that are extracted and deparsed, by index."""
         return [header for header in self.by_name.values() if not header.metadata]
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where headers, metadata and registers lie in the packet header vector (PHV) and in the register banks.
 
-Packet headers are kept as in the packet, so that extracting and deparsing are copies. A metadata field of up
-to 64 bits is a native integer of its own. A variable-length field lies apart from its header: its length in
-bytes as a native 32-bit integer, then its bytes. Fields that are computed together lie side by side
-(`vectors.py` asks for that), and so do the registers that are indexed alike.
+Packet headers are kept as in the packet, so that extracting and deparsing are copies. Each metadata field of
+up to 64 bits is a native integer. A variable-length field lies apart from its header: its length in bytes as
+a native 32-bit integer, then its bytes. Fields that are computed together lie side by side (`vectors.py` asks
+for that). So do registers with the same index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BANK_ALIGNMENT = 16  # words: a row of a bank begins on a cache line
 LENGTH_BYTES = 4  # of a variable-length field, in front of its contents
 
 
-Row = tuple[Field, ...] | tuple[Register, ...]  # what must lie side by side: metadata fields or registers
+Row = tuple[Field, ...] | tuple[Register, ...]  # metadata fields or registers that must lie side by side
 
 
 def lay_out(headers: Headers, registers: Iterable[Register], rows: Iterable[Row]) -> Layout:

@@ -79,7 +79,7 @@ def emit_parser(out: Code, parser: Parser) -> Label:
             emit_statements(out, statements)
         out.scope()
         for position, (when, target) in enumerate(state.transitions):
-            # What the first case loads stays known; the other cases' temporaries are dropped.
+            # Every case runs after the first, so only the temporaries of the first stay known.
             with out.apart() if position else nullcontext():
                 if isinstance(when, Expr):
                     branch(out, when, target, when=True)
@@ -245,7 +245,7 @@ class _StateReader:
         return key
 
     def _case(self, key: list[tuple[Expr, int]], item: Json, place: str) -> Expr:
-        """Whether the key has a value; every field of it is padded to bytes in the value and the mask."""
+        """Return whether the key has a value. Value and mask have each field of the key padded to bytes."""
         value = hexstr(item.get("value"), place)
         masked = None if item.get("mask") is None else hexstr(item["mask"], place)
         condition: Expr | None = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Straight-line pieces of actions, executed on symbols.
 
-The result says for every field and register cell what it holds afterwards, as an expression over what all
-of them held before: copies vanish, `if` becomes `select`, and what p4c spread over hundreds of
-statements becomes expressions of equal shape, which `vectors.py` turns into vector instructions.
+The result gives the new value of every field and register cell as an expression of the old values. Copies
+vanish, and `if` becomes `select`. So hundreds of statements from p4c become expressions of equal shape, which
+`vectors.py` turns into vector instructions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railweave.switch.lowering.actions import (
 from railweave.switch.lowering.expr import UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
 
-MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
+MAX_DEPTH = 150  # of expressions: functions that visit them make one call per level
 MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
 TOO_DEEP = "the expressions are too deep"
 _UNPAIRED = "the branches do not join in pairs"
@@ -30,7 +30,7 @@ _UNPAIRED = "the branches do not join in pairs"
 
 @dataclass(frozen=True)
 class Summary:
-    """What a piece of code does, if every register index is in range."""
+    """The effect of a piece of code, if every register index is in range."""
 
     fields: dict[Field, Expr]
     registers: dict[Register, tuple[Expr, Expr]]  # index, value
@@ -84,7 +84,7 @@ def fields_in(roots: list[Expr]) -> set[Field]:
 
 
 def summarise(graph: Graph, statements: list[Statement]) -> list[Piece]:
-    """An action in pieces, with summaries of those that have no other effects."""
+    """Return an action in pieces. Pieces that only write fields and registers get a summary if possible."""
     return [
         _summary(graph, block)
         if pure and len(block) > 1

@@ -42,7 +42,7 @@ def branch(out: Code, node: Expr, target: Label, when: bool) -> None:
         decided_by_one = (node.op == "or") == when
         skip = target if decided_by_one else Label()
         branch(out, node.args[0], skip, when == decided_by_one)
-        known = dict(out.known), dict(out.known_wide)  # what the second side computes may be skipped
+        known = dict(out.known), dict(out.known_wide)  # the computation of the second side may be skipped
         branch(out, node.args[1], target, when)
         out.known, out.known_wide = known
         if not decided_by_one:

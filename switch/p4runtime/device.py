@@ -184,7 +184,7 @@ class Device:
                 yield entity and self.translation.outward(entity)
 
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
-        """What an update of the entity would replace, complete enough to be written back."""
+        """Yield the entities that an update would replace, complete enough to be written back."""
         if entity.WhichOneof("entity") == "table_entry":
             with _refusals():
                 found = self.tables.current(self.translation.key(entity).table_entry)
@@ -197,7 +197,7 @@ class Device:
         return len(array.cells(_content(entity))) if array else 0
 
     def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
-        """What brings back the cells of a counter, meter or register that an update writes."""
+        """Return a function that restores the cells of a counter, meter or register that an update writes."""
         array = self._array(entity.WhichOneof("entity"))
         if array is None:
             raise ValueError("no cells")

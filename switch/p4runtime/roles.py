@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a role may do: role configurations in the scheme of Stratum (`stratum.P4RoleConfig`)."""
+"""The rights of roles: role configurations in the scheme of Stratum (`stratum.P4RoleConfig`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_IDS = 65_536
 
 @dataclass(frozen=True)
 class Scope:
-    """A role's rights. Without a configuration a role has all of them."""
+    """A role's rights. A role without a configuration has all rights."""
 
     exclusive: frozenset[int] = frozenset()  # P4 ids that only this role writes
     shared: frozenset[int] = frozenset()  # P4 ids that it writes beside others

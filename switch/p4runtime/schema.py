@@ -43,11 +43,11 @@ class _Objects(dict[int, _T]):
             self[number] = one
 
     def __missing__(self, number: int) -> _T:
-        """There is none."""
+        """Refuse an id that the P4Info lacks."""
         raise not_found(f"no {self._kind} has id {number} in the P4Info")
 
     def chosen(self, number: int) -> list[_T]:
-        """What a pattern's id names: one object, or all (0)."""
+        """Return the objects that a pattern's id names: one object, or all (0)."""
         return [self[number]] if number else list(self.values())
 
 

@@ -56,7 +56,10 @@ class Strings:
         return None if number in self._strings else number
 
     def take(self, string: bytes, what: str) -> int:
-        """Return the number of a string to one more user, who will `release` it; Refused if all are used."""
+        """Return the number of a string to a new user. Refused if all numbers are used.
+
+        The user gives the number back with `release`.
+        """
         number = self.find(string, what)
         if number is None:
             number = self._allocate(string, what)

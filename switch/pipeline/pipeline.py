@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded program: its parts, packets in and out, and what it reports to the control plane."""
+"""A loaded program: its parts, packets in and out, and reports to the control plane."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Log(NamedTuple):
 class Pipeline:
     """A program in a switch. All methods may be called from any thread, also while packets flow.
 
-    What waits for the control plane is bounded (4,096 items and 4 MiB of each kind); the engine's statistic
-    `unnoticed` counts those that exceed it.
+    The queues for the control plane are bounded (4,096 items and 4 MiB of each kind). The engine's statistic
+    `unnoticed` counts items that are dropped for lack of room.
     """
 
     def __init__(self, program: Program, plan: bytes, source: bytes = b"") -> None:

@@ -52,11 +52,11 @@ class Traces:
         return trace
 
     def take(self) -> list[Trace]:
-        """What has been recorded since the last call."""
+        """Return the packets recorded since the last call."""
         with self._lock:
             recorded = self._engine.take_traces()
             return [self._reader.trace(packet) for packet in recorded] if self._reader else []
 
     def stop(self) -> None:
-        """End the trace; what has not been taken is lost."""
+        """End the trace; records that have not been taken are lost."""
         self._engine.stop_trace()
