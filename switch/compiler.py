@@ -101,7 +101,7 @@ class Background:
     """Compiles an engine's program in a thread, while packets are interpreted."""
 
     def __init__(self, engine: Engine) -> None:
-        """Begin."""
+        """Start to compile."""
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class Background:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def join(self) -> None:
-        """Wait until the program is compiled, or is not going to be."""
+        """Wait until the compilation has ended."""
         self._thread.join()
 
     def _run(self, engine: Engine) -> None:
@@ -210,7 +210,7 @@ def _compile(
 
 
 def _cache() -> Path:
-    """The folder of libraries, which nobody else may write, as they are run."""
+    """Return the folder of libraries. Nobody else may write it, because the libraries are run."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "railweave" / "programs"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -240,7 +240,7 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """Return the properties of the processor that -march=native depends on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     wanted = ("vendor_id", "cpu family", "model\t", "model name", "flags", "Features", "CPU part")
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))

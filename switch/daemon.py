@@ -45,7 +45,7 @@ async def run(options: SwitchOptions, say: Callable[[str], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIterator[Ports]:
-    """A running switch; SwitchError if it cannot start."""
+    """Serve a switch while the context lasts; SwitchError if it cannot start."""
     ports = Ports(
         options.interfaces,
         options.super_packet_bytes,

@@ -48,7 +48,7 @@ class Impairment:
 
     @classmethod
     def parse(cls, text: str) -> Impairment:
-        """`loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError names what is wrong.
+        """Parse `loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError names the wrong part.
 
         >>> Impairment.parse("loss=0.5,delay=1.5ms,rate=10M")
         Impairment(loss=0.5, duplicate=0.0, reorder=0.0, corrupt=0.0, delay_ns=1500000, rate_bps=10000000, \
@@ -71,7 +71,7 @@ seed=0, queue_bytes=4194304)
         return replace(self, seed=(self.seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
 
     def as_dict(self) -> dict[str, float | int]:
-        """Field by field, as the native module takes it."""
+        """Return the fields by name, as the native module takes them."""
         return asdict(self)
 
 

@@ -114,7 +114,7 @@ class Ports:
 
     @property
     def execution(self) -> str:
-        """How the program is run: compiled, or interpreted and why."""
+        """Return how the program is run: compiled, or interpreted and why."""
         return "" if self._compilation is None else self._compilation.state
 
     def inject(self, port: int, packet: bytes) -> None:
@@ -159,5 +159,5 @@ class Ports:
                 self._native.capture(port, direction == "out", "" if folder is None else str(folder / name))
 
     def counters(self) -> list[PortCounters]:
-        """Counters of all ports."""
+        """Return the counters of all ports."""
         return [PortCounters(**values) for values in self._native.counters()]

@@ -61,7 +61,7 @@ class Event:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> Json:
-        """As one flat object."""
+        """Return the event as one flat object."""
         return {"event": self.kind, **({"name": self.name} if self.name else {}), **self.values}
 
 
@@ -72,16 +72,16 @@ class Trace:
     events: tuple[Event, ...]
 
     def json(self) -> Json:
-        """As JSON values, also for `render`."""
+        """Return the trace as JSON values, also for `render`."""
         return {"events": [event.json() for event in self.events]}
 
     def __str__(self) -> str:
-        """As text for the terminal."""
+        """Return text for the terminal."""
         return render(self.json())
 
 
 def render(trace: Json) -> str:
-    """A trace's JSON as text, a line for every event; inner ones are indented."""
+    """Return a trace's JSON as text with a line for every event; inner events are indented."""
     outer = {"received", "parsed", "egress", "emitted", "dropped", "aborted", "resubmit", "recirculate"}
     lines = []
     for event in trace["events"]:
@@ -136,14 +136,14 @@ class Reader:
         errors: Mapping[int, str],
         digests: Mapping[int, str],
     ) -> None:
-        """Tables by their index; names of parser errors by number, of digests by list."""
+        """Take tables by index, names of parser errors by number, and names of digests by list."""
         self._tables = {table.index: table for table in tables}
         self._notes = notes
         self._errors = errors
         self._digests = digests
 
     def trace(self, recorded: Sequence[tuple[int, int, Sequence[tuple[Words, bool]]]]) -> Trace:
-        """One packet's trace."""
+        """Return one packet's trace."""
         return Trace(tuple(self._events(recorded)))
 
     def _events(self, recorded: Sequence[tuple[int, int, Sequence[tuple[Words, bool]]]]) -> Iterator[Event]:
@@ -196,7 +196,7 @@ class Reader:
 
 
 def number_of(words: Words, negative: bool = False) -> int:
-    """The number that 64-bit words hold, least significant first, in two's complement if `negative`."""
+    """Return the number in 64-bit words, least significant first, in two's complement if `negative`."""
     value = sum(word << (64 * place) for place, word in enumerate(words))
     return value - (1 << (64 * len(words))) if negative else value
 

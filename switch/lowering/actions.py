@@ -68,7 +68,7 @@ Statement = Assign | RegisterRead | RegisterWrite | Jump | Effect | Choice
 
 
 def reads(statement: Statement) -> list[Expr]:
-    """The values that a statement computes."""
+    """Return the values that a statement computes."""
     match statement:
         case Assign(value=value):
             return [value]

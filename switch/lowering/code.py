@@ -83,7 +83,7 @@ class Code:
         self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
 
     def place(self, label: Label) -> None:
-        """The label means the next instruction."""
+        """Bind the label to the next instruction."""
         label.pc = len(self.code)
 
     def scope(self) -> None:
@@ -99,7 +99,7 @@ class Code:
         self._next, self._next_wide, self.known, self.known_wide = known
 
     def fresh(self) -> int:
-        """A new temporary."""
+        """Return a new temporary."""
         self._next += 1
         self.registers = max(self.registers, self._next)
         if self.registers > 0xF000:
@@ -107,7 +107,7 @@ class Code:
         return self._next - 1
 
     def fresh_wide(self) -> int:
-        """A new wide temporary."""
+        """Return a new wide temporary."""
         self._next_wide += 1
         self.wides = max(self.wides, self._next_wide)
         if self.wides > 0xF00:
@@ -115,7 +115,7 @@ class Code:
         return self._next_wide - 1
 
     def constant(self, value: int) -> Constant:
-        """The register preset to `value` modulo 2^64."""
+        """Return the register preset to `value` modulo 2^64."""
         return self.constants.setdefault(value & LOW64, Constant(len(self.constants)))
 
     def wide_constant(self, value: int, bits: int) -> int:

@@ -12,7 +12,7 @@ from railweave.switch.lowering.values import compute, compute_wide
 
 
 def note(out: Code, kind: str, name: str, values: Iterable[tuple[str, Expr]] = ()) -> None:
-    """Record it, with the current values."""
+    """Record an event of the program, with the current values."""
     if out.notes is None:
         return
     labels = []

@@ -47,7 +47,7 @@ class StaleFields:
             self._headers.add(str(value[0] if isinstance(value, list) else value))
 
     def __contains__(self, member: Field) -> bool:
-        """Whether the field may be stale."""
+        """Return whether the field may be stale."""
         if member.metadata or member.is_valid_bit:
             return False
         return member.header in self._headers or (member.header, member.name) in self._fields

@@ -37,7 +37,7 @@ class Summary:
     indexes: dict[tuple[Register, Expr], None]  # that must be in range, in order
 
     def leaves(self) -> set[Field]:
-        """Fields whose value before the piece matters."""
+        """Return the fields whose value before the piece matters."""
         roots = [*self.fields.values(), *(index for _, index in self.indexes)]
         for index, value in self.registers.values():
             roots += [index, value]
@@ -68,7 +68,7 @@ class _State:
 
 
 def fields_in(roots: list[Expr]) -> set[Field]:
-    """All fields that expressions read."""
+    """Return all fields that expressions read."""
     found: set[Field] = set()
     seen: set[int] = set()
     stack = list(roots)
@@ -113,7 +113,7 @@ def _split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
 
 
 def _cuts(statements: list[Statement]) -> list[int]:
-    """Positions, the end among them, over which no jump goes."""
+    """Return the positions over which no jump goes, including the end."""
     crossed = [0] * (len(statements) + 2)  # differences of the number of jumps over a position
     for position, statement in enumerate(statements):
         if isinstance(statement, Jump):
@@ -133,7 +133,7 @@ def _shift(statement: Statement, by: int) -> Statement:
 
 
 def _summary(graph: Graph, statements: list[Statement]) -> Piece:
-    """Statements without other effects, with their effect if it has a simple form."""
+    """Summarise statements without other effects, if their effect has a simple form."""
     try:
         return Piece(statements, _Execution(graph).run(statements))
     except _Inexpressible as reason:
@@ -264,7 +264,7 @@ class _Execution:
 
 
 def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
-    """`node` with other arguments."""
+    """Return `node` with other arguments."""
     if node.op in UNARY:
         return UNARY[node.op](graph, *args)
     match node.op:

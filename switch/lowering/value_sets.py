@@ -24,7 +24,7 @@ class ValueSets:
         self._first_index = first_index
 
     def read(self, item: Json, widths: list[int], place: str) -> ValueSetInfo:
-        """The set that a transition names; `widths` of the key's fields, in bits."""
+        """Return the set that a transition names; `widths` are those of the key's fields, in bits."""
         if item.get("mask") is not None:
             raise unsupported("a value set with a mask", item, place)
         name = get(item, "value", str, place)
@@ -49,6 +49,6 @@ class ValueSets:
 
 
 def as_table(info: ValueSetInfo) -> TableNode:
-    """The value set as the table that it is to the engine: without actions."""
+    """Return the value set as the engine's table without actions."""
     size = 2 * info.size  # new members come in before the old ones go
     return TableNode(TableInfo(info.name, info.index, info.key, info.key_words, (), size), [], [])

@@ -52,7 +52,7 @@ class Arbitration:
     """Elections of one device. A controller without an election id is a backup that never becomes primary."""
 
     def __init__(self, device_id: int, clock_s: Callable[[], float] = time.monotonic) -> None:
-        """No controller is connected, and none has been primary."""
+        """Begin with no controller. No controller has been primary."""
         self._device_id = device_id
         self._clock_s = clock_s
         self._roles: dict[str, _Role] = {"": _Role()}

@@ -165,11 +165,11 @@ class Device:
         return self._handlers[kind]
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Everything that fits a pattern."""
+        """Yield everything that fits a pattern."""
         return (entity for entity in self.search(pattern) if entity is not None)
 
     def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
-        """Everything that fits a pattern, and None for what does not: a step each."""
+        """Yield everything that fits a pattern, and None for everything else: one item per step."""
         if pattern.HasField("extern_entry") and not pattern.extern_entry.extern_type_id:
             return  # a wildcard for all extern types; this target supports no type
         _, read = self._handler(pattern)
@@ -192,7 +192,7 @@ class Device:
         return self.read(entity)
 
     def cells(self, entity: p4r.Entity) -> int:
-        """How many cells of a counter, meter or register an update writes; 0 if it writes none."""
+        """Return how many cells of a counter, meter or register an update writes."""
         array = self._array(entity.WhichOneof("entity"))
         return len(array.cells(_content(entity))) if array else 0
 

@@ -24,7 +24,7 @@ class Notifier:
     """Carries notices of the pipeline that packets go through to the streams of primaries."""
 
     def __init__(self, streams: Streams) -> None:
-        """Nothing is watched yet."""
+        """Begin without a device to watch."""
         self._streams = streams
         self._device: Device | None = None
         self._fd: int | None = None

@@ -32,7 +32,7 @@ class Requests:
     """Stands between gRPC and the service, all of whose methods may raise Refused."""
 
     def __init__(self, service: Service) -> None:
-        """Nothing is in progress."""
+        """Begin with no request in progress."""
         self._service = service
         self._bytes = 0
 

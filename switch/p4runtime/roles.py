@@ -54,11 +54,11 @@ class Scope:
         )
 
     def covers(self, p4_id: int | None) -> bool:
-        """Whether the role may write the object; None stands for objects without an id, such as groups."""
+        """Return whether the role may write the object; None: objects without an id, such as groups."""
         return self.everything or p4_id in self.exclusive or p4_id in self.shared
 
     def hears(self, packet: p4r.PacketIn) -> bool:
-        """Whether a packet-in goes to the role."""
+        """Return whether a packet-in goes to the role."""
         if not self.receives_packet_ins or self.packet_in_filter is None:
             return self.receives_packet_ins
         wanted, value = self.packet_in_filter
@@ -98,7 +98,7 @@ _P4_IDS: dict[str, Callable[[p4r.Entity], int]] = {
 
 
 def p4_id(entity: p4r.Entity) -> int | None:
-    """The P4 object that an entity belongs to; None if it belongs to none."""
+    """Return the id of the P4 object that an entity belongs to; None if it belongs to no object."""
     find = _P4_IDS.get(str(entity.WhichOneof("entity")))
     return find(entity) if find else None
 

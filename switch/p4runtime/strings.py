@@ -36,17 +36,17 @@ class Strings:
                 self._map(annotation)
 
     def snapshot(self) -> Strings:
-        """The strings as they are now, to be looked up only."""
+        """Return the strings as they are now, to be looked up only."""
         view = copy.copy(self)
         view._numbers, view._strings = dict(self._numbers), dict(self._strings)
         return view
 
     def string(self, number: int) -> bytes:
-        """The string that a number stands for: its own decimal digits if it is nobody's."""
+        """Return the string of a number: its decimal digits if no string has the number."""
         return self._strings.get(number, b"%d" % number)
 
     def find(self, string: bytes, what: str) -> int | None:
-        """The number of a string; None if it has none; Refused if it is malformed."""
+        """Return the number of a string; None if it has no number; Refused if it is malformed."""
         number = self._numbers.get(string)
         if number is not None:
             return number
@@ -67,7 +67,7 @@ class Strings:
         return number
 
     def release(self, number: int) -> None:
-        """One user of a number less."""
+        """Drop one user of a number. The number is free again after the last."""
         self._users[number] -= 1
         if not self._users[number]:
             del self._users[number], self._numbers[self._strings.pop(number)]
@@ -80,7 +80,7 @@ class Strings:
         self._users[number] = self._users.get(number, 0) + 1
 
     def _own(self, string: bytes) -> int | None:
-        """The number that a string of decimal digits is, if it fits."""
+        """Return the number that a string of decimal digits spells, if it fits."""
         if not string.isdigit() or string != b"%d" % int(string):
             return None
         number = int(string)

@@ -19,7 +19,7 @@ class Turns:
     """Serializes requests, and divides the event loop among those in progress."""
 
     def __init__(self) -> None:
-        """Nothing is to be done."""
+        """Begin without work."""
         # Held by the request that reads or changes the state. First come, first served.
         self.exclusive = asyncio.Lock()
         self._slice = asyncio.Lock()

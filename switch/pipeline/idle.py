@@ -20,7 +20,7 @@ class IdleTimers:
     """
 
     def __init__(self) -> None:
-        """No entry has a time-out."""
+        """Begin without timers."""
         self._timers: dict[Key, tuple[int, int]] = {}  # deadline and time-out
         self._queue: list[tuple[int, Key]] = []  # a heap of deadlines, some of them outdated
 

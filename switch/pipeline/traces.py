@@ -19,7 +19,7 @@ class Traces:
     """One trace at a time, of packets that come in while it runs."""
 
     def __init__(self, program: Program, engine: Engine, source: bytes) -> None:
-        """`source` is the BMv2 JSON of the program that the engine runs."""
+        """Begin without a trace; `source` is the BMv2 JSON of the program that the engine runs."""
         self._program = program
         self._engine = engine
         self._source = source
