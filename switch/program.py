@@ -29,7 +29,7 @@ class KeyField:
 
     @property
     def words(self) -> int:
-        """How many 64-bit words of the key the field touches."""
+        """Return how many 64-bit words the field needs."""
         return (self.bitwidth + 63) // 64
 
 
@@ -103,11 +103,11 @@ class TableInfo:
 
     @property
     def needs_priority(self) -> bool:
-        """Whether entries carry a priority (the key has a ternary or range field)."""
+        """Return whether entries have a priority (the key has a ternary or range field)."""
         return any(part.match in (MatchType.TERNARY, MatchType.RANGE) for part in self.key)
 
     def action(self, name: str) -> tuple[int, Action]:
-        """Index and description of one of the table's actions; ValueError names those there are."""
+        """Return index and description of an action; ValueError lists the table's actions."""
         for index, action in enumerate(self.actions):
             if action.name == name:
                 return index, action
