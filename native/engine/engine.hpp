@@ -71,7 +71,7 @@ class Engine {
   void start_trace(Bytes plan, std::optional<std::uint16_t> port, std::uint32_t packets);
   /// All packets recorded since the last call, whole ones.
   std::vector<PacketTrace> take_traces();
-  /// Ends the trace and forgets what has not been taken; false if there was none.
+  /// Ends the trace and drops records that have not been taken; false if no trace ran.
   bool stop_trace();
   bool tracing();
 

@@ -24,7 +24,7 @@ class Machine;
 
 /// The stages of one plan as machine code.
 struct CompiledPlan {
-  std::uint64_t abi;   // kAbi of what it was compiled with
+  std::uint64_t abi;   // kAbi of the engine that it was compiled for
   std::uint64_t plan;  // its hash
   bool (*stages[kStages])(Machine& machine, Packet& packet);
 };

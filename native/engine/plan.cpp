@@ -354,7 +354,7 @@ bool used_whole(const Plan& plan, std::uint32_t number) {
   return true;
 }
 
-/// Looks for a header that need not lie in the PHV.
+/// Finds a large header that need not be copied into the PHV.
 void set_large(Plan& plan) {
   constexpr std::uint32_t kWorthIt = 128;  // bytes
   const auto last = std::max_element(plan.headers.begin(), plan.headers.end(),

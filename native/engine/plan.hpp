@@ -78,7 +78,7 @@ struct HeaderPlan {
   std::uint32_t variable;  // its variable-length field, or kNone: `bytes` are then without it,
   std::uint32_t split;     // and it stands behind this many bits
   static constexpr std::uint32_t kMostRoom = 64;
-  std::uint32_t room = 0;  // bytes that may be written at `image`, without harm to what follows
+  std::uint32_t room = 0;  // bytes that may be written at `image` without harm to other headers
   RAILWEAVE_PLAN_FIELDS(image, bytes, valid, variable, split)
 };
 

@@ -85,7 +85,7 @@ struct State {
   /// Throws std::out_of_range.
   Table& table(std::uint32_t index) { return *tables.at(index); }
 
-  /// Adds an entry, whose direct meter is not configured; its handle. Throws what Table::insert throws.
+  /// Adds an entry, whose direct meter is not configured; its handle. Throws the exceptions of Table::insert.
   std::uint64_t insert(std::uint32_t index, Match match, std::uint32_t action,
                        std::vector<std::uint64_t> parameters) {
     Table& into = table(index);

@@ -308,8 +308,8 @@ void TrafficManager::learn(const Packet& packet) {
          machine_->sample(packet, packet.learn_list));
 }
 
-/// Egress runs when a packet enters the queue of its port, not when it leaves: the wait is what the packets
-/// before it will take.
+/// Sets the queueing metadata. Egress runs when a packet enters the queue of its port, not when it leaves. So
+/// the wait is a forecast: the time that the packets before it will take.
 void TrafficManager::note_queueing(Packet& packet, std::uint16_t port, std::size_t priority) {
   const std::uint64_t now_us = state_.now_us - state_.start_us;
   OutputBacklog backlog;

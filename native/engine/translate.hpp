@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans as C++: one function per stage, in which every instruction is a call of its function in ops.hpp with
-// constant operands. So the interpreter and compiled code share what instructions mean.
+// constant operands. So the interpreter and compiled code share the functions of instructions.
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,7 @@ const KeyRange* TupleSpace::first_range(const Entry& entry) {
   return ranges.empty() || ranges[0].width > 64 ? nullptr : &ranges[0];
 }
 
-/// Improves `best` by what lies at and below a node.
+/// Improves `best` by the entries at and below a node.
 void TupleSpace::search(const Node* node, std::uint64_t number, const std::uint64_t* key, Entry*& best) {
   while (node != nullptr && node->highest >= number) {
     if (best != nullptr && !Better()(node->best, best)) return;
