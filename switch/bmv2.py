@@ -111,7 +111,7 @@ def check(options: SwitchOptions) -> None:
             "choose another port",
         )
     if options.tls is not None:
-        options.tls.read()  # BMv2 would go on without what it cannot read
+        options.tls.read()  # BMv2 would go on without a file that it cannot read
     _check_free(options.grpc)
 
 
@@ -145,7 +145,7 @@ def _socket_file(address: str) -> Path:
 
 
 async def _forward(child: asyncio.subprocess.Process) -> str:
-    """Pass on what BMv2 prints, its complaints under our name; return its last word.
+    """Pass on BMv2's output, its complaints under our name. Return its last line.
 
     It refuses some programs on its standard output alone, and goes on with the one before.
     """

@@ -163,7 +163,7 @@ def _library(
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the libraries that were used longest ago, until the others are within the limit."""
+    """Remove the least recently used libraries until the rest is within the limit."""
     found = []
     for library in folder.glob("*.so"):
         with contextlib.suppress(FileNotFoundError):  # another switch has removed it

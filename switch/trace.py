@@ -127,7 +127,7 @@ def _number(value: int) -> str:
 
 
 class Reader:
-    """Makes events of what the engine recorded, with the names of the program."""
+    """Makes events of the engine's records, with the names of the program."""
 
     def __init__(
         self,

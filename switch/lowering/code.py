@@ -38,8 +38,7 @@ Operand = int | Constant | Label
 class Note:
     """One kind of event at one place of the program, for traces.
 
-    `kind` is a word such as `state`, `extract`, `set`; `name` says what it happens to; `labels` name the
-    values.
+    `kind` is a word such as `state`, `extract`, `set`. `name` is the object's. `labels` name the values.
     """
 
     kind: str

@@ -83,7 +83,7 @@ def _emit_fused(out: Code, fused: Fused, fallback: Label) -> None:
 
 
 def _ready(out: Code, member: Field, node: Expr) -> bool:
-    """Compute the value; False if it is what the field holds anyway."""
+    """Compute the value; False if the field already holds it."""
     if node.op == "field" and node.leaf == member:
         return False
     if member.is_native:

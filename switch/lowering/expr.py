@@ -23,7 +23,7 @@ MAX_NODES = 1 << 19  # far more than any sane program's expressions have
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Expr:
-    """One node. `args` are nodes; `leaf` is what a leaf stands for (a field, a constant, …)."""
+    """One node. `args` are nodes; `leaf` is the object of a leaf (a field, a constant, …)."""
 
     op: str
     args: tuple[Expr, ...]

@@ -15,7 +15,7 @@ class ValueSets:
     """All value sets; the parser's states define their members' fields."""
 
     def __init__(self, root: Json, first_index: int) -> None:
-        """Read what the program declares; the sets that are used are numbered from `first_index`."""
+        """Read the program's value sets; the sets that are used are numbered from `first_index`."""
         self._declared: dict[str, Json] = {}
         for name, place, item in named(objects(root, "parse_vsets"), "value set"):
             natural(item, "compressed_bitwidth", place, MAX_BITS + 1)

@@ -89,7 +89,7 @@ class Arbitration:
         return self._elect(name, stream, election_id, scope, config)
 
     def leave(self, stream: Stream) -> list[Notice]:
-        """Forget a stream that ended. Backups of a primary are told: one of them may come forward."""
+        """Forget a stream that ended. Return messages to the backups of a primary: one may become primary."""
         name = self._role_of.pop(stream, None)
         if name is None:
             return []

@@ -99,7 +99,7 @@ class Device:
             self._write(inward)
 
     def snapshot(self) -> Device:
-        """Return what controllers have written until now, to be read only.
+        """Return the present state that controllers have written, to be read only.
 
         Packets change cells and counters of entries later, except those that `copy_cells` keeps.
         """
@@ -222,7 +222,7 @@ class Device:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn what the pipeline raises into refusals."""
+    """Turn exceptions of the pipeline into refusals."""
     try:
         yield
     except tuple(_CODES) as error:

@@ -127,7 +127,7 @@ class Digests:
                 yield p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number, config=learner.config))
 
     def take(self, digest: Digest, now_ns: int) -> None:
-        """Take what a packet has told. A list may be `due` now."""
+        """Take a digest of a packet. A list may be `due` now."""
         learner = self._learners.get(self._ids.get(digest.name, 0))
         if learner is not None:
             learner.add(digest.values, now_ns)
@@ -157,6 +157,6 @@ class Digests:
             learner.forget(message.list_id)
 
     def forget_sent(self) -> None:
-        """Allow all messages to be sent again, since other controllers hear them now."""
+        """Allow all messages to be sent again, because the controllers have changed."""
         for learner in self._learners.values():
             learner.forget_sent()

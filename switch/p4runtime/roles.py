@@ -21,7 +21,7 @@ class Scope:
     """A role's rights. A role without a configuration has all rights."""
 
     exclusive: frozenset[int] = frozenset()  # P4 ids that only this role writes
-    shared: frozenset[int] = frozenset()  # P4 ids that it writes beside others
+    shared: frozenset[int] = frozenset()  # P4 ids that other roles may write, too
     packet_in_filter: tuple[int, bytes] | None = None  # metadata id and the value that a packet-in must carry
     receives_packet_ins: bool = True
     can_push_pipeline: bool = True
@@ -66,7 +66,7 @@ class Scope:
 
 
 def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
-    """Refuse a scope that takes what is another role's alone, or claims alone what another role has."""
+    """Refuse a scope with an id that is exclusive to another role, or exclusive here and shared there."""
     for other, theirs in others.items():
         if other == name:
             continue
@@ -75,7 +75,7 @@ def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
 
 
 def require_covered(scope: Scope, entity: p4r.Entity) -> None:
-    """Refuse an update of what the role may not write."""
+    """Refuse an update of an object that the role may not write."""
     if not scope.covers(p4_id(entity)):
         what = entity.WhichOneof("entity")
         raise denied(

@@ -201,7 +201,7 @@ class Schema:
         for header in self.p4info.controller_packet_metadata:
             for part in header.metadata:
                 name = part.type_name.name
-                # The program does not tell which of its headers this is.
+                # The program does not say which of its headers this is.
                 part.bitwidth = self.translated.get(name) or part.bitwidth
                 what = f"{header.preamble.name}.{part.name}"
                 require(

@@ -126,7 +126,7 @@ class Streams:
             stream.end()
 
     def tell_primaries(self, message: p4r.StreamMessageResponse, may_hear: Callable[[Scope], bool]) -> None:
-        """Send something to the primary of every role that may hear it, if its stream has room."""
+        """Send a message to the primary of every role that may get it, if its stream has room."""
         for stream, scope in self.primaries():
             if may_hear(scope):
                 stream.send(message)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The strings of a type that P4Runtime translates to `string`, and the numbers that stand for them.
+"""The strings of a type that P4Runtime translates to `string`, and their numbers.
 
-A number is given to a string on its first use and is free again when its last user has gone. Decimal numbers
-are not given away: they stand for themselves, as ports need it.
+A string gets a number on its first use. The number is free again after its last user. A string of decimal
+digits keeps its own number, because ports need that.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Pipeline:
     def packet_out(self, packet: bytes, now_us: int | None = None) -> list[tuple[int, bytes]]:
         """Send a packet, controller header in front, as if it came in on the CPU port.
 
-        Where ports serve this pipeline it leaves through them; else what leaves is returned.
+        Packets leave through the ports that serve this pipeline. Without ports they are returned.
         """
         if self._cpu_port is None:
             raise ValueError("there is no CPU port: see set_cpu_port")
@@ -176,7 +176,7 @@ class Pipeline:
         return self.inject(self._cpu_port, packet, self.native.now_us() if now_us is None else now_us)
 
     def connect(self, outlet: Callable[[int, bytes], None] | None) -> None:
-        """Hand what `packet_out` sends to these ports; None: run it here."""
+        """Give the packets of `packet_out` to these ports; None: run them here."""
         self._outlet = outlet
 
     def seed(self, seed: int) -> None:

@@ -202,7 +202,7 @@ class Profile:
                     self._publish(one.number, one.choices)
 
     def _regroup(self, group: _Group, value: Group) -> None:
-        """Change members; copies of them come before others go, in the order of their ids."""
+        """Change members. It takes new handles before it frees old ones, in the order of member ids."""
         for one in group.value.members:
             self._members[one.member_id].weights[one.weight] -= 1
         for one in sorted(value.members):
