@@ -47,9 +47,9 @@ template <typename Step>
 }
 
 /// One run over one packet. `Program` has the arrays of a plan that instructions index: a Plan, or constants.
-/// Functions have the names of their instructions. A function that returns a bool jumps if it is true: to the
-/// operand that is a program counter, or to the end of the parser. All functions are inlined into their
-/// caller, so that the values that every instruction needs stay in registers of the processor.
+/// Functions have the names of their instructions. A function that returns true jumps to the operand that is
+/// a program counter, or to the end of the parser. All functions are inlined into their caller, so that the
+/// values that every instruction needs stay in registers of the processor.
 template <typename Program>
 struct Run {
   using I = const Instruction&;

@@ -24,8 +24,8 @@ struct PacketState {
   std::size_t truncate = SIZE_MAX;
   std::uint64_t clone_session = 0;  // with bit 15 set: a clone was asked for
   std::uint64_t clone_fields = 0, resubmit_fields = 0, recirculate_fields = 0, learn_list = 0;
-  // Where the plan's large header lies: in the packet as received, in zeros, or in the PHV of the packet that
-  // this packet copies. nullptr: in its own PHV.
+  // Where the plan's large header lies: in the packet as received, in zeros, or in the PHV of the original of
+  // a copy. It lies in the packet's own PHV if this is nullptr.
   const std::byte* body = nullptr;
 
   Bytes payload() const { return bytes.subspan(cursor); }
