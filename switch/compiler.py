@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs as machine code: the engine translates them to C++, which is compiled once and kept.
 
-The name of a library is a hash of everything that it depends on: the translated program, the engine's
-sources, the compiler, its flags and the processor. Without a compiler, or with RAILWEAVE_COMPILE=0, programs
-are interpreted.
+The name of a library is a hash of its sources (program and engine), the compiler, its flags and the
+processor. Without a compiler, or with RAILWEAVE_COMPILE=0, programs are interpreted.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
 
 
 class _RefusingService(Service):
-    """P4Runtime as BMv2 serves it: the specification's answer while there is no program is an empty one."""
+    """P4Runtime as BMv2 serves it. Without a program the specification asks for an empty answer instead."""
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
         self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context

@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Choice:
-    """The statements of the first alternative whose condition holds; nothing if none does."""
+    """The statements of the first alternative with a true condition, if there is one."""
 
     alternatives: tuple[tuple[Expr, tuple[Statement, ...]], ...]
 

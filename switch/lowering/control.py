@@ -45,7 +45,7 @@ NOWHERE = ""  # a table's code does not fall through to its successor, which the
 
 @dataclass
 class TableNode:
-    """A table as it is lowered."""
+    """A table of a pipeline, ready to be lowered."""
 
     info: TableInfo
     key: list[Expr]

@@ -35,7 +35,7 @@ Calculation = tuple[int, Inputs]  # number of the algorithm
 
 @dataclass(frozen=True)
 class Declarations:
-    """Everything by name, unless it says otherwise."""
+    """All declarations of a program, by name unless a comment says otherwise."""
 
     headers: Headers
     registers: dict[str, Register]

@@ -102,7 +102,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of headers or of unions: each element is the headers that one union has, or one header."""
+    """A stack of headers or of unions. Each element is one header, or all headers of a union."""
 
     name: str
     index: int

@@ -39,7 +39,10 @@ OPERATIONS = {"extract": 1, "extract_VL": 2, "set": 2, "verify": 2, "advance": 1
 
 @dataclass(frozen=True)
 class State:
-    """Its operations, then the first transition whose condition holds or whose value set has the key."""
+    """A parser state: operations, then the first transition that fits.
+
+    A transition fits if its condition is true, or if its value set has the key.
+    """
 
     name: str
     label: Label

@@ -29,7 +29,7 @@ from railweave.switch.trace import number_of
 
 
 class Log(NamedTuple):
-    """Messages of log_msg and of failed assertions, oldest first, and how many there was no room for."""
+    """Messages of log_msg and of failed assertions, oldest first, and the number of lost messages."""
 
     messages: list[str]
     lost: int

@@ -80,7 +80,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Target:
-    """The effect of a table entry: one of an action, a member, a group and a one-shot set; or nothing."""
+    """The effect of a table entry: an action, a member, a group, a one-shot set, or nothing."""
 
     action: str | None = None
     params: tuple[int, ...] = ()
