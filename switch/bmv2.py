@@ -24,7 +24,7 @@ _STOP_S = 5.0
 
 
 def command(options: SwitchOptions) -> list[str]:
-    """How BMv2 is started: without a program, which the controller pushes."""
+    """Return BMv2's command line. It has no program, because the controller pushes one."""
     arguments = [PROGRAM, "--no-p4", "--device-id", str(options.device_id)]
     for port, interface in options.interfaces.items():
         arguments += ["--interface", f"{port}@{interface}"]
@@ -79,7 +79,7 @@ async def run(options: SwitchOptions, ready: Callable[[str], None]) -> None:
 
 
 def check(options: SwitchOptions) -> None:
-    """SwitchError for what BMv2 cannot do, or would pass over in silence."""
+    """Raise SwitchError for options that BMv2 lacks, or would ignore silently."""
     if options.program or options.p4info:
         raise SwitchError(
             "--program with --target bmv2", "a program pushed by a controller", "omit --program and --p4info"
@@ -111,12 +111,15 @@ def check(options: SwitchOptions) -> None:
             "choose another port",
         )
     if options.tls is not None:
-        options.tls.read()  # BMv2 would go on without what it cannot read
+        options.tls.read()  # BMv2 would go on without a file that it cannot read
     _check_free(options.grpc)
 
 
 def _check_free(address: str) -> None:
-    """BMv2 goes on without a server when the address is in use: its controller would talk to another."""
+    """Raise SwitchError if the address is in use.
+
+    BMv2 would go on without a server, and its controller would talk to another switch.
+    """
     if address.startswith("unix:"):
         if _socket_file(address).exists():
             raise SwitchError(
@@ -142,7 +145,7 @@ def _socket_file(address: str) -> Path:
 
 
 async def _forward(child: asyncio.subprocess.Process) -> str:
-    """Pass on what BMv2 prints, its complaints under our name; return its last word.
+    """Pass on BMv2's output, its complaints under our name. Return its last line.
 
     It refuses some programs on its standard output alone, and goes on with the one before.
     """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as machine code: what the engine translates to C++ is compiled once and kept.
+"""Programs as machine code: the engine translates them to C++, which is compiled once and kept.
 
-A library is kept by everything that it depends on: the translated program, the engine's sources, the
-compiler, its flags and the processor. Where there is no compiler, or RAILWEAVE_COMPILE is 0, programs are
-interpreted.
+The name of a library is a hash of its sources (program and engine), the compiler, its flags and the
+processor. Without a compiler, or with RAILWEAVE_COMPILE=0, programs are interpreted.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from railweave.switch.pipeline import Pipeline
 
 _HOME = Path(__file__).resolve().parent.parent  # of a checkout, or of an installed package
 _SOURCES = _HOME / "native"
-_AHEAD = _HOME / "build" / "programs"  # what has been compiled ahead, as trusted as the code beside it
+_AHEAD = _HOME / "build" / "programs"  # libraries compiled ahead, as trusted as this code
 _FOLDERS = ("engine", "core")
 _FLAGS = [
     "-std=c++20",
     "-O3",
-    # A branch behind a thousand others is as hot as any: gcc cannot know which way packets go, and what it
-    # takes for cold it neither inlines nor vectorises.
+    # A branch behind a thousand others is as hot as any, but gcc would take it for cold. It neither inlines
+    # nor vectorises cold code.
     "--param=hot-bb-frequency-fraction=1000000",
     # Words in packets are not aligned: every load of 64 bytes would touch two cache lines.
     *(["-mprefer-vector-width=256"] if platform.machine() == "x86_64" else []),
@@ -52,7 +51,7 @@ _FLAGS = [
 _MOST_SOURCE = 8 << 20  # bytes of C++: some 50 times the aggregation program's
 _MOST_S = 300.0  # that one compilation may take
 _MOST_KIB = 2 << 20  # of memory for it: five times what the aggregation program needs
-_MOST_CACHE = 256 << 20  # bytes of libraries; those used longest ago are removed
+_MOST_CACHE = 256 << 20  # bytes of libraries; the least recently used are removed
 
 
 class NotCompiled(UserError):
@@ -64,9 +63,9 @@ def compiled(
     on_start: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
     folder: Path | None = None,
 ) -> None:
-    """Run the engine's program compiled from now on; NotCompiled if that cannot be.
+    """Compile the engine's program and run it compiled from now on; NotCompiled if that is impossible.
 
-    Takes seconds the first time. `on_start` is given the compiler's process, which leads a group of its own.
+    This takes seconds the first time. `on_start` gets the compiler's process, which leads a process group.
     New libraries go to `folder`, or to the user's cache.
     """
     if os.environ.get("RAILWEAVE_COMPILE") == "0":
@@ -101,7 +100,7 @@ class Background:
     """Compiles an engine's program in a thread, while packets are interpreted."""
 
     def __init__(self, engine: Engine) -> None:
-        """Begin."""
+        """Start to compile."""
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._lock = threading.Lock()
@@ -117,7 +116,7 @@ class Background:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def join(self) -> None:
-        """Wait until the program is compiled, or is not going to be."""
+        """Wait until the compilation has ended."""
         self._thread.join()
 
     def _run(self, engine: Engine) -> None:
@@ -141,7 +140,7 @@ def _flags() -> list[str]:
 def _library(
     source: str, compiler: list[str], on_start: Callable[[subprocess.Popen[bytes]], None], folder: Path | None
 ) -> Path:
-    """The compiled source; whoever else wants the same one waits for who compiles it."""
+    """Return the library of a source. A lock lets one process compile it while others wait."""
     key = hashlib.sha256()
     for part in (source, _engine(), _version(tuple(compiler)), _processor(), " ".join(_flags())):
         key.update(hashlib.sha256(part.encode()).digest())
@@ -163,7 +162,7 @@ def _library(
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the libraries that were used longest ago, until the others are within the limit."""
+    """Remove the least recently used libraries until the rest is within the limit."""
     found = []
     for library in folder.glob("*.so"):
         with contextlib.suppress(FileNotFoundError):  # another switch has removed it
@@ -210,7 +209,7 @@ def _compile(
 
 
 def _cache() -> Path:
-    """The folder of libraries, which nobody else may write, as they are run."""
+    """Return the folder of libraries. Nobody else may write it, because the libraries are run."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "railweave" / "programs"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -240,7 +239,7 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 
 def _processor() -> str:
-    """What -march=native depends on."""
+    """Return the properties of the processor that -march=native depends on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     wanted = ("vendor_id", "cpu family", "model\t", "model name", "flags", "Features", "CPU part")
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))

@@ -45,7 +45,7 @@ async def run(options: SwitchOptions, say: Callable[[str], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIterator[Ports]:
-    """A running switch; SwitchError if it cannot start."""
+    """Serve a switch while the context lasts; SwitchError if it cannot start."""
     ports = Ports(
         options.interfaces,
         options.super_packet_bytes,
@@ -85,7 +85,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
 
 
 class _RefusingService(Service):
-    """P4Runtime as BMv2 serves it: the specification's answer while there is no program is an empty one."""
+    """P4Runtime as BMv2 serves it. Without a program the specification asks for an empty answer instead."""
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
         self, request: p4r.GetForwardingPipelineConfigRequest, context: _Context

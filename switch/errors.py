@@ -25,7 +25,7 @@ class InvalidProgram(UserError, ValueError):
         expected: str = "BMv2 JSON as p4c writes it",
         do: str = "compile the P4 program again with p4c",
     ) -> None:
-        """Name the place and what is wrong there."""
+        """Name the place and the mistake there."""
         super().__init__(given, expected, do)
 
 

@@ -20,10 +20,10 @@ _TARGET = re.compile(r"(\d+|\*)(?:/(in|out|both))?")
 
 @dataclass(frozen=True)
 class Impairment:
-    """What happens to the packets of one port in one direction.
+    """The impairment of one port's packets in one direction.
 
-    Probabilities are from 0 to 1. What happens to packet number n depends on seed, port, direction and n
-    alone, so that a run can be repeated.
+    Probabilities are from 0 to 1. The fate of packet number n depends only on seed, port, direction and n, so
+    that a run can be repeated.
     """
 
     loss: float = 0.0
@@ -48,7 +48,7 @@ class Impairment:
 
     @classmethod
     def parse(cls, text: str) -> Impairment:
-        """`loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError names what is wrong.
+        """Parse `loss=0.01,delay=2ms,rate=100M,seed=7` and so on; SwitchError names the wrong part.
 
         >>> Impairment.parse("loss=0.5,delay=1.5ms,rate=10M")
         Impairment(loss=0.5, duplicate=0.0, reorder=0.0, corrupt=0.0, delay_ns=1500000, rate_bps=10000000, \
@@ -66,12 +66,12 @@ seed=0, queue_bytes=4194304)
         return cls(**values)  # type: ignore[arg-type]
 
     def of(self, port: int, direction: Direction) -> Impairment:
-        """The same with a seed of its own for one port and direction."""
+        """Return a copy whose seed is specific to one port and direction."""
         place = 2 * port + DIRECTIONS.index(direction)
         return replace(self, seed=(self.seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
 
     def as_dict(self) -> dict[str, float | int]:
-        """Field by field, as the native module takes it."""
+        """Return the fields by name, as the native module takes them."""
         return asdict(self)
 
 
@@ -111,9 +111,9 @@ def _number(part: str, text: str, read: Callable[[str], float | int | None], exp
 
 
 def parse_impairments(texts: Iterable[str], ports: Iterable[int]) -> dict[tuple[int, Direction], Impairment]:
-    """`PORT[/in|/out|/both]:SETTINGS` strings, `*` for every port, as impairments by port and direction.
+    """Parse `PORT[/in|/out|/both]:SETTINGS` into impairments by port and direction; `*` is every port.
 
-    Without a direction it is out: what the switch sends. SwitchError for anything else.
+    Without a direction, packets that leave the switch are impaired. SwitchError for anything else.
     """
     known = list(ports)
     impairments: dict[tuple[int, Direction], Impairment] = {}

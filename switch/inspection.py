@@ -37,7 +37,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
     """Serves one switch; it forwards pipelines to the ports, and so knows which program runs."""
 
     def __init__(self, ports: Ports, service: Service) -> None:
-        """There is no program yet. `say` gets the program's messages, and a line on how it is executed.
+        """Begin without a program. `say` gets the program's messages, and how the program is executed.
 
         `service` knows who may impair links and trace packets.
         """
@@ -91,7 +91,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
             self.look()
 
     def extra(self) -> Extra:
-        """The service, to be added to a server."""
+        """Return the service, to be added to a server."""
         name = switch_pb2.DESCRIPTOR.services_by_name["Switch"].full_name
         add: Any = switch_pb2_grpc.add_SwitchServicer_to_server  # generated without types
         return Extra(name, lambda server: add(self, server))
@@ -113,7 +113,7 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
     async def GetPorts(  # noqa: N802 - gRPC's name
         self, request: switch_pb2.GetPortsRequest, context: _Context
     ) -> switch_pb2.GetPortsResponse:
-        """Counters of the ports and of the program."""
+        """Return counters of the ports and of the program."""
         answer = switch_pb2.GetPortsResponse(time_ns=time.monotonic_ns(), device_id=self._service.device_id)
         for port in self._ports.counters():
             answer.ports.append(switch_pb2.PortStatus(**asdict(port)))

@@ -30,7 +30,7 @@ class Tls:
 
     @classmethod
     def of(cls, certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-        """The files named on the command line; SwitchError if some are missing."""
+        """Return the files named on the command line; SwitchError if some are missing."""
         if certificate is None and key is None and client_ca is None:
             return None
         if certificate is None or key is None:
@@ -42,7 +42,7 @@ class Tls:
         return cls(certificate, key, client_ca)
 
     def read(self) -> tuple[bytes, bytes, bytes | None]:
-        """Key, certificate and CA; SwitchError names what cannot be read, or a key that others can."""
+        """Read key, certificate and CA; SwitchError names unreadable files, or a key that others can read."""
         try:
             key = private_file(str(self.key))
         except TopologyError as error:
@@ -55,7 +55,7 @@ class Tls:
 
 
 def read_file(path: Path, what: str = "cannot read") -> bytes:
-    """A file's contents; SwitchError says `what`, its path and the reason."""
+    """Return a file's contents; SwitchError says `what`, its path and the reason."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -93,13 +93,13 @@ class SwitchOptions:
             )
 
     def ready_line(self) -> str:
-        """The line that a switch prints once it serves."""
+        """Return the line that a switch prints once it serves."""
         ports = ",".join(f"{port}@{name}" for port, name in self.interfaces.items())
         return f"ready grpc={self.grpc} ports={ports}"
 
 
 def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
-    """`PORT@INTERFACE` strings as a mapping; SwitchError for anything else."""
+    """Parse `PORT@INTERFACE` strings into a mapping; SwitchError for anything else."""
     interfaces: dict[int, str] = {}
     for specification in specifications:
         number, at, name = specification.partition("@")
@@ -127,7 +127,7 @@ def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
 
 
 def stop_on_signals() -> asyncio.Event:
-    """An event that SIGINT and SIGTERM set, instead of ending the process."""
+    """Return an event that SIGINT and SIGTERM set, instead of ending the process."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -135,7 +135,7 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def parse_pcap(specifications: Sequence[str], ports: Mapping[int, str]) -> dict[int, Path]:
-    """`FOLDER`, for all ports, or `PORT@FOLDER` strings as folders by port; SwitchError for anything else."""
+    """Return folders by port from `FOLDER` (all ports) or `PORT@FOLDER`; SwitchError for anything else."""
     folders: dict[int, Path] = {}
     for specification in specifications:
         number, at, folder = specification.partition("@")

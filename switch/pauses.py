@@ -21,14 +21,17 @@ def keep_short() -> None:
 
 
 def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:
-    """Table entries, for the most part: they are in no cycles, so to look at them once is enough."""
+    """Exempt long-lived objects from further collections.
+
+    Most long-lived objects are table entries. They are in no cycles, so one collection is enough.
+    """
     if phase == "stop" and info["generation"] == 2 and len(gc.get_objects(2)) > _MAX_SURVIVORS:
         gc.freeze()
 
 
 @contextlib.contextmanager
 def collected_after() -> Iterator[None]:
-    """Look only at the end at what is made here, a lot of which becomes garbage then."""
+    """Collect only at the end what is made here, because much of it becomes garbage then."""
     gc.disable()
     try:
         yield

@@ -114,7 +114,7 @@ class Ports:
 
     @property
     def execution(self) -> str:
-        """How the program is run: compiled, or interpreted and why."""
+        """Return how the program is run: compiled, or interpreted and why."""
         return "" if self._compilation is None else self._compilation.state
 
     def inject(self, port: int, packet: bytes) -> None:
@@ -123,16 +123,17 @@ class Ports:
             raise PortError("too many packets wait to be sent", "a free place", "send more slowly")
 
     def set_impairment(self, port: int, direction: Direction, impairment: Impairment | None) -> None:
-        """Impair the link of a port in one direction, or remove that; PortError if there is no such port.
+        """Impair the link of a port in one direction, or remove the impairment; PortError without that port.
 
-        `in` is what the program is given, `out` what it sends. What waits is lost, as if the cable changed.
+        `in` impairs packets to the program, `out` packets from it. Packets that wait are lost, as with a new
+        cable.
         """
         values = None if impairment is None else impairment.of(port, direction).as_dict()
         with _port_errors():
             self._native.impair(port, direction == "out", values)
 
     def impairment_counts(self, port: int, direction: Direction) -> ImpairmentCounts | None:
-        """What an impairment has done so far; None if there is none."""
+        """Return the packet counts of an impairment; None without an impairment."""
         with _port_errors():
             counts = cast(dict[str, int] | None, self._native.impairment_counts(port, direction == "out"))
         return None if counts is None else ImpairmentCounts(**counts)
@@ -140,8 +141,8 @@ class Ports:
     def capture(self, port: int, folder: Path | None) -> None:
         """Capture a port's packets to INTERFACE_in.pcap and INTERFACE_out.pcap in a folder; None: stop.
 
-        Captured is what the program is given and what leaves the port, both after impairments.
-        PortError if there is no such port, or the files cannot be written.
+        Impairments come before the capture, in both directions. PortError if there is no such port, or the
+        files cannot be written.
         """
         if folder is not None:
             try:
@@ -158,5 +159,5 @@ class Ports:
                 self._native.capture(port, direction == "out", "" if folder is None else str(folder / name))
 
     def counters(self) -> list[PortCounters]:
-        """Counters of all ports."""
+        """Return the counters of all ports."""
         return [PortCounters(**values) for values in self._native.counters()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded program as values: what a control plane may know of it."""
+"""A description of a loaded program for the control plane."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeyField:
 
     @property
     def words(self) -> int:
-        """How many 64-bit words of the key the field touches."""
+        """Return how many 64-bit words the field needs."""
         return (self.bitwidth + 63) // 64
 
 
@@ -103,11 +103,11 @@ class TableInfo:
 
     @property
     def needs_priority(self) -> bool:
-        """Whether entries carry a priority (the key has a ternary or range field)."""
+        """Return whether entries have a priority (the key has a ternary or range field)."""
         return any(part.match in (MatchType.TERNARY, MatchType.RANGE) for part in self.key)
 
     def action(self, name: str) -> tuple[int, Action]:
-        """Index and description of one of the table's actions; ValueError names those there are."""
+        """Return index and description of an action; ValueError lists the table's actions."""
         for index, action in enumerate(self.actions):
             if action.name == name:
                 return index, action
@@ -139,7 +139,7 @@ class MeterInfo:
 
 @dataclass(frozen=True)
 class ValueSetInfo:
-    """A parser value set: `key` describes the fields of its members; it is meant to hold `size` of them."""
+    """A parser value set for up to `size` members; `key` describes their fields."""
 
     name: str
     index: int

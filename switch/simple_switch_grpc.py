@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def options_of(given: argparse.Namespace) -> SwitchOptions:
-    """Return the options of the embedded switch; SwitchError if it cannot do what BMv2 would."""
+    """Return the options of the embedded switch; SwitchError for options that only BMv2 supports."""
     if given.program is None and not given.no_p4:
         raise SwitchError("no program", "a BMv2 JSON file or --no-p4", "name the file that p4c wrote")
     if given.log_console and given.log_file:
@@ -174,7 +174,7 @@ def notes(given: argparse.Namespace) -> list[str]:
 
 
 def _sink(given: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that prints the line `ready …`, and logs all others in BMv2's form."""
+    """Return a function that prints the line `ready …` and logs all other lines in BMv2's form."""
     log = logging.Logger("railweave", _LEVELS[given.log_level])
     handler: logging.Handler = logging.NullHandler()
     if given.log_console:

@@ -24,7 +24,7 @@ class Target:
     def command(
         self, interfaces: Mapping[int, str], grpc: str, device_id: int, arguments: Sequence[str] = ()
     ) -> list[str]:
-        """`railweave switch`, without the imports of the other commands.
+        """Return the command of `railweave switch`, without the imports of the other commands.
 
         Ports by number, the address to serve P4Runtime on, the device's id, and further `arguments`, such as
         --impair and --pcap. It prints a line that begins with `ready` once it serves, and ends on SIGINT or
@@ -43,7 +43,7 @@ def _embedded_missing() -> str | None:
 
 
 def _bmv2_missing() -> str | None:
-    """Its gRPC server must be installed."""
+    """Return why BMv2 cannot run here; None if its gRPC server is installed."""
     program = "simple_switch_grpc"
     found = shutil.which(program)
     if found is None:

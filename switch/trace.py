@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of packets: what each part of the program did with a packet, and why it was dropped.
+"""Traces of packets: the steps of the program for a packet, and the reason if it was dropped.
 
-A traced packet runs a second plan of the program, lowered without fusion and with trace notes, on the same
-tables and registers. While no trace runs, it costs nothing.
+A traced packet runs a second plan of the program on the same tables and registers. That plan is lowered
+without fusion and with trace notes. Packets cost nothing extra while no trace runs.
 """
 
 from __future__ import annotations
@@ -54,34 +54,34 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: its kind, what it happened to (if that has a name), and values by name."""
+    """An event: its kind, the name of its object (if it has a name), and values by name."""
 
     kind: str
     name: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> Json:
-        """As one flat object."""
+        """Return the event as one flat object."""
         return {"event": self.kind, **({"name": self.name} if self.name else {}), **self.values}
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened to one packet, and to its copies, in order."""
+    """The events of one packet and of its copies, in order."""
 
     events: tuple[Event, ...]
 
     def json(self) -> Json:
-        """As JSON values, also for `render`."""
+        """Return the trace as JSON values, also for `render`."""
         return {"events": [event.json() for event in self.events]}
 
     def __str__(self) -> str:
-        """As text for the terminal."""
+        """Return text for the terminal."""
         return render(self.json())
 
 
 def render(trace: Json) -> str:
-    """A trace's JSON as text, a line for every event; inner ones are indented."""
+    """Return a trace's JSON as text with a line for every event; inner events are indented."""
     outer = {"received", "parsed", "egress", "emitted", "dropped", "aborted", "resubmit", "recirculate"}
     lines = []
     for event in trace["events"]:
@@ -127,7 +127,7 @@ def _number(value: int) -> str:
 
 
 class Reader:
-    """Makes events of what the engine recorded, with the names of the program."""
+    """Makes events of the engine's records, with the names of the program."""
 
     def __init__(
         self,
@@ -136,14 +136,14 @@ class Reader:
         errors: Mapping[int, str],
         digests: Mapping[int, str],
     ) -> None:
-        """Tables by their index; names of parser errors by number, of digests by list."""
+        """Take tables by index, names of parser errors by number, and names of digests by list."""
         self._tables = {table.index: table for table in tables}
         self._notes = notes
         self._errors = errors
         self._digests = digests
 
     def trace(self, recorded: Sequence[tuple[int, int, Sequence[tuple[Words, bool]]]]) -> Trace:
-        """One packet's trace."""
+        """Return one packet's trace."""
         return Trace(tuple(self._events(recorded)))
 
     def _events(self, recorded: Sequence[tuple[int, int, Sequence[tuple[Words, bool]]]]) -> Iterator[Event]:
@@ -196,7 +196,7 @@ class Reader:
 
 
 def number_of(words: Words, negative: bool = False) -> int:
-    """The number that 64-bit words hold, least significant first, in two's complement if `negative`."""
+    """Return the number in 64-bit words, least significant first, in two's complement if `negative`."""
     value = sum(word << (64 * place) for place, word in enumerate(words))
     return value - (1 << (64 * len(words))) if negative else value
 

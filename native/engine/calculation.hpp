@@ -17,8 +17,8 @@ namespace railweave::engine {
 void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& packet,
             std::vector<std::byte>& buffer);
 
-/// The Internet checksum (RFC 1071) of inputs that are whole 16-bit words, read where they stand: a string of
-/// them would be loaded while its parts are still being stored. Nothing if there are others.
+/// The Internet checksum (RFC 1071) of inputs that are whole 16-bit words; nullopt for other inputs. It reads
+/// the words in place: a load from a copy would wait for the stores that make the copy.
 [[gnu::always_inline]] inline std::optional<std::uint64_t> checksum_in_place(
     std::span<const InputPlan> inputs, const Packet& packet) {
   std::uint64_t sum = 0;  // of words in the host's order, which is swapped once at the end

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registers, counters and meters: what packets count into, read and write, besides tables.
+// Registers, counters and meters of a plan.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class Cells {
  public:
   explicit Cells(const Plan& plan);
 
-  // For packets: the caller has checked the indexes, but for those of meters.
+  // For packets: the caller has checked all indexes except those of meters.
   std::uint32_t* bank(std::uint32_t bank, std::uint32_t row) {
     return banks_[bank].data() + std::size_t{row} * bank_words_[bank];
   }
@@ -59,8 +59,8 @@ class Cells {
   }
 
   // For the control plane: a wrong number or index throws std::out_of_range, a wrong number of bytes or rates
-  // std::invalid_argument. Registers are read and written as cells in a row, each (width + 7) / 8 bytes in
-  // network order; what lies beyond the width is not written.
+  // std::invalid_argument. Registers are read and written as consecutive cells of (width + 7) / 8 bytes in
+  // network order. A write ignores the bits beyond the width.
   std::size_t register_bytes(std::uint32_t array) const;  // of one cell
   void read_registers(std::uint32_t array, std::uint64_t first, std::span<std::byte> cells);
   void write_registers(std::uint32_t array, std::uint64_t first, Bytes cells);

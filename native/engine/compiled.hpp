@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source that `translate` writes includes: the functions of instructions, and all that these call,
-// so that the compiler sees the whole way of a packet through a plan.
+// The source that `translate` writes includes this file: the functions of instructions, and all functions
+// that these call. So the compiler sees the whole way of a packet through a plan.
 #pragma once
 
 #define RAILWEAVE_SIMD  // compiled for the processor that it runs on

@@ -28,7 +28,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// The switch's state, with no packet and no other caller at it while this lives.
+  /// Exclusive access to the switch's state: packets and other callers wait while this object lives.
   class Control {
    public:
     Control(std::mutex& mutex, State& state) : lock_(mutex), state_(&state) {}
@@ -40,7 +40,7 @@ class Engine {
   };
   Control control() { return {mutex_, state_}; }
 
-  /// What a caller of `process` holds, for a batch of packets.
+  /// The locks that a caller of `process` holds for a batch of packets.
   struct Traffic {
     std::unique_lock<std::mutex> gate, state;
   };
@@ -48,7 +48,8 @@ class Engine {
     std::unique_lock gate(gate_);
     return {std::move(gate), std::unique_lock(mutex_)};
   }
-  /// Between these two, which one thread calls, no packet passes, while the control plane works as ever.
+  /// No packet passes between `freeze` and `thaw`; the control plane goes on working. The same thread must
+  /// call both.
   void freeze() { gate_.lock(); }
   void thaw() { gate_.unlock(); }
 
@@ -58,19 +59,19 @@ class Engine {
   /// Whether the program looks at the time of each packet.
   bool uses_clock() const { return machine_.plan().uses_clock(); }
 
-  /// The plan as C++, which compiles to a library for `use`; empty if it is one that is only interpreted.
+  /// The plan as C++, which compiles to a library for `use`; empty for a plan that is only interpreted.
   std::string source() const { return translate(machine_.plan(), hash_); }
   /// Packets run the code of this library from the next batch on. Throws std::invalid_argument if it cannot
   /// be loaded, or is of another plan or build.
   void use(const std::string& library);
 
-  /// Packets of a port (of any, if there is none) run another plan of the same program from now on, one that
-  /// notes what happens, until `packets` have been recorded. Throws InvalidPlan, std::invalid_argument, and
-  /// std::logic_error while a trace runs.
+  /// Records the next `packets` packets of a port, or of all ports without `port`. They run `plan`: a plan of
+  /// the same program that notes every step. Throws InvalidPlan, std::invalid_argument, and std::logic_error
+  /// while a trace runs.
   void start_trace(Bytes plan, std::optional<std::uint16_t> port, std::uint32_t packets);
   /// All packets recorded since the last call, whole ones.
   std::vector<PacketTrace> take_traces();
-  /// Ends the trace and forgets what has not been taken; false if there was none.
+  /// Ends the trace and drops records that have not been taken; false if no trace ran.
   bool stop_trace();
   bool tracing();
 

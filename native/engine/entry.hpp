@@ -26,7 +26,7 @@ struct KeyRange {
   std::uint64_t low, high;
 };
 
-/// What an entry matches: key & mask == value, and all ranges hold.
+/// The keys that an entry matches: key & mask == value, and all ranges hold.
 struct Match {
   std::vector<std::uint64_t> value;
   std::vector<std::uint64_t> mask;

@@ -59,7 +59,8 @@ void swap_elements(const Plan& plan, Packet& packet, const StackPlan& stack, std
   }
 }
 
-/// What leaves a stack of unions at one end comes in at the other, as in BMv2.
+/// Makes a header invalid that a shift moved past the end of its stack. An element of a stack of unions stays
+/// valid: it comes in again at the other end, as in BMv2.
 void invalidate(const Plan& plan, Packet& packet, const StackPlan& stack, std::size_t element) {
   if (!stack.of_unions) packet.byte(plan.headers[stack.headers[element]].valid) = 0;
 }
@@ -95,7 +96,7 @@ std::size_t header_size(const Plan& plan, const Packet& packet, const HeaderPlan
 }
 
 CoreError extract_variable(const Plan& plan, Packet& packet, const HeaderPlan& header, std::uint64_t bits) {
-  // BMv2 takes the length as an int, which saturates: what does not fit is no whole number of bytes.
+  // BMv2 takes the length as an int, which saturates at INT_MAX: not a whole number of bytes.
   if (bits % 8 || bits > INT_MAX) return CoreError::kParserInvalidArgument;
   const VariablePlan& variable = variable_of(plan, header);
   const std::uint64_t length = bits / 8;

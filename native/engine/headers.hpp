@@ -14,9 +14,9 @@ namespace railweave::engine {
 /// Bytes that the header takes in a packet, whether it is valid or not.
 std::size_t header_size(const Plan& plan, const Packet& packet, const HeaderPlan& header);
 
-/// Copies a header without a variable field into the PHV or out of it; at `from` lie `readable` bytes. Where
-/// there is room for whole steps of 16 bytes, later loads of a part take it from the store queue; memcpy's
-/// overlapping stores make them wait.
+/// Copies a header without a variable field into or out of the PHV; `readable` bytes are readable at `from`.
+/// It copies in whole steps of 16 bytes where there is room: then later loads of a part take it from the
+/// store queue. The overlapping stores of memcpy would make them wait.
 [[gnu::always_inline]] inline void copy_image(std::byte* to, const std::byte* from, const HeaderPlan& header,
                                               std::size_t readable) {
   if (header.room == 0 || readable < header.room) {

@@ -3,8 +3,8 @@
 
 namespace railweave::engine {
 
-// One function on purpose: what every instruction needs shall stay in registers of the processor, or at least
-// in the first-level cache. Everything that is more than a few lines is called.
+// A single function keeps the values that every instruction needs in registers of the processor, or at least
+// in the first-level cache. Instructions of more than a few lines are functions that it calls.
 bool Machine::interpret(Packet& packet, std::uint32_t pc, std::uint32_t until,
                         const std::uint64_t* parameters) {
   const Plan& plan = plan_;

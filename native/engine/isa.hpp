@@ -9,17 +9,18 @@
 namespace railweave::engine {
 
 /// Operands: d, a, b, c. One signature character each:
-///   R register written   r register read       W wide register     V vector register
-///   o offset in the PHV (8 bytes readable)     O offset of a vector, z bytes of an element
-///   x bit field: shift | width << 8            B bit position in the PHV, followed by w = its width in bits
-///   w width in bits      p program counter     P action parameter word, Q the same with a width behind it
-///   h header  H header with a variable field  v variable field  s stack, followed by e = a member of its
-///   elements, E = one with a variable field  g register array  b bank slice  t table  c counter  m meter  k
-///   calculation  K wide constant  n length of vectors  y key word  i immediate  - nothing
+///   R register written   r register read   W wide register   V vector register;
+///   Offsets in the PHV: o of a field (8 bytes readable)   O of a vector   z bytes of its element;
+///   Bits: x bit field (shift | width << 8)   B bit position in the PHV, followed by its width   w width;
+///   Parameters of the action: P a word   Q a word, followed by its width;
+///   Headers: h header   H header with a variable field   v variable field;
+///   Stacks: s stack   e member of its elements, after s   E the same with a variable field;
+///   Objects: g register array   b bank slice   t table   c counter   m meter   k calculation;
+///   Others: p program counter   K wide constant   n length of vectors   y key word   i immediate   - nothing
 // clang-format off
-#define RAILWEAVE_ENGINE_CONTROL(X) /* what runs a plan does itself */ \
+#define RAILWEAVE_ENGINE_CONTROL(X) /* done by the interpreter and by compiled code themselves */ \
   X(END, "----") X(RET, "----") X(JMP, "-p--") X(CALL, "-p--") X(TABLE, "-t--") X(ASSERT, "ri--") \
-  X(COLD, "-p--") X(JOIN, "----") /* what follows, up to a JOIN, hardly ever runs: compiled code leaves it here */
+  X(COLD, "-p--") X(JOIN, "----") /* slow path up to JOIN: always interpreted */
 #define RAILWEAVE_ENGINE_STEPS(X) /* functions of ops.hpp */ \
   X(JZ, "rp--") X(JNZ, "rp--") X(JEQ, "rrp-") X(JNE, "rrp-") X(JLTU, "rrp-") X(JLEU, "rrp-") \
   X(JLTS, "rrp-") X(JLES, "rrp-") X(EXIT, "----") \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the code of one plan on packets. Registers and scratch memory are its own; the switch's state it
-// shares with the machine that runs the plan of a trace.
+// Runs the code of one plan on packets. Each machine has its own registers and scratch memory. The machine
+// that runs the plan of a trace shares the switch's state with the other machine.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class Machine;
 
 /// The stages of one plan as machine code.
 struct CompiledPlan {
-  std::uint64_t abi;   // kAbi of what it was compiled with
+  std::uint64_t abi;   // kAbi of the engine that it was compiled for
   std::uint64_t plan;  // its hash
   bool (*stages[kStages])(Machine& machine, Packet& packet);
 };
 
 class Machine {
  public:
-  /// `tracer` gets what the plan's notes tell, if it has any.
+  /// `tracer` gets the events of the plan's notes, if the plan has any.
   Machine(Plan plan, State& state, Tracer* tracer = nullptr);
   virtual ~Machine() = default;
 
@@ -43,10 +43,10 @@ class Machine {
     const auto number = static_cast<std::size_t>(stage);
     return compiled_ ? compiled_->stages[number](*this, packet) : interpret(packet, plan_.entry(stage));
   }
-  /// Stages run this code from now on, made of the very same plan; nullptr: they are interpreted.
+  /// Stages run this code, compiled from the same plan, from now on; nullptr: they are interpreted.
   void use(const CompiledPlan* compiled) { compiled_ = compiled; }
 
-  /// What a large header is that has not been extracted: nullptr if the plan has none.
+  /// The bytes of the large header before it is extracted: zeros. nullptr if the plan has no large header.
   const std::byte* zeros() const { return plan_.large == kNone ? nullptr : zeros_.data(); }
   /// The packet as it leaves; valid until the next call, and as long as the packet.
   Pieces deparse(const Packet& packet);
@@ -66,14 +66,14 @@ class Machine {
 
   void note_event(TraceKind kind, std::uint64_t what, std::initializer_list<std::uint64_t> values);
 
-  // Virtual, as compiled code calls them and is linked with none of them.
+  // Virtual: compiled code calls these functions without being linked with them.
   /// From `pc` to END or to the JOIN at `until` (interpreter.cpp).
   virtual bool interpret(Packet& packet, std::uint32_t pc, std::uint32_t until = kNone,
                          const std::uint64_t* parameters = nullptr);
   virtual const Choice* choose(const Table& table, std::uint64_t group, const Packet& packet);
   /// A note of a trace, with the values that have been collected.
   virtual void note(std::uint32_t number);
-  /// What the TABLE instruction behind it will find.
+  /// The result of the TABLE instruction that follows.
   virtual void note_lookup(std::uint32_t table, const Packet& packet, const std::uint64_t* key);
 
   std::uint64_t* spare() { return key_.data() + plan_.key_words; }  // an integer of `limbs` words

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control plane gets without asking: messages of the program (log_msg, failed assertions), digests,
-// and packets that left through the CPU port.
+// Unsolicited items for the control plane: messages of the program (log_msg, failed assertions), digests, and
+// packets that left through the CPU port.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +68,8 @@ class Messages {
   std::uint64_t lost_ = 0;
 };
 
-/// Bounded in number and bytes: what does not fit is dropped and counted, as a slow control plane must
-/// not eat the switch's memory.
+/// Bounded in number and bytes, so that a slow control plane does not fill the switch's memory. Items without
+/// room are dropped and counted.
 class Notices {
  public:
   static constexpr std::size_t kMaxItems = 4096;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every instruction of a plan does: the one home of their meaning. The interpreter runs these functions,
-// and so does compiled code (translate.hpp), in which operands and plan are constants.
+// The instructions of a plan as functions. The interpreter runs these functions, and so does compiled code
+// (translate.hpp), in which operands and plan are constants.
 #pragma once
 
 #include <algorithm>
@@ -47,9 +47,9 @@ template <typename Step>
 }
 
 /// One run over one packet. `Program` has the arrays of a plan that instructions index: a Plan, or constants.
-/// Functions bear the names of instructions. Those that give a bool jump if it is true: to the operand that
-/// is a program counter, or where the parser ends. All of it is inlined into its caller, so that what every
-/// instruction needs stays in registers of the processor.
+/// Functions have the names of their instructions. A function that returns true jumps to the operand that is
+/// a program counter, or to the end of the parser. All functions are inlined into their caller, so that the
+/// values that every instruction needs stay in registers of the processor.
 template <typename Program>
 struct Run {
   using I = const Instruction&;
@@ -62,10 +62,10 @@ struct Run {
   std::byte* phv = packet.phv.data();
   const std::uint64_t* parameters = nullptr;  // of the table's action
   std::uint32_t jumps = kMaxJumps;            // backwards, left
-  // Of a program that is constant this is, too.
+  // Constant if the program is.
   const std::size_t limbs = program.limbs;
 
-  /// What a table has for the key: kNone in place of an action where there is nothing to do.
+  /// The result of a table look-up; the action is kNone where there is nothing to do.
   struct Found {
     std::uint32_t action;
     bool hit;
@@ -99,7 +99,7 @@ struct Run {
   COMPARE(JLES, as_signed(a) <= as_signed(b))
   DO(EXIT, packet.exited = true)
 
-  /// TABLE, but for going on at the action.
+  /// Does all of TABLE except the jump to the action.
   INLINE Found look_up(I in) {
     Table& table = *state().tables[in.a];
     const auto& shape = program.tables[in.a];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet on its way through the switch: its parsed headers and metadata, and what the program asked for.
+// A packet on its way through the switch: its parsed headers, its metadata, and the requests of the program.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace railweave::engine {
 
-/// All of a packet but its PHV.
+/// All of a packet except its PHV.
 struct PacketState {
   Bytes bytes;               // as received or as recirculated
   std::size_t cursor = 0;    // bytes parsed
@@ -24,12 +24,12 @@ struct PacketState {
   std::size_t truncate = SIZE_MAX;
   std::uint64_t clone_session = 0;  // with bit 15 set: a clone was asked for
   std::uint64_t clone_fields = 0, resubmit_fields = 0, recirculate_fields = 0, learn_list = 0;
-  // Of the plan's large header: in the packet as received, in zeros, or in the PHV of the packet that this is
-  // a copy of. nullptr: in its own PHV.
+  // Where the plan's large header lies: in the packet as received, in zeros, or in the PHV of the original of
+  // a copy. It lies in the packet's own PHV if this is nullptr.
   const std::byte* body = nullptr;
 
   Bytes payload() const { return bytes.subspan(cursor); }
-  /// As far as truncation leaves it, which is what checksums see.
+  /// The payload that truncation leaves, which checksums cover.
   Bytes payload_left() const { return payload().first(std::min(bytes.size() - cursor, truncate)); }
   void forget_requests() {
     clone_session = clone_fields = resubmit_fields = recirculate_fields = learn_list = 0;
@@ -57,11 +57,10 @@ struct Pieces {
       bytes -= piece.size();
     }
   }
-  /// Copies all of it.
   void write(std::byte* to) const {
     for (const Bytes& piece : of) to = std::copy(piece.begin(), piece.end(), to);
   }
-  /// In one piece: itself, or copied to `room`.
+  /// The packet in one piece; copies it to `room` if it has more pieces.
   Bytes whole(std::vector<std::byte>& room) const {
     if (of[1].empty() && of[2].empty()) return of[0];
     room.resize(size());

@@ -23,7 +23,7 @@ void require(bool condition, const char* what) {
   if (!condition) throw InvalidPlan(what);
 }
 
-/// Little-endian numbers, lists behind their length, and structs of these, off a byte string.
+/// Reads little-endian numbers, lists that follow their length, and structs from a byte string.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : rest_(bytes) {}
@@ -309,8 +309,7 @@ std::pair<std::uint64_t, std::uint64_t> touched(const Instruction& in) {
   return {0, 0};
 }
 
-/// Whether nothing but vector instructions uses a header that ends the PHV, and those that write write all of
-/// it.
+/// Whether only vector instructions use the last header of the PHV, and each write covers the whole header.
 bool used_whole(const Plan& plan, std::uint32_t number) {
   const HeaderPlan& header = plan.headers[number];
   const auto in_reach = [&](std::uint64_t from, std::uint64_t to) { return from < to && to > header.image; };
@@ -355,7 +354,7 @@ bool used_whole(const Plan& plan, std::uint32_t number) {
   return true;
 }
 
-/// Looks for a header that need not lie in the PHV.
+/// Finds a large header that need not be copied into the PHV.
 void set_large(Plan& plan) {
   constexpr std::uint32_t kWorthIt = 128;  // bytes
   const auto last = std::max_element(plan.headers.begin(), plan.headers.end(),

@@ -78,7 +78,7 @@ struct HeaderPlan {
   std::uint32_t variable;  // its variable-length field, or kNone: `bytes` are then without it,
   std::uint32_t split;     // and it stands behind this many bits
   static constexpr std::uint32_t kMostRoom = 64;
-  std::uint32_t room = 0;  // bytes that may be written at `image`, without harm to what follows
+  std::uint32_t room = 0;  // bytes that may be written at `image` without harm to other headers
   RAILWEAVE_PLAN_FIELDS(image, bytes, valid, variable, split)
 };
 
@@ -101,7 +101,7 @@ struct StackPlan {
   std::size_t size() const { return headers.size() / width; }
 };
 
-/// Registers that are indexed alike lie side by side: row = index, column = register.
+/// Register arrays with the same indexes lie side by side: row = index, column = array.
 struct BankPlan {
   std::uint32_t rows;
   std::uint32_t words;  // 32-bit words per row
@@ -208,8 +208,8 @@ struct Plan {
   std::vector<std::vector<BitRange>> field_lists;   // kept across resubmission, recirculation, cloning
   std::vector<std::vector<InputPlan>> learn_lists;  // of digests, every field padded to bytes
   std::vector<Instruction> code;
-  // A header, the last in the PHV, that is only used whole, by vector instructions: so it need not be copied
-  // there (Packet::body). kNone: there is none.
+  // The last header in the PHV, if only vector instructions use it, and only as a whole. Such a header need
+  // not be copied into the PHV (Packet::body). kNone: no such header.
   std::uint32_t large = kNone;
   std::uint32_t large_at = kNone;  // where it is
   RAILWEAVE_PLAN_FIELDS(phv_bytes, metadata_bytes, registers, wides, limbs, vectors, vector_length, key_words,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a switch remembers from one packet to the next, and what its control plane reads and writes.
+// The state of a switch that outlives a packet, and that its control plane reads and writes.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class Replication {
     }
   }
 
-  /// nullptr: there is none.
+  /// nullptr for an unknown group or session.
   const Replicas* group(std::uint64_t group) const { return find(groups_, group); }
   const CloneSession* session(std::uint64_t session) const { return find(sessions_, session); }
 
@@ -85,7 +85,7 @@ struct State {
   /// Throws std::out_of_range.
   Table& table(std::uint32_t index) { return *tables.at(index); }
 
-  /// Adds an entry, whose direct meter is not configured; its handle. Throws what Table::insert throws.
+  /// Adds an entry, whose direct meter is not configured; its handle. Throws the exceptions of Table::insert.
   std::uint64_t insert(std::uint32_t index, Match match, std::uint32_t action,
                        std::vector<std::uint64_t> parameters) {
     Table& into = table(index);
@@ -109,7 +109,7 @@ struct State {
   Notices digests, packets;  // for the control plane
   Statistics statistics;
   std::mt19937_64 random;
-  std::uint32_t cpu_port = kNoPort;  // what goes there waits in `packets` in place of leaving
+  std::uint32_t cpu_port = kNoPort;  // packets to this port wait in `packets` for the control plane
   std::size_t priority_queues = 1;   // of each port
   std::uint64_t now_us = 0;          // the time of the last packet
   std::uint64_t start_us = 0;        // when the switch started: the program's timestamps count from here

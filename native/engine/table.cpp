@@ -108,7 +108,7 @@ void Table::remove_from_group(Entry* entry) {
   const std::size_t last = group->slots.size() - 1;
   std::size_t hole = slot_of(*group, entry->match.value.data());
   while (group->slots[hole] != entry) hole = (hole + 1) & last;
-  // Close the gap: what probed past it must still be found (Knuth, TAOCP 3, 6.4, algorithm R).
+  // Close the gap, so that probes still reach the entries behind it (Knuth, TAOCP 3, 6.4, algorithm R).
   for (std::size_t at = hole;;) {
     at = (at + 1) & last;
     Entry* other = group->slots[at];
@@ -146,7 +146,7 @@ void Table::remove_ternary(Entry* entry) {
   choose_way();
 }
 
-/// A scan is quick for few entries, and where nearly every entry has a mask of its own.
+/// A scan is fast for few entries, and where nearly every entry has a different mask.
 void Table::choose_way() {
   const std::size_t count = ordered_.size();
   scans_ = count == space_.size() && (count <= kFewEntries || count <= 4 * space_.tuples());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Match tables: exact by hash, longest prefix by one hash per prefix length, ternary and range by a scan
-// of the entries in the order of their rank or, where that is long, by tuple space search.
+// Match tables. Exact matches use a hash table, and longest-prefix matches one hash table per prefix length.
+// Ternary and range matches scan the entries in the order of their rank. Tables with many entries use
+// tuple space search instead.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@ class Table {
   struct Answer {
     bool known = false;
     Entry* entry = nullptr;
-    std::array<std::uint64_t, 4> key;  // of longer keys none is kept
+    std::array<std::uint64_t, 4> key;  // longer keys are not kept
   };
 
   /// Entries that share a mask, found by hash: open addressing, linear probing.
@@ -89,9 +90,9 @@ class Table {
   std::uint32_t next_slot_ = 0;
   std::vector<Group> groups_;            // exact: one; LPM: longest prefix first
   std::vector<Entry*> ordered_;          // ternary: the best first, while there are not too many
-  std::vector<std::uint64_t> patterns_;  // value and mask of each of these, side by side
+  std::vector<std::uint64_t> patterns_;  // mask and value of each entry in `ordered_`
   TupleSpace space_;                     // ternary: all entries
-  bool scans_ = true;                    // whether `ordered_` is the quicker way
+  bool scans_ = true;                    // whether a scan of `ordered_` is faster than `space_`
   Entry default_;
   Answer last_;
   std::vector<std::vector<Choice>> selectors_;

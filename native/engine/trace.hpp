@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packet's way through the program, event by event. Packets that are traced run another plan of the same
-// program: not fused, and with instructions that tell what they do. All others run as ever.
+// A packet's way through the program, event by event. Traced packets run another plan of the same program,
+// with instructions that note what they do and without fusion. All other packets run the normal plan.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@
 
 namespace railweave::engine {
 
-// X(name in Python, enumerator): what happened.
-// note: the program's plan says what (`what` is the note's number); lookup: a table (key, handle or 0, action
-// and parameters); the rest: traffic management, with a port, group, session, reason or error as `what`.
+// X(name in Python, enumerator): kinds of events.
+// note: `what` is the number of a note in the program's plan.
+// lookup: `what` is a table; the values are the key, the handle or 0, the action and its parameters.
+// All other kinds are events of the traffic manager. `what` is a port, group, session, reason or error.
 // clang-format off
 #define RAILWEAVE_TRACE_KINDS(X) \
   X("received", kReceived) X("parsed", kParsed) X("note", kNote) X("lookup", kLookup) \
@@ -48,16 +49,16 @@ struct TraceEvent {
 
 using PacketTrace = std::vector<TraceEvent>;
 
-inline constexpr std::size_t kMaxTraceEvents = 1 << 16;  // of one packet; what is more is left out
+inline constexpr std::size_t kMaxTraceEvents = 1 << 16;  // of one packet; later events are left out
 inline constexpr std::uint32_t kMaxTracePackets = 1 << 10;
 
 /// Records packets that come in on a port, until there are enough.
 class Tracer {
  public:
-  /// Records `packets` packets, from any port if there is none.
+  /// Records `packets` packets of a port, or of all ports without `port`.
   Tracer(std::optional<std::uint16_t> port, std::uint32_t packets) : port_(port), left_(packets) {}
 
-  /// A packet comes in: whether it is to be recorded.
+  /// Starts a packet's record; false if this packet is not to be recorded.
   bool begin(std::uint16_t port) {
     if (left_ == 0 || port_.value_or(port) != port) return false;
     --left_;

@@ -114,8 +114,8 @@ void TrafficManager::copy_whole(const Packet& from, Packet& to) const {
   to.body = nullptr;
 }
 
-/// What survives of the metadata when a packet is cloned, resubmitted or recirculated. A list may name
-/// fields of headers, too: their bits are kept, their validity is not.
+/// Clears the metadata of a packet that is cloned, resubmitted or recirculated, except the fields of a list.
+/// A list may also name fields of headers: their bits are kept, their validity is not.
 void TrafficManager::keep_fields(const Packet& from, Packet& to, std::uint64_t list,
                                  std::uint64_t instance_type) const {
   const Plan& plan = machine_->plan();
@@ -146,7 +146,7 @@ void TrafficManager::process(Machine& machine, std::uint16_t port, Bytes bytes, 
   if (!departures_.empty()) drain();
 
   while (recirculated_first_ != recirculated_end_) {
-    // Moved out, as recirculate() may move the slots: what is parsed stays where it is.
+    // Moved out: recirculate() may move the slots, and the bytes of this packet must stay in place.
     const std::size_t at = recirculated_first_++;
     Recirculated next = std::move(recirculated_[at]);
     recirculated_bytes_ -= next.bytes.size() + phv_bytes_;
@@ -184,7 +184,7 @@ void TrafficManager::ingress(Packet& packet) {
   depart(packet, {}, static_cast<std::uint16_t>(port));
 }
 
-/// Ingress anew with the packet as it came in and the fields of a list; false at the bound.
+/// Prepares the packet for another ingress: as it came in, with the fields of a list; false at the bound.
 bool TrafficManager::resubmit(Packet& packet, std::uint64_t received_length) {
   if (!spend_round()) return false;
   machine_->trace(TraceKind::kResubmit, packet.resubmit_fields);
@@ -210,7 +210,7 @@ void TrafficManager::multicast(Packet& packet, std::uint64_t group) {
   depart(packet, *replicas, 0);
 }
 
-/// To egress: at once if nothing waits, else behind what waits.
+/// Sends the packet to egress: at once, or behind the packets that wait.
 void TrafficManager::depart(Packet& packet, std::span<const Replica> replicas, std::uint16_t port) {
   if (departures_.empty()) {
     send_copies(packet, replicas, port);
@@ -239,7 +239,7 @@ void TrafficManager::hold(const Packet& packet, std::span<const Replica> replica
   departures_.push_back(std::move(departure));
 }
 
-/// What leaves may clone itself, which appends to the queue.
+/// Sends all waiting packets. A packet that leaves may clone itself, which appends to the queue.
 void TrafficManager::drain() {
   while (next_departure_ < departures_.size()) {
     Departure next = std::move(departures_[next_departure_++]);
@@ -257,7 +257,7 @@ const CloneSession* TrafficManager::session(const Packet& packet) {
   return to;
 }
 
-/// The packet as it came in, parsed anew, with the fields of a list as they are now.
+/// Clones the packet as it came in and parses it again. The fields of a list keep their present values.
 void TrafficManager::clone_ingress(const Packet& packet) {
   const CloneSession* to = session(packet);
   if (to == nullptr || !spend_pass()) return;
@@ -308,8 +308,8 @@ void TrafficManager::learn(const Packet& packet) {
          machine_->sample(packet, packet.learn_list));
 }
 
-/// Egress runs when a packet enters the queue of its port, not when it leaves: the wait is what the packets
-/// before it will take.
+/// Sets the queueing metadata. Egress runs when a packet enters the queue of its port, not when it leaves. So
+/// the wait is a forecast: the time that the packets before it will take.
 void TrafficManager::note_queueing(Packet& packet, std::uint16_t port, std::size_t priority) {
   const std::uint64_t now_us = state_.now_us - state_.start_us;
   OutputBacklog backlog;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What simple_switch does around the pipelines: resubmission, cloning, multicast, recirculation, learning.
-// Its queues become one: copies leave in the order in which BMv2 would have put them into the egress queue.
+// The traffic manager of simple_switch: resubmission, cloning, multicast, recirculation, learning. All its
+// queues are one queue here. Copies leave in the order in which BMv2 puts them into its egress queue.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace railweave::engine {
 
 inline constexpr std::uint16_t kDropPort = 511;
 
-// BMv2 lets a packet recirculate and multiply for ever. Here one received packet ends: what it asks for
-// beyond these bounds is dropped and counted as aborted.
+// BMv2 lets a packet recirculate and multiply for ever. Here each received packet has these bounds. Requests
+// beyond them are dropped and counted as aborted.
 inline constexpr int kMaxPasses = 4096;                       // through ingress or egress
 inline constexpr int kMaxRounds = 256;                        // resubmissions and recirculations
 inline constexpr std::size_t kMaxHeldBytes = 64u << 20;       // of packets that wait for ingress or egress
-inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, whatever their size
+inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, of any size
 
 /// The packets in one queue of a port.
 struct OutputBacklog {
   std::uint32_t packets = 0;
-  std::uint64_t wait_us = 0;  // until what is sent now would leave
+  std::uint64_t wait_us = 0;  // until a packet sent now would leave
 };
 
 /// Where packets go that leave the switch.
@@ -93,11 +93,11 @@ class TrafficManager {
 
   State& state_;
   std::size_t phv_bytes_, held_limit_;
-  // Of the packet at hand.
+  // Of the received packet that is being processed.
   Machine* machine_ = nullptr;
   OutputSink* sink_ = nullptr;
   int passes_left_ = 0, rounds_left_ = 0;
-  // Memory that is kept, so that no packet allocates.
+  // Memory that is used again, so that packets need no allocation.
   std::vector<std::byte> whole_;
   std::vector<std::unique_ptr<Packet>> free_;
   std::unique_ptr<Packet> arrival_;

@@ -14,7 +14,7 @@
 namespace railweave::engine {
 namespace {
 
-/// Which functions of instructions tell whether they jump.
+/// Whether the function of an instruction returns whether it jumps.
 constexpr bool kJumps[] = {
 #define X(name, signature) false,
     RAILWEAVE_ENGINE_CONTROL(X)

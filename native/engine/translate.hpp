@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans as C++: one function per stage, in which every instruction is a call of its function in ops.hpp with
-// constant operands. So the interpreter and compiled code share what instructions mean.
+// constant operands. So the interpreter and compiled code share the functions of instructions.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace railweave::engine {
 
 /// The source of a plan, which includes engine/compiled.hpp and defines `railweave_compiled`, a CompiledPlan.
-/// Empty if the plan is one that is only interpreted.
+/// Empty for a plan that is only interpreted.
 std::string translate(const Plan& plan, std::uint64_t hash);
 
 namespace detail {
@@ -40,7 +40,7 @@ constexpr std::uint64_t hash_of_layouts() {
 
 }  // namespace detail
 
-/// What compiled code and the module that runs it must have in common.
+/// Hash of the instructions and layouts that compiled code shares with the module that runs it.
 inline constexpr std::uint64_t kAbi =
     detail::hash_of_layouts<Machine, Packet, Plan, HeaderPlan, TablePlan, CalculationPlan, InputPlan, State,
                             Table, Entry, Match, TupleSpace, Cells, Replication, Messages, Notices,

@@ -47,7 +47,7 @@ const KeyRange* TupleSpace::first_range(const Entry& entry) {
   return ranges.empty() || ranges[0].width > 64 ? nullptr : &ranges[0];
 }
 
-/// Improves `best` by what lies at and below a node.
+/// Improves `best` by the entries at and below a node.
 void TupleSpace::search(const Node* node, std::uint64_t number, const std::uint64_t* key, Entry*& best) {
   while (node != nullptr && node->highest >= number) {
     if (best != nullptr && !Better()(node->best, best)) return;
@@ -143,7 +143,7 @@ void TupleSpace::grow(Tuple& tuple) const {
   }
 }
 
-/// What probed past a slot that is empty now must still be found (Knuth, TAOCP 3, 6.4, algorithm R).
+/// Fills an empty slot, so that probes still reach the values behind it (Knuth, TAOCP 3, 6.4, algorithm R).
 void TupleSpace::close_gap(Tuple& tuple, std::size_t hole) const {
   const std::size_t last = tuple.slots.size() - 1;
   for (std::size_t at = hole;;) {

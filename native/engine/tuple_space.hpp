@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ternary and range matches by tuple space search (V. Srinivasan, S. Suri, G. Varghese: Packet Classification
-// using Tuple Space Search, SIGCOMM 1999): entries that share a mask lie in one hash table, a look-up probes
-// the tables from the best entry downwards and ends when no table can have a better one. Entries of a table
-// with the same masked value differ in ranges or rank; they form a treap over the low ends of their first
-// range, in which every node knows the highest end and the best entry below it (an interval tree).
-// Memory is linear in the entries. Time is that of the tables and of the intervals that hold the key, in the
-// worst case (hostile entries) that of a scan.
+// using Tuple Space Search, SIGCOMM 1999). Entries with the same mask lie in one hash table. A look-up probes
+// the tables in the order of their best entries. It ends when no remaining table can have a better one.
+//
+// Entries of a table with the same masked value differ in ranges or rank. They form an interval tree: a treap
+// over the low ends of their first range. Every node knows the highest end and the best entry of its subtree.
+//
+// Memory is linear in the number of entries. A look-up takes time for each table and for each interval that
+// holds the key. Hostile entries can make it as slow as a scan.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +42,7 @@ class TupleSpace {
  private:
   struct Node {
     Entry* entry;
-    std::uint64_t low, high;  // of the first range; everything if there is none
+    std::uint64_t low, high;  // of the first range; all values without a range
     std::uint64_t highest;    // end at or below this node
     Entry* best;              // entry at or below this node
     std::uint64_t heap;       // random: greater ones lie above

@@ -129,7 +129,7 @@ std::string vector_loop(const Plan& plan, std::uint32_t begin, std::uint32_t end
         out << "    if (p" << number << " == nullptr) " << go(pc, in.c);
         load("le", plan.slices[in.a].bytes);
         break;
-      case Op::V_ST_REG:  // where there is no such row, to a vector that nobody reads
+      case Op::V_ST_REG:  // a row out of range: store to an unused vector
         out << "    std::byte* const c" << number << " = run.cells(" << operands << ");\n";
         bytes("std::byte*", text("c", number, " ? c", number,
                                  " : reinterpret_cast<std::byte*>(run.vector<std::uint64_t>(0))"));

@@ -11,9 +11,9 @@
 
 namespace railweave::engine {
 
-/// The end of the vector instructions that begin at `pc` and may be one loop over words: all of the same
-/// length, loads before stores, and no vectors of before or for later. `pc` itself: there are none. `targets`
-/// of jumps begin a loop or are in none.
+/// The end of the vector instructions from `pc` on that may be one loop over words; `pc` if there is no such
+/// loop. They have the same length, load before they store, and use no vectors of other instructions. A
+/// target of a jump can only be the first instruction of a loop.
 std::uint32_t end_of_vector_loop(const Plan& plan, std::uint32_t pc, const std::set<std::uint32_t>& targets);
 
 /// The loop as C++ with a Run named `run`; `go` gives the statement that jumps from an instruction to

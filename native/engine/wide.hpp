@@ -110,7 +110,7 @@ inline void saturate(Limb* to, const Limb* a, std::uint64_t width, bool sign, st
   }
 }
 
-/// Long division of what is not negative; by zero it gives zero. `quotient` and `rest` overlap nothing.
+/// Long division of non-negative integers; by zero it gives zero. `quotient` and `rest` overlap nothing.
 inline void divide(Limb* quotient, Limb* rest, const Limb* a, const Limb* b, std::size_t n) {
   set(quotient, n, 0, false);
   set(rest, n, 0, false);

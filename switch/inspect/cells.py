@@ -18,7 +18,7 @@ _AT_ONCE = 4096  # most cells named singly in a request; for more, the whole arr
 
 
 def declared(client: SwitchClient, kind: str) -> list[Row]:
-    """The arrays of a kind (register, counter, meter) that the program has, without their values."""
+    """Return the arrays of a kind (register, counter, meter) that the program has, without values."""
     return [
         {"name": one.preamble.alias or one.preamble.name, "size": one.size, "cells": _unit(one)}
         for one in _objects(client.p4info(), kind)
@@ -26,7 +26,7 @@ def declared(client: SwitchClient, kind: str) -> list[Row]:
 
 
 def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> Row:
-    """Cells of an array: {"name", "size", "first", "values"}; SwitchError for what is not there."""
+    """Return {"name", "size", "cells", "first", "values"} of an array; SwitchError if it is unknown."""
     one = names.find(kind, _objects(client.p4info(), kind), wanted)
     name = one.preamble.alias or one.preamble.name
     chosen = names.span(indexes, one.size, f"{kind} {name}")
@@ -58,7 +58,7 @@ def _objects(p4info: p4i.P4Info, kind: str) -> Sequence[Any]:
 
 
 def _unit(one: p4i.Register | p4i.Counter | p4i.Meter) -> str:
-    """The format of a cell."""
+    """Return the format of a cell."""
     if isinstance(one, p4i.Register):
         bits = one.type_spec.bitstring
         width = bits.bit.bitwidth or bits.int.bitwidth
@@ -78,7 +78,7 @@ def _pattern(kind: str, number: int, index: int | None) -> p4r.Entity:
 
 
 def _value(kind: str, one: Any, entry: Any) -> Any:
-    """A cell as it is shown."""
+    """Return a cell in the form in which it is shown."""
     if kind == "register":
         return _number(one.type_spec, entry.data)
     if kind == "counter":
@@ -87,14 +87,14 @@ def _value(kind: str, one: Any, entry: Any) -> Any:
 
 
 def _number(spec: p4t.P4DataTypeSpec, data: p4d.P4Data) -> int:
-    """The value of a P4Data message."""
+    """Return the value of a P4Data message."""
     if data.WhichOneof("data") == "bool":
         return int(data.bool)
     return int.from_bytes(data.bitstring or data.enum_value, "big", signed=spec.bitstring.HasField("int"))
 
 
 def runs(values: Iterable[int], first: int) -> list[tuple[int, int, int]]:
-    """Runs of equal values: (first index, last index, value)."""
+    """Return runs of equal values: (first index, last index, value)."""
     found: list[tuple[int, int, int]] = []
     for index, value in enumerate(values, first):
         if found and found[-1][2] == value:

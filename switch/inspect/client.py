@@ -38,7 +38,10 @@ class SwitchClient:
     """Reads from one device at one address."""
 
     def __init__(self, address: str, device_id: int, ca: Path | None = None, tls: Tls | None = None) -> None:
-        """`ca` signed the switch's certificate (TLS then); `tls` is the client's own, if the switch asks."""
+        """Prepare a connection, with TLS if `ca` or `tls` is given.
+
+        `ca` signed the switch's certificate. `tls` has the client's certificate, if the switch asks for one.
+        """
         self._address = address
         self._device_id = device_id
         options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)]
@@ -63,7 +66,7 @@ class SwitchClient:
         self._channel.close()
 
     def p4info(self) -> p4i.P4Info:
-        """The P4Info of the program that runs; SwitchError if there is none."""
+        """Return the P4Info of the running program; SwitchError without a program."""
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )
@@ -74,14 +77,14 @@ class SwitchClient:
         return config.p4info
 
     def read(self, patterns: Iterable[p4r.Entity]) -> Iterator[p4r.Entity]:
-        """All that fits one of the patterns; Unsupported if the switch cannot read something of that kind."""
+        """Yield all entities that fit a pattern; Unsupported if the switch cannot read such entities."""
         request = p4r.ReadRequest(device_id=self._device_id, entities=patterns)
         with self._explained():
             for reply in self._p4runtime.Read(request, timeout=_ANSWER_S):
                 yield from reply.entities
 
     def ports(self) -> switch_pb2.GetPortsResponse:
-        """Counters of ports; Unsupported by other switches than the embedded one."""
+        """Read the counters of ports; Unsupported by other switches than the embedded one."""
         with self._explained():
             answer: switch_pb2.GetPortsResponse = self._switch.GetPorts(
                 switch_pb2.GetPortsRequest(), timeout=_ANSWER_S
@@ -103,7 +106,7 @@ class SwitchClient:
             self._switch.SetImpairments(request, timeout=_ANSWER_S)
 
     def trace(self, port: int | None, count: int, timeout_s: float) -> Iterator[dict[str, Any]]:
-        """The traces of the next packets, as in `railweave.switch.trace`; ends early after `timeout_s`."""
+        """Yield traces of the next packets, as in `railweave.switch.trace`; end early after `timeout_s`."""
         try:
             with self._operator(timeout_s + _ANSWER_S) as primary:
                 request = switch_pb2.TraceRequest(port=port, count=count, primary=primary)
@@ -121,7 +124,7 @@ class SwitchClient:
 
     @contextlib.contextmanager
     def _operator(self, timeout_s: float) -> Iterator[switch_pb2.Primary]:
-        """Be the primary of the operator's role, which may neither write nor hear of packets."""
+        """Be the primary of the operator's role, which writes no entries and gets no packets."""
         device_id = self.ports().device_id  # other switches refuse this request
         election_id = time.time_ns()  # the latest operator is primary
         config = PackedAny()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where packets are copied to, and what groups choose among: multicast, clone sessions, action profiles."""
+"""Multicast groups, clone sessions and action profiles of a running switch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def groups(client: SwitchClient) -> Row:
-    """{"multicast", "clone_sessions", "profiles"}; a kind that the switch cannot read is null."""
+    """Return {"multicast", "clone_sessions", "profiles"}; null for a kind that the switch cannot read."""
     return {
         "multicast": _or_none(multicast, client),
         "clone_sessions": _or_none(clone_sessions, client),
@@ -25,7 +25,7 @@ def groups(client: SwitchClient) -> Row:
 
 
 def multicast(client: SwitchClient) -> list[Row]:
-    """Multicast groups with their replicas."""
+    """Return multicast groups with their replicas."""
     return [
         {"group": e.multicast_group_id, "replicas": [_replica(replica) for replica in e.replicas]}
         for e in _replication(client, "multicast_group_entry")
@@ -33,7 +33,7 @@ def multicast(client: SwitchClient) -> list[Row]:
 
 
 def clone_sessions(client: SwitchClient) -> list[Row]:
-    """Clone sessions with their replicas."""
+    """Return clone sessions with their replicas."""
     return [
         {
             "session": e.session_id,
@@ -51,7 +51,7 @@ def _replication(client: SwitchClient, kind: str) -> Iterator[Any]:
 
 
 def profiles(client: SwitchClient) -> list[Row]:
-    """Action profiles with their members and groups."""
+    """Return action profiles with their members and groups."""
     p4info = client.p4info()
     actions = {action.preamble.id: action for action in p4info.actions}
     found: list[Row] = []

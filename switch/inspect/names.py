@@ -16,7 +16,7 @@ _T = TypeVar("_T", bound=Named)
 
 
 def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
-    """The object with this name or alias; SwitchError lists similar names."""
+    """Return the object with this name or alias; SwitchError lists similar names."""
     for one in objects:
         if wanted in (one.preamble.name, one.preamble.alias):
             return one
@@ -45,12 +45,12 @@ def span(text: str | None, size: int, name: str) -> range:
 
 
 def value(data: bytes, bitwidth: int) -> int | str:
-    """A value; one without width is of a type that is translated to strings."""
+    """Return a value as a number, or as text if its type is translated to strings (width 0)."""
     return int.from_bytes(data, "big") if bitwidth else data.decode(errors="replace")
 
 
 def number(value: int | str, bitwidth: int, name: str = "") -> str:
-    """A value as text: an address if width and field name suggest one, else decimal or hexadecimal."""
+    """Return a value as text: an address if width and name suggest one, else decimal or hexadecimal."""
     if isinstance(value, str):
         return repr(value)
     if bitwidth == 48:

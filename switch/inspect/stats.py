@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a running switch, and what they grow by in a second."""
+"""Counters of a running switch, and their rates per second."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _RATES = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes")
 
 
 def stats(client: SwitchClient, interval_s: float, sleep: Callable[[float], None] = time.sleep) -> Row:
-    """{"ports", "impairments", "pipeline", "actions"}; what the switch does not report is null.
+    """Return {"ports", "impairments", "pipeline", "actions"}; null for parts that the switch does not report.
 
-    With an interval, ports carry rates per second (`rx_packets_per_s` …) and actions `packets_per_s`.
+    With an interval, ports have rates per second (`rx_packets_per_s` …) and actions have `packets_per_s`.
     """
     before, counted, begin = _ports(client), action_counts(client), time.monotonic()
     if interval_s <= 0:

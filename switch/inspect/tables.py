@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def tables(client: SwitchClient, wanted: str | None) -> list[Row]:
-    """All tables, or one: size, entries in order of priority, default action."""
+    """Return all tables, or one: size, entries in order of priority, default action."""
     p4info = client.p4info()
     chosen = [names.find("table", p4info.tables, wanted)] if wanted else p4info.tables
     return [_Reader(client, p4info, table).table() for table in chosen]
@@ -101,7 +101,7 @@ class _Reader:
 
 
 def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
-    """An action with its parameters, by name."""
+    """Return an action with its parameters, by name."""
     info = actions.get(action.action_id)
     if info is None:
         return {"action": f"#{action.action_id}", "params": {}}
@@ -118,7 +118,7 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
 
 
 def action_counts(client: SwitchClient) -> list[Row]:
-    """Packets and bytes per table and action, summed over the direct counters of the entries."""
+    """Return packets and bytes per table and action, summed over the direct counters of entries."""
     p4info = client.p4info()
     counters = {counter.preamble.id for counter in p4info.direct_counters}
     counted = [table for table in p4info.tables if counters & set(table.direct_resource_ids)]
@@ -136,7 +136,7 @@ def action_counts(client: SwitchClient) -> list[Row]:
 
 
 def _match(match: p4r.FieldMatch, bitwidth: int) -> Row:
-    """A match as values."""
+    """Return a match as values."""
     kind = match.WhichOneof("field_match_type") or "exact"
     given = getattr(match, kind)
     row: Row = {"kind": kind}
@@ -149,7 +149,7 @@ def _match(match: p4r.FieldMatch, bitwidth: int) -> Row:
 
 
 def _match_text(field: p4i.MatchField, match: Row | None) -> str:
-    """A match as text."""
+    """Return a match as text."""
     if match is None:
         return "*"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read, as tables for the terminal."""
+"""Tables for the terminal, made of the values that were read from a switch."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOSSES = {
 
 
 def print_log(console: Console, rows: Iterable[Row]) -> None:
-    """Messages of the program, each behind its time of day."""
+    """Print messages of the program, each behind its time of day."""
     for row in rows:
         time = datetime.fromtimestamp(row["time_ns"] / 1e9).isoformat(timespec="milliseconds")
         console.print(f"{time.partition('T')[2]} {row['text']}", soft_wrap=True)
 
 
 def print_stats(console: Console, result: Row) -> None:
-    """Ports, the program's packets, and packets per action."""
+    """Print ports, the program's packets, and packets per action."""
     if result["ports"] is None:
         console.print("port counters: only the embedded switch has them")
     else:
@@ -82,7 +82,7 @@ def print_stats(console: Console, result: Row) -> None:
 
 
 def print_tables(console: Console, tables: Sequence[Row], *, entries: bool) -> None:
-    """An overview, or every entry."""
+    """Print an overview, or every entry."""
     if not entries:
         rows = [
             [t["name"], f"{len(t['entries'])}", f"{t['size']}", (t["default"] or {}).get("call", "-")]
@@ -130,14 +130,14 @@ def _extra(entry: Row, name: str) -> str:
 
 
 def print_declared(console: Console, rows: Sequence[Row]) -> None:
-    """Arrays without their values."""
+    """Print arrays without their values."""
     _print(
         console, ["name", "size", "cells"], [[r["name"], f"{r['size']:,}", r["cells"]] for r in rows], left=1
     )
 
 
 def print_registers(console: Console, result: Row) -> None:
-    """Values, eight to a line; long runs of equal ones in one line."""
+    """Print values, eight to a line; a long run of equal values takes one line."""
     values, first = result["values"], result["first"]
     console.print(f"{result['name']}: {result['size']:,} cells of {result['cells']}")
     pending: list[int] = []
@@ -165,7 +165,7 @@ def _cell(value: int) -> str:
 
 
 def print_counters(console: Console, result: Row) -> None:
-    """The non-zero cells."""
+    """Print the non-zero cells."""
     rows = [
         [str(index), f"{cell['packets']:,}", f"{cell['bytes']:,}"]
         for index, cell in enumerate(result["values"], result["first"])
@@ -177,7 +177,7 @@ def print_counters(console: Console, result: Row) -> None:
 
 
 def print_meters(console: Console, result: Row) -> None:
-    """Cells that are configured."""
+    """Print the configured cells."""
     rows = [
         [str(index), *(f"{cell[rate]:,}" for rate in RATES)]
         for index, cell in enumerate(result["values"], result["first"])
@@ -189,7 +189,7 @@ def print_meters(console: Console, result: Row) -> None:
 
 
 def print_groups(console: Console, result: Row) -> None:
-    """Multicast groups, clone sessions, and members and groups of action profiles."""
+    """Print multicast groups, clone sessions, and members and groups of action profiles."""
     for title, key, number in (
         ("multicast group", "multicast", "group"),
         ("clone session", "clone_sessions", "session"),

@@ -28,12 +28,12 @@ from railweave.switch.program import ArrayInfo, Fusion, Program
 
 
 def lower(text: bytes) -> tuple[Program, bytes]:
-    """The program's description and its plan; InvalidProgram or UnsupportedConstruct."""
+    """Return the program's description and its plan; InvalidProgram or UnsupportedConstruct."""
     return _lower(text, None)
 
 
 def lower_noting(text: bytes) -> tuple[bytes, tuple[Note, ...]]:
-    """A plan with the same behaviour and state that records trace notes, and the notes' descriptions."""
+    """Return a plan that also records trace notes, and the descriptions of its notes."""
     notes: list[Note] = []
     return _lower(text, notes)[1], tuple(notes)
 
@@ -60,7 +60,7 @@ def _lower(text: bytes, notes: list[Note] | None) -> tuple[Program, bytes]:
 
 
 def _fields_read(declared: Declarations, blocks: Blocks, actions: dict[int, list[Piece]]) -> set[Field]:
-    """Fields whose value may be read after an action has ended."""
+    """Return the fields whose value may be read after an action has ended."""
     nodes = blocks.reads()
     read = {member for members in declared.field_lists for member in members}
     read |= {what for inputs in declared.learn_lists for kind, what in inputs if kind == "sample"}
@@ -74,7 +74,7 @@ def _fields_read(declared: Declarations, blocks: Blocks, actions: dict[int, list
 
 
 def _intrinsics(root: Json, headers: Headers, read: set[Field]) -> list[Field | None]:
-    """Metadata that the engine reads or writes, in the plan's order; None for what has no effect."""
+    """Return metadata that the engine reads or writes, in the plan's order; None if it has no effect."""
     members = [headers.find(*reference) for reference in INTRINSICS]
     for (header, name), member in zip(INTRINSICS, members[:REQUIRED], strict=False):
         if member is None:
@@ -92,7 +92,7 @@ def _intrinsics(root: Json, headers: Headers, read: set[Field]) -> list[Field | 
 
 
 def _prune(actions: dict[int, list[Piece]], read: set[Field | None]) -> dict[int, list[Piece]]:
-    """A temporary that is only ever read where it was written before needs no storing."""
+    """Drop stores of temporaries that are never read before they are written."""
 
     def pruned(piece: Piece) -> Piece:
         if piece.summary is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What actions are made of: statements."""
+"""The statements of actions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Choice:
-    """The statements of the first alternative whose condition holds; nothing if none does."""
+    """The statements of the first alternative with a true condition, if there is one."""
 
     alternatives: tuple[tuple[Expr, tuple[Statement, ...]], ...]
 
@@ -68,7 +68,7 @@ Statement = Assign | RegisterRead | RegisterWrite | Jump | Effect | Choice
 
 
 def reads(statement: Statement) -> list[Expr]:
-    """The values that a statement computes."""
+    """Return the values that a statement computes."""
     match statement:
         case Assign(value=value):
             return [value]

@@ -44,7 +44,7 @@ class Blocks:
     messages: tuple[str, ...]  # of log_msg and assertions, by number
 
     def reads(self) -> list[Expr]:
-        """Every expression outside the actions."""
+        """Return every expression outside the actions."""
         nodes = [*self.parser.reads(), *self.ingress.reads(), *self.egress.reads()]
         nodes += [node for sum_ in self.checksums for node in (sum_.condition, sum_.held) if node]
         nodes += [node for statement in self.deparser for node in reads(statement)]
@@ -88,7 +88,7 @@ def _read_actions(root: Json, primitives: PrimitiveReader) -> dict[int, tuple[Ac
 
 
 def _read_deparser(root: Json, primitives: PrimitiveReader) -> tuple[list[Statement], list[str]]:
-    """Its statements, and the headers in the order in which they are emitted."""
+    """Return the deparser's statements, and the headers in the order in which they are emitted."""
     deparsers = objects(root, "deparsers")
     if len(deparsers) != 1:
         raise unsupported(f"a program with {len(deparsers)} deparsers", None, "deparsers")

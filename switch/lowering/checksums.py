@@ -30,7 +30,7 @@ class Checksum:
 
 
 def read_checksums(root: Json, expressions: ExpressionReader, calculations: dict[str, int]) -> list[Checksum]:
-    """All checksums of the program."""
+    """Read all checksums of the program."""
     result = []
     for item in objects(root, "checksums"):
         place = where(item, f"checksum {item.get('name')!r}")
@@ -56,7 +56,7 @@ def read_checksums(root: Json, expressions: ExpressionReader, calculations: dict
 
 
 def emit_verify(out: Code, checksums: list[Checksum]) -> None:
-    """A wrong one sets standard_metadata.checksum_error."""
+    """Set standard_metadata.checksum_error if a checksum is wrong."""
     error = out.headers.find("standard_metadata", "checksum_error")
     for checksum in (checksum for checksum in checksums if checksum.verify):
         out.scope()
@@ -81,7 +81,7 @@ def emit_update(out: Code, checksums: list[Checksum]) -> None:
 
 
 def _emit(out: Code, checksum: Checksum, skip: Label) -> int:
-    """A register with what the calculation gives; to `skip` where the checksum does not apply."""
+    """Return a register with the computed checksum. Jump to `skip` if the condition is false."""
     if checksum.condition is not None:
         branch(out, checksum.condition, skip, when=False)
     computed = out.fresh()

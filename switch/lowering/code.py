@@ -38,8 +38,7 @@ Operand = int | Constant | Label
 class Note:
     """One kind of event at one place of the program, for traces.
 
-    `kind` is a word such as `state`, `extract`, `set`; `name` says what it happens to; `labels` name the
-    values.
+    `kind` is a word such as `state`, `extract`, `set`. `name` is the object's. `labels` name the values.
     """
 
     kind: str
@@ -76,14 +75,14 @@ class Code:
     # Code and scopes.
 
     def op(self, name: str, *operands: Operand) -> None:
-        """One instruction: d, a, b, c; what is left out is 0."""
+        """Append an instruction with the operands d, a, b, c; operands left out are 0."""
         assert len(operands) <= 4, name  # noqa: S101 - a mistake of this package
         if len(self.code) >= MAX_INSTRUCTIONS:
             raise InvalidProgram(f"{self.where}: the program has more than {MAX_INSTRUCTIONS} instructions")
         self.code.append((OPS[name][0], [*operands, *[0] * (4 - len(operands))]))
 
     def place(self, label: Label) -> None:
-        """The label means the next instruction."""
+        """Bind the label to the next instruction."""
         label.pc = len(self.code)
 
     def scope(self) -> None:
@@ -93,13 +92,13 @@ class Code:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Code that does not run into what follows: what it computes is not known there."""
+        """Emit code that does not run into the following code, which cannot use its temporaries."""
         known = self._next, self._next_wide, dict(self.known), dict(self.known_wide)
         yield
         self._next, self._next_wide, self.known, self.known_wide = known
 
     def fresh(self) -> int:
-        """A new temporary."""
+        """Return a new temporary."""
         self._next += 1
         self.registers = max(self.registers, self._next)
         if self.registers > 0xF000:
@@ -107,7 +106,7 @@ class Code:
         return self._next - 1
 
     def fresh_wide(self) -> int:
-        """A new wide temporary."""
+        """Return a new wide temporary."""
         self._next_wide += 1
         self.wides = max(self.wides, self._next_wide)
         if self.wides > 0xF00:
@@ -115,7 +114,7 @@ class Code:
         return self._next_wide - 1
 
     def constant(self, value: int) -> Constant:
-        """The register preset to `value` modulo 2^64."""
+        """Return the register preset to `value` modulo 2^64."""
         return self.constants.setdefault(value & LOW64, Constant(len(self.constants)))
 
     def wide_constant(self, value: int, bits: int) -> int:

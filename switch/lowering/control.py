@@ -45,7 +45,7 @@ NOWHERE = ""  # a table's code does not fall through to its successor, which the
 
 @dataclass
 class TableNode:
-    """A table as it is lowered."""
+    """A table of a pipeline, ready to be lowered."""
 
     info: TableInfo
     key: list[Expr]
@@ -59,7 +59,7 @@ class TableNode:
 
     @property
     def direct_action(self) -> int | None:
-        """The one action that can ever run, if it takes no parameters: the table is a call."""
+        """Return the only action that can run, if it takes no parameters: the table is a call."""
         default = self.info.default
         if self.info.key or default is None or not default.const or default.parameters or self.meter:
             return None
@@ -67,7 +67,10 @@ class TableNode:
 
 
 def pack_key(widths: list[int]) -> tuple[list[tuple[int, int]], int]:
-    """(word, shift) of each key field, and the number of words; fields up to 64 bits stay in one word."""
+    """Return (word, shift) of each key field, and the number of words.
+
+    Each field of up to 64 bits lies in one word.
+    """
     places: list[tuple[int, int]] = []
     free: list[tuple[int, int]] = []
     words = 0
@@ -107,7 +110,7 @@ class TableReader:
     stale: StaleFields
 
     def read(self, item: Json, index: int) -> TableNode:
-        """One table."""
+        """Read one table."""
         name = name_of(item, "table")
         place = where(item, f"table {name!r}")
         profile, selector = self._implementation(item, place)
@@ -151,7 +154,7 @@ class TableReader:
         return node
 
     def _action_ids(self, item: Json, place: str) -> list[int]:
-        """The actions by id; p4c-bm names them only."""
+        """Return the ids of the table's actions; p4c-bm gives only their names."""
         if "action_ids" in item:
             ids = [check(number, int, place) for number in get(item, "action_ids", list, place)]
         else:
@@ -162,7 +165,7 @@ class TableReader:
         return ids
 
     def _implementation(self, item: Json, place: str) -> tuple[str | None, int | None]:
-        """The table's action profile, and the calculation of its selector."""
+        """Return the table's action profile, and the calculation of its selector."""
         kind = get(item, "type", str, place)
         if kind == "simple":
             return None, None
@@ -202,7 +205,7 @@ class TableReader:
         return check(name, str, place), MatchType(kind), node, member.width
 
     def _call(self, call: Any, ids: list[int], place: str) -> tuple[str, tuple[int, ...]]:
-        """The name of an action that the table has, and its arguments."""
+        """Return the name of an action that the table has, and its arguments."""
         number = get(call, "action_id", int, place)
         if number not in ids:
             raise InvalidProgram(f"{place}: an entry or the default names an action that is not the table's")
@@ -293,7 +296,7 @@ class Pipeline:
             self.tables[node.info.name] = node
         self.conditionals: dict[
             str, tuple[str, Expr, str | None, str | None]
-        ] = {}  # source, value, what follows
+        ] = {}  # source, value, the nodes after true and after false
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
@@ -307,14 +310,14 @@ class Pipeline:
         self.end = Label()
 
     def reads(self) -> list[Expr]:
-        """Every expression."""
+        """Return every expression."""
         return [
             *(node for table in self.tables.values() for node in table.key),
             *(condition for _, condition, _, _ in self.conditionals.values()),
         ]
 
     def label(self, name: Any) -> Label:
-        """Of a node; null is the end of the pipeline."""
+        """Return the label of a node; null is the end of the pipeline."""
         if name is None:
             return self.end
         if not isinstance(name, str) or name not in self.labels:
@@ -322,12 +325,12 @@ class Pipeline:
         return self.labels[name]
 
     def following(self, node: TableNode) -> tuple[list[Label], Label | None, Label]:
-        """Where a table goes on: by action, on a hit (None: by action), on a miss."""
+        """Return where a table goes on: by action, on a hit (None: by action), on a miss."""
         nexts = [self.label(node.next_by_action.get(i)) for i in range(len(node.action_ids))]
         return nexts, self.label(node.on_hit) if node.by_hit else None, self.label(node.on_miss)
 
     def emit(self, out: Code, actions: dict[int, ActionBody]) -> Label:
-        """All nodes that can be reached; the label of the first."""
+        """Emit all nodes that can be reached. Return the label of the first."""
         start = self.label(self.initial)
         waiting = [self.initial]
         done: set[str] = set()
@@ -354,7 +357,7 @@ class Pipeline:
         return start
 
     def _node(self, out: Code, name: str, actions: dict[int, ActionBody]) -> list[str | None]:
-        """The node's code; what follows, first what its code falls through to."""
+        """Emit a node. Return the following nodes, first the node that its code falls through to."""
         if name in self.conditionals:
             source, condition, true_next, false_next = self.conditionals[name]
             note(out, "if", source, [("value", condition)])
@@ -389,14 +392,14 @@ class Pipeline:
 
 
 def _fragment(item: Json) -> str:
-    """The source of a condition, as far as p4c gives it."""
+    """Return the source of a condition if p4c gives it, else the condition's name."""
     info = item.get("source_info")
     fragment = info.get("source_fragment") if isinstance(info, dict) else None
     return fragment if isinstance(fragment, str) else str(item.get("name"))
 
 
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:
-    """Ingress and egress."""
+    """Return ingress and egress."""
     named([table for item in objects(root, "pipelines") for table in objects(item, "tables")], "table")
     items = {name_of(item, "pipelines"): item for item in objects(root, "pipelines")}
     if set(items) != {"ingress", "egress"}:

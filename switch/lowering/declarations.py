@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program declares besides its code: headers, arrays, calculations, profiles and lists of fields."""
+"""A program's declarations besides its code: headers, arrays, calculations, profiles and lists of fields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Calculation = tuple[int, Inputs]  # number of the algorithm
 
 @dataclass(frozen=True)
 class Declarations:
-    """Everything by name, unless it says otherwise."""
+    """All declarations of a program, by name unless a comment says otherwise."""
 
     headers: Headers
     registers: dict[str, Register]
@@ -99,7 +99,7 @@ def _counters(root: Json) -> list[ArrayInfo]:
 
 
 def _meters(root: Json, headers: Headers) -> tuple[dict[str, MeterInfo], dict[str, tuple[int, Field]]]:
-    """All meters, and the direct ones' numbers and fields for the result."""
+    """Return all meters, and the numbers and result fields of direct meters."""
     meters: dict[str, MeterInfo] = {}
     direct: dict[str, tuple[int, Field]] = {}
     for name, place, item in named(objects(root, "meter_arrays"), "meter array"):
@@ -130,7 +130,7 @@ def _table_size(root: Json, name: str) -> int:
 
 
 def _calculation(item: Json, headers: Headers, place: str) -> Calculation:
-    """A calculation that the program names, or an action selector's."""
+    """Read a calculation that the program names, or the calculation of an action selector."""
     algorithm = get(item, "algo", str, place)
     if algorithm not in ALGORITHMS:
         raise unsupported(f"the hash algorithm {algorithm!r}", item, place)
@@ -155,7 +155,7 @@ def _calculation(item: Json, headers: Headers, place: str) -> Calculation:
 def _profiles(
     root: Json, headers: Headers, first: int
 ) -> tuple[dict[str, tuple[ProfileInfo, int | None]], list[Calculation]]:
-    """Action profiles, and their selectors' calculations, which are numbered from `first`."""
+    """Return action profiles, and the calculations of their selectors, numbered from `first`."""
     items = []
     for pipeline in objects(root, "pipelines"):
         items += objects(pipeline, "action_profiles")
@@ -177,7 +177,7 @@ def _profiles(
 
 
 def _field_lists(root: Json, headers: Headers) -> list[list[Field]]:
-    """Fields that survive cloning, resubmission and recirculation, by the list's number."""
+    """Return the fields that survive cloning, resubmission and recirculation, by the list's number."""
     result: list[list[Field]] = []
     for item in objects(root, "field_lists"):
         place = where(item, f"field list {item.get('name')!r}")
@@ -201,7 +201,7 @@ def _field_lists(root: Json, headers: Headers) -> list[list[Field]]:
 
 
 def _learn_lists(root: Json, headers: Headers) -> tuple[list[Inputs], dict[int, DigestInfo]]:
-    """Digests by number: as inputs of a calculation, every field padded to whole bytes in front."""
+    """Return digests by number: as inputs of a calculation, each field padded to bytes in front."""
     inputs: list[Inputs] = []
     infos = {}
     for item in objects(root, "learn_lists"):

@@ -21,12 +21,12 @@ from railweave.switch.lowering.notes import log_value, note, note_field
 from railweave.switch.lowering.values import branch, compute, compute_wide, field_access
 
 EXTRACTIONS = {"EXTRACT", "EXTRACT_VL", "EXTRACT_NEXT", "EXTRACT_NEXT_VL"}
-# What a trace leaves out, or does not call a call.
+# Effects that a trace leaves out, or notes as something else than a call.
 UNNOTED = {"LOG", "HDR_HIDE", "VL_COPY", "ADVANCE", "PARSE_ERROR"} | EXTRACTIONS
 
 
 def store_field(out: Code, member: Field, node: Expr) -> None:
-    """field = value, truncated."""
+    """Emit field = value, truncated."""
     if member.width == 0:
         return
     if member.is_native:
@@ -36,7 +36,7 @@ def store_field(out: Code, member: Field, node: Expr) -> None:
 
 
 def store_register(out: Code, member: Field, value: Operand, fits: bool = False) -> None:
-    """field = register, truncated (unless it fits)."""
+    """Emit field = register, truncated (unless it fits)."""
     if member.width == 0:
         return
     if not member.is_native:
@@ -73,7 +73,7 @@ def _note_before(out: Code, statement: Statement) -> None:
 
 
 def _call_of(out: Code, effect: Effect) -> str:
-    """What is done, and to what if that has a name."""
+    """Return the effect's name in a trace, with the names of its objects."""
     objects = [item for item in effect.objects if isinstance(item, str)]
     if effect.kind in out.names:
         objects = [out.names[effect.kind][effect.objects[0]]]
@@ -123,7 +123,7 @@ def _emit_log(out: Code, effect: Effect) -> None:
 
 
 def emit_statements(out: Code, statements: list[Statement]) -> None:
-    """Statements in sequence, unfused."""
+    """Emit statements in sequence, unfused."""
     targets = {s.target: Label() for s in statements if isinstance(s, Jump)}
     for position, statement in enumerate(statements):
         if position in targets:
@@ -158,7 +158,7 @@ def _emit_register_read(out: Code, statement: RegisterRead) -> None:
 
 
 def store_cell(out: Code, array: Register, index: Expr, value: Expr) -> None:
-    """array[index] = value, truncated; nothing if the index is out of range."""
+    """Emit array[index] = value, truncated. The store has no effect if the index is out of range."""
     if array.width <= 64:
         out.op("REG_WR", compute(out, value), array.index, compute(out, index))
     else:
@@ -185,7 +185,7 @@ def _emit_effect(out: Code, effect: Effect) -> None:
 
 
 def _object(out: Code, item: Any) -> int:
-    """The number of a header (by name), a stack, a variable-length field, or a number itself."""
+    """Return the number of a header (by name), a stack, a variable-length field, or a number itself."""
     if isinstance(item, str):
         return out.headers.by_name[item].index
     if isinstance(item, Field):

@@ -28,13 +28,13 @@ class ActionBody:
 
     @property
     def exits(self) -> bool:
-        """Whether it may end the pipeline."""
+        """Return whether the action may end the pipeline."""
         statements = [statement for piece in self.pieces for statement in piece.statements]
         return any(isinstance(statement, Effect) and statement.kind == "EXIT" for statement in statements)
 
 
 def emit_action(out: Code, body: ActionBody) -> None:
-    """The action's code; for a trace, unfused."""
+    """Emit the action; for a trace, unfused."""
     action = body.description
     out.where = f"action {action.name!r}"
     out.scope()
@@ -61,7 +61,7 @@ def emit_action(out: Code, body: ActionBody) -> None:
 
 
 def _emit_fused(out: Code, fused: Fused, fallback: Label) -> None:
-    """All values, then all stores; to `fallback` first if one of the register indexes is out of range."""
+    """Emit all values, then all stores. Jump to `fallback` first if a register index is out of range."""
     for size, index in dict.fromkeys((array.size, index) for array, index in fused.indexes):
         low = out.graph.binary("&", index, out.graph.const(mask(32)))
         branch(out, out.graph.binary("<", low, out.graph.const(size)), fallback, when=False)
@@ -83,7 +83,7 @@ def _emit_fused(out: Code, fused: Fused, fallback: Label) -> None:
 
 
 def _ready(out: Code, member: Field, node: Expr) -> bool:
-    """Compute the value; False if it is what the field holds anyway."""
+    """Compute the value; False if the field already holds it."""
     if node.op == "field" and node.leaf == member:
         return False
     if member.is_native:
@@ -94,7 +94,7 @@ def _ready(out: Code, member: Field, node: Expr) -> bool:
 
 
 def _length(store: VectorStore) -> int:
-    """The length as instructions give it."""
+    """Return the vector length in the form that instructions take."""
     return len(store.targets) | (LONG_WORDS if store.value.word == 64 else 0)
 
 
@@ -107,7 +107,7 @@ class _VectorRegisters:
     numbers: dict[Vector, int] = field(default_factory=dict)
 
     def load(self, vector: Vector, length: int) -> int:
-        """A vector register with the value."""
+        """Return a vector register with the value."""
         found = self.numbers.get(vector)
         if found is None:
             self.out.vector_length = max(self.out.vector_length, length & ~LONG_WORDS)
@@ -154,7 +154,7 @@ class _VectorRegisters:
         return self.out.slices.setdefault(row, len(self.out.slices))
 
     def store(self, store: VectorStore, number: int) -> None:
-        """To fields that follow each other, or to registers side by side."""
+        """Store to fields that follow each other, or to registers side by side."""
         out, first, length = self.out, store.targets[0], _length(store)
         if isinstance(first, Register):
             assert store.index is not None  # noqa: S101 - registers always come with one

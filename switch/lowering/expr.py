@@ -23,7 +23,7 @@ MAX_NODES = 1 << 19  # far more than any sane program's expressions have
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Expr:
-    """One node. `args` are nodes; `leaf` is what a leaf stands for (a field, a constant, …)."""
+    """One node. `args` are nodes; `leaf` is the object of a leaf (a field, a constant, …)."""
 
     op: str
     args: tuple[Expr, ...]
@@ -35,31 +35,31 @@ class Expr:
 
     @property
     def is_bool(self) -> bool:
-        """Whether the value is a truth value."""
+        """Return whether the value is a truth value."""
         return self.op in BOOLEANS or (self.op == "select" and self.args[1].is_bool)
 
     def fits(self, low: int, high: int) -> bool:
-        """Whether every value is in [low, high]."""
+        """Return whether every value is in [low, high]."""
         return self.low is not None and self.high is not None and low <= self.low and self.high <= high
 
     @property
     def fits_signed64(self) -> bool:
-        """Whether int64 holds every value."""
+        """Return whether int64 holds every value."""
         return self.fits(-(1 << 63), (1 << 63) - 1)
 
     @property
     def fits_unsigned64(self) -> bool:
-        """Whether uint64 holds every value."""
+        """Return whether uint64 holds every value."""
         return self.fits(0, (1 << 64) - 1)
 
     @property
     def fits64(self) -> bool:
-        """Whether 64 bits hold every value in one of the two readings."""
+        """Return whether int64 or uint64 holds every value."""
         return self.fits_signed64 or self.fits_unsigned64
 
 
 def mask(width: int) -> int:
-    """`width` ones."""
+    """Return a number of `width` ones."""
     return (1 << width) - 1
 
 
@@ -78,7 +78,7 @@ def _and_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
 
 
 def _bitwise_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
-    """Of | and ^ (and & of negative values): within the wider operand's two's complement."""
+    """Return the range of | and ^ (and & of negative values): two's complement of the wider operand."""
     bounds = (a.low, a.high, b.low, b.high)
     if any(bound is None for bound in bounds):
         return None, None
@@ -140,15 +140,15 @@ class Graph:
         return found
 
     def const(self, value: int) -> Expr:
-        """A constant."""
+        """Make a constant."""
         return self._node("const", (), value, value, value)
 
     def truth(self, value: bool) -> Expr:
-        """A truth value that is known."""
+        """Make a constant truth value."""
         return self.binary("==", self.const(1), self.const(int(value)))
 
     def leaf(self, op: str, what: Any, width: int, signed: bool = False) -> Expr:
-        """A value of `width` bits from outside: a field, a parameter, …; of no bits: 0."""
+        """Make a value of `width` bits from outside: a field, a parameter, …; with no bits, 0."""
         if width == 0:
             return self.const(0)
         if signed:
@@ -156,11 +156,11 @@ class Graph:
         return self._node(op, (), what, 0, mask(width))
 
     def register(self, array: Any, index: Expr, width: int) -> Expr:
-        """The cell of a register array as it was before the action."""
+        """Make the cell of a register array as it was before the action."""
         return self._node("reg", (index,), array, 0, mask(width))
 
     def binary(self, op: str, a: Expr, b: Expr) -> Expr:
-        """Integer arithmetic and comparison."""
+        """Make integer arithmetic or a comparison."""
         if op in {">", ">="}:
             return self.binary("<" if op == ">" else "<=", b, a)
         if op == "!=":
@@ -177,28 +177,28 @@ class Graph:
         return self._node(op, (a, b), None, low, high)
 
     def invert(self, a: Expr) -> Expr:
-        """Bitwise complement."""
+        """Make a bitwise complement."""
         bounded = a.low is not None and a.high is not None
         return self._node("~", (a,), None, ~a.high if bounded else None, ~a.low if bounded else None)  # type: ignore[operator]
 
     def negate(self, a: Expr) -> Expr:
-        """Logical not."""
+        """Make a logical not."""
         return a.args[0] if a.op == "not" else self._node("not", (a,), None, 0, 1)
 
     def logic(self, op: str, a: Expr, b: Expr) -> Expr:
-        """Logical `and`, `or`."""
+        """Make a logical `and` or `or`."""
         return self._node(op, (a, b), None, 0, 1)
 
     def to_bool(self, a: Expr) -> Expr:
-        """Whether a number is not zero."""
+        """Make the truth value that a number is not zero."""
         return a if a.is_bool else a.args[0] if a.op == "b2d" else self._node("d2b", (a,), None, 0, 1)
 
     def to_data(self, a: Expr) -> Expr:
-        """0 or 1 of a truth value."""
+        """Make the number 0 or 1 of a truth value."""
         return self._node("b2d", (a,), None, 0, 1) if a.is_bool else a
 
     def wrap(self, a: Expr, width: int, signed: bool) -> Expr:
-        """`a` modulo 2^width, unsigned or in two's complement."""
+        """Make `a` modulo 2^width, unsigned or in two's complement."""
         if not signed or width == 0:
             return self.binary("&", a, self.const(mask(width)))
         if a.fits(-(1 << (width - 1)), mask(width - 1)):
@@ -206,7 +206,7 @@ class Graph:
         return self._node("two_comp_mod", (a,), width, -(1 << (width - 1)), mask(width - 1))
 
     def saturate(self, a: Expr, width: int, signed: bool) -> Expr:
-        """`a` clamped to the range of `width` bits."""
+        """Make `a` clamped to the range of `width` bits."""
         low, high = (-(1 << (width - 1)), mask(width - 1)) if signed else (0, mask(width))
         return (
             a
@@ -215,7 +215,7 @@ class Graph:
         )
 
     def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
-        """`condition ? a : b`."""
+        """Make `condition ? a : b`."""
         if a is b:
             return a
         low = None if a.low is None or b.low is None else min(a.low, b.low)
@@ -223,7 +223,7 @@ class Graph:
         return self._node("select", (condition, a, b), None, low, high)
 
     def header_equal(self, a: Any, b: Any) -> Expr:
-        """Whether two headers are valid and have equal contents."""
+        """Make the truth value that two headers are valid and have equal contents."""
         return self._node("header_eq", (), (a, b), 0, 1)
 
 

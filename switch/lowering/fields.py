@@ -49,19 +49,19 @@ class Field:
 
     @property
     def is_valid_bit(self) -> bool:
-        """Whether this is `$valid$`."""
+        """Return whether this is `$valid$`."""
         return self.position < 0
 
     @property
     def is_native(self) -> bool:
-        """Whether it can be loaded and stored as one 64-bit word."""
+        """Return whether the field can be loaded and stored as one 64-bit word."""
         return self.width <= 64 and (
             self.metadata or self.is_valid_bit or self.position % 8 + self.width <= 64
         )
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of the field as an element of a vector in memory; 0 if it cannot be an element."""
+        """Return the size of the field as an element of a vector in memory; 0 if it cannot be one."""
         if self.variable or self.is_valid_bit or not 0 < self.width <= 64:
             return 0
         if self.metadata:
@@ -82,12 +82,12 @@ class Header:
 
     @property
     def variable(self) -> Field | None:
-        """The variable-length field, if the header has one."""
+        """Return the variable-length field, if the header has one."""
         return next((member for member in self.fields.values() if member.variable), None)
 
     @property
     def valid(self) -> Field:
-        """The validity."""
+        """Return the field of the validity."""
         return self.fields["$valid$"]
 
 
@@ -102,7 +102,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of headers or of unions: each element is the headers that one union has, or one header."""
+    """A stack of headers or of unions. Each element is one header, or all headers of a union."""
 
     name: str
     index: int
@@ -111,11 +111,11 @@ class Stack:
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """The headers of a stack that is not one of unions."""
+        """Return the headers of a stack of headers."""
         return tuple(element[0] for element in self.elements)
 
     def member(self, name: Any, place: str) -> int:
-        """The position of the header of this name in an element of a stack of unions."""
+        """Return the position of the named header in an element of a stack of unions."""
         if name not in self.members:
             raise InvalidProgram(f"{place}: the unions of stack {self.name!r} have no header {name!r}")
         return self.members.index(name)
@@ -132,7 +132,7 @@ class Register:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of a cell as an element of a vector in memory; 0 if it cannot be an element."""
+        """Return the size of a cell as an element of a vector in memory; 0 if it cannot be one."""
         return 0 if self.width > 64 else 4 if self.width <= 32 else 8
 
 
@@ -155,11 +155,11 @@ class Headers:
     aliases: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def header(self, name: Any, place: str) -> Header:
-        """The instance of this name."""
+        """Return the instance of this name."""
         return _find(self.by_name, name, "header", place)
 
     def field(self, reference: Any, place: str) -> Field:
-        """The field named by ["header", "field"]."""
+        """Return the field named by ["header", "field"]."""
         header_name, field_name = pair(reference, place)
         header_name, field_name = self.aliases.get((header_name, field_name), (header_name, field_name))
         found = self.header(header_name, place).fields.get(field_name)
@@ -168,30 +168,30 @@ class Headers:
         return found
 
     def find(self, header: str, name: str) -> Field | None:
-        """The field or alias of this name, if the program has it."""
+        """Return the field or alias of this name, if the program has it."""
         header, name = self.aliases.get((header, name), (header, name))
         return self.by_name[header].fields.get(name) if header in self.by_name else None
 
     def stack(self, name: Any, place: str) -> Stack:
-        """The header stack of this name."""
+        """Return the header stack of this name."""
         return _find(self.stacks, name, "header stack", place)
 
     def union_stack(self, name: Any, place: str) -> Stack:
-        """The stack of header unions of this name."""
+        """Return the stack of header unions of this name."""
         return _find(self.union_stacks, name, "stack of header unions", place)
 
     def union(self, name: Any, place: str) -> Union:
-        """The header union of this name."""
+        """Return the header union of this name."""
         return _find(self.unions, name, "header union", place)
 
     @property
     def all_stacks(self) -> list[Stack]:
-        """Stacks of headers and of unions, by index."""
+        """Return stacks of headers and of unions, by index."""
         return sorted((*self.stacks.values(), *self.union_stacks.values()), key=lambda stack: stack.index)
 
     @property
     def packet_headers(self) -> list[Header]:
-        """Those that are extracted and deparsed, by index."""
+        """Return the headers that are extracted and deparsed, by index."""
         return [header for header in self.by_name.values() if not header.metadata]
 
 
@@ -232,7 +232,7 @@ def _read_type(item: Json) -> tuple[str, list[_FieldType]]:
 
 
 def _with_width(item: Json, fields: list[_FieldType], place: str) -> list[_FieldType]:
-    """The variable field gets what the header's greatest length leaves to it."""
+    """Give the variable field the bits that the header's greatest length leaves to it."""
     if "length_exp" in item:
         raise unsupported("a header type with an expression for its length", item, place)
     greatest = 8 * natural(item, "max_length", place, MAX_VARIABLE_BYTES + 1)
@@ -243,7 +243,7 @@ def _with_width(item: Json, fields: list[_FieldType], place: str) -> list[_Field
 
 
 def read_headers(root: Json) -> Headers:
-    """Header types, instances, unions, stacks and field aliases of a program."""
+    """Read header types, instances, unions, stacks and field aliases of a program."""
     types = dict(_read_type(item) for item in objects(root, "header_types"))
     result = Headers()
     by_id: dict[int, Header] = {}
@@ -288,7 +288,7 @@ def _header(item: Json, types: dict[str, list[_FieldType]], index: int) -> Heade
 
 
 def _members(item: Json, key: str, by_id: dict[int, Any], place: str) -> tuple[Any, ...]:
-    """The objects that a list of ids names."""
+    """Return the objects that a list of ids names."""
     numbers = get(item, key, list, place)
     if not numbers or any(type(number) is not int or number not in by_id for number in numbers):
         raise InvalidProgram(f"{place}: {key!r} names something unknown, or nothing")

@@ -22,7 +22,7 @@ class HeaderPrimitives:
     """One method per primitive; each gives the statements of a call."""
 
     def __init__(self, expressions: ExpressionReader) -> None:
-        """Operands are read by `expressions`."""
+        """Read operands with `expressions`."""
         self.expressions = expressions
         self._alternatives = 0
 
@@ -47,7 +47,7 @@ class HeaderPrimitives:
         return self.expressions.headers.union(item.get("value"), place)
 
     def _each(self, choices: Choices, make: Callable[[Any], list[Statement]]) -> list[Statement]:
-        """What `make` gives for the one alternative, or a choice among what it gives for each."""
+        """Return the statements that `make` gives for the alternative, or a choice among several."""
         if len(choices) == 1 and choices[0][0] is None:
             return make(choices[0][1])
         self._alternatives += len(choices)
@@ -59,7 +59,7 @@ class HeaderPrimitives:
     # Fields.
 
     def assign(self, args: list[Any], place: str) -> list[Statement]:
-        """assign(field, value); the field may be one of a stack's element that is chosen at run time."""
+        """Translate assign(field, value). A stack's element may be chosen at run time."""
         source = args[1]
         if get(source, "type", str, place) == "field":
             member = self.expressions.places(source, place)[0][1]
@@ -74,7 +74,7 @@ class HeaderPrimitives:
         return [Assign(member, value)]
 
     def assign_variable(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_VL(to, from): the length goes with the contents."""
+        """Translate assign_VL(to, from). The length is copied with the contents."""
         to, source = (self._field(arg, place) for arg in args)
         if not to.variable or not source.variable:
             raise InvalidProgram(f"{place}: a field of fixed length in an assignment of variable fields")
@@ -83,7 +83,7 @@ class HeaderPrimitives:
     # Headers.
 
     def assign_header(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_header(to, from)."""
+        """Translate assign_header(to, from)."""
         choices = [self.expressions.header_choices(arg, place) for arg in args]
         if len(choices[0]) * len(choices[1]) > MAX_ALTERNATIVES:
             raise unsupported("an assignment between elements of stacks as large as these", args[0], place)
@@ -105,7 +105,7 @@ class HeaderPrimitives:
         return result
 
     def hide_others(self, header: Header, source: Header | None = None) -> list[Statement]:
-        """A header that becomes valid (if `source` is) makes the others of its union invalid."""
+        """Make the other headers of a union invalid if this header (like `source`) becomes valid."""
         union = self.expressions.headers.union_of.get(header.name)
         others = [other.name for other in union.headers if other is not header] if union else []
         hide: tuple[Statement, ...] = tuple(Effect("HDR_HIDE", (name,)) for name in others)
@@ -132,7 +132,7 @@ class HeaderPrimitives:
     # Unions and stacks.
 
     def assign_union(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_union(to, from)."""
+        """Translate assign_union(to, from)."""
         to, source = (self._union(arg, place) for arg in args)
         if to.type_name != source.type_name:
             raise InvalidProgram(f"{place}: unions of different types")
@@ -140,7 +140,7 @@ class HeaderPrimitives:
         return [statement for a, b in pairs for statement in self._copy(a, b, place)]
 
     def assign_stack(self, args: list[Any], place: str) -> list[Statement]:
-        """assign_header_stack(to, from), assign_union_stack(to, from)."""
+        """Translate assign_header_stack(to, from) and assign_union_stack(to, from)."""
         to, source = (self.expressions.stack(arg, place) for arg in args)
         shapes = [[header.type_name for header in stack.elements[0]] for stack in (to, source)]
         if shapes[0] != shapes[1] or len(to.elements) != len(source.elements):
@@ -148,6 +148,6 @@ class HeaderPrimitives:
         return [Effect("STACK_COPY", (to.index, source.index))]
 
     def shift_stack(self, kind: str, args: list[Any], place: str) -> list[Statement]:
-        """push(stack, count), pop(stack, count)."""
+        """Translate push(stack, count) and pop(stack, count)."""
         stack = self.expressions.stack(args[0], place)
         return [Effect(kind, (stack.index,), (self._number(args[1], place),))]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where headers, metadata and registers lie in the packet header vector (PHV) and in the register banks.
 
-Packet headers are kept as in the packet, so that extracting and deparsing are copies. A metadata field of up
-to 64 bits is a native integer of its own. A variable-length field lies apart from its header: its length in
-bytes as a native 32-bit integer, then its bytes. Fields that are computed together lie side by side
-(`vectors.py` asks for that), and so do the registers that are indexed alike.
+Packet headers are kept as in the packet, so that extracting and deparsing are copies. Each metadata field of
+up to 64 bits is a native integer. A variable-length field lies apart from its header: its length in bytes as
+a native 32-bit integer, then its bytes. Fields that are computed together lie side by side (`vectors.py` asks
+for that). So do registers with the same index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BANK_ALIGNMENT = 16  # words: a row of a bank begins on a cache line
 LENGTH_BYTES = 4  # of a variable-length field, in front of its contents
 
 
-Row = tuple[Field, ...] | tuple[Register, ...]  # what must lie side by side: metadata fields or registers
+Row = tuple[Field, ...] | tuple[Register, ...]  # metadata fields or registers that must lie side by side
 
 
 def lay_out(headers: Headers, registers: Iterable[Register], rows: Iterable[Row]) -> Layout:
@@ -72,7 +72,7 @@ class Layout:
         self.banks.append(registers)
 
     def _place_field(self, member: Field) -> None:
-        """A metadata field, or a variable-length field of any header."""
+        """Place a metadata field, or a variable-length field of any header."""
         if member.variable:
             self.variables[member] = len(self.variables)
             size, alignment = LENGTH_BYTES + member.width // 8 + SLACK, LENGTH_BYTES
@@ -87,7 +87,7 @@ class Layout:
         return (width + 7) // 8 + SLACK, 8
 
     def stored_bytes(self, member: Field) -> int:
-        """Bytes from a metadata field's offset that hold its value."""
+        """Return how many bytes from a metadata field's offset hold its value."""
         if member.variable:
             return LENGTH_BYTES + member.width // 8
         return self._native_size(member.width)[0] if member.width <= 64 else (member.width + 7) // 8
@@ -98,11 +98,11 @@ class Layout:
         return offset
 
     def bank_position(self, register: Register) -> tuple[int, int]:
-        """Bank of a register and its word in the bank's rows."""
+        """Return the bank of a register and its word in the bank's rows."""
         return self._bank_positions[register]
 
     def bank_shape(self, bank: int) -> tuple[int, int]:
-        """Rows of a bank and 32-bit words per row."""
+        """Return the rows of a bank and the 32-bit words per row."""
         members = self.banks[bank]
         words = sum(map(register_words, members))
         if len(members) > 1:
@@ -110,12 +110,12 @@ class Layout:
         return members[0].size, words
 
     def bit_position(self, member: Field) -> int:
-        """Bit of a field that is kept most significant byte first, in the PHV."""
+        """Return the bit in the PHV of a field that is kept most significant byte first."""
         if member.metadata:
             return self.offsets[member] * 8 + -member.width % 8
         return self.images[member.header] * 8 + member.position
 
 
 def register_words(register: Register) -> int:
-    """32-bit words that one cell takes."""
+    """Return how many 32-bit words one cell takes."""
     return 1 if register.width <= 32 else (register.width + 63) // 64 * 2

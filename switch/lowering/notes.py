@@ -12,7 +12,7 @@ from railweave.switch.lowering.values import compute, compute_wide
 
 
 def note(out: Code, kind: str, name: str, values: Iterable[tuple[str, Expr]] = ()) -> None:
-    """Record it, with the current values."""
+    """Record an event of the program, with the current values."""
     if out.notes is None:
         return
     labels = []
@@ -26,7 +26,7 @@ def note_field(out: Code, kind: str, member: Field) -> None:
     """Record a field with its current value."""
     if out.notes is None:
         return
-    out.scope()  # what has been loaded before is an old value
+    out.scope()  # load the field again: a temporary may hold its old value
     leaf = "variable" if member.variable else "field"
     value = out.graph.leaf(leaf, member, member.width, member.signed and not member.variable)
     note(out, kind, f"{member.header}.{member.name}", [("value", value)])

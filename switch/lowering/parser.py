@@ -39,7 +39,10 @@ OPERATIONS = {"extract": 1, "extract_VL": 2, "set": 2, "verify": 2, "advance": 1
 
 @dataclass(frozen=True)
 class State:
-    """Its operations, then the first transition whose condition holds or whose value set has the key."""
+    """A parser state: operations, then the first transition that fits.
+
+    A transition fits if its condition is true, or if its value set has the key.
+    """
 
     name: str
     label: Label
@@ -59,7 +62,7 @@ class Parser:
     value_sets: dict[str, ValueSetInfo]
 
     def reads(self) -> list[Expr]:
-        """Every expression."""
+        """Return every expression."""
         nodes = [node for state in self.states for node in state.key]
         for state in self.states:
             nodes += [node for body in state.operations for part in body for node in reads(part)]
@@ -67,7 +70,7 @@ class Parser:
 
 
 def emit_parser(out: Code, parser: Parser) -> Label:
-    """All states; the label where parsing begins."""
+    """Emit all states. Return the label where parsing begins."""
     start = Label()
     out.place(start)
     out.op("JMP", 0, parser.initial)
@@ -79,7 +82,7 @@ def emit_parser(out: Code, parser: Parser) -> Label:
             emit_statements(out, statements)
         out.scope()
         for position, (when, target) in enumerate(state.transitions):
-            # What the first case loads stays known; the other cases' temporaries are dropped.
+            # Every case runs after the first, so only the temporaries of the first stay known.
             with out.apart() if position else nullcontext():
                 if isinstance(when, Expr):
                     branch(out, when, target, when=True)
@@ -94,7 +97,7 @@ def emit_parser(out: Code, parser: Parser) -> Label:
 
 
 def read_parser(root: Json, primitives: PrimitiveReader, first_value_set: int) -> Parser:
-    """The program's one parser; value sets are numbered from `first_value_set`."""
+    """Read the program's parser; value sets are numbered from `first_value_set`."""
     parsers = objects(root, "parsers")
     if len(parsers) != 1:
         raise unsupported(f"a program with {len(parsers)} parsers", None, "parsers")
@@ -173,14 +176,14 @@ class _StateReader:
         return [Effect("ADVANCE", (), (bits,))]
 
     def _size(self, item: Any, place: str) -> Expr:
-        """A number of bits; it is compared with what a packet has, so it must be exact."""
+        """Read a number of bits. It must be exact, because it is compared with the packet's length."""
         bits = self._value(item, place)
         if not bits.fits_unsigned64:
             raise unsupported("a size that may be negative or of more than 64 bits", None, place)
         return bits
 
     def _extract(self, param: Any, bits: tuple[Expr, ...], place: str) -> list[Statement]:
-        """`bits`: the length of the header's variable field, if it has one."""
+        """Translate an extraction; `bits` is the length of the header's variable field, if any."""
         kind = get(param, "type", str, place)
         headers, suffix = self.expressions.headers, "_VL" if bits else ""
         if kind == "regular":
@@ -233,7 +236,7 @@ class _StateReader:
     # Transitions.
 
     def _key(self, state: Json, place: str) -> list[tuple[Expr, int]]:
-        """Values that the state selects on, and their widths in bits."""
+        """Return the values that the state selects on, and their widths in bits."""
         key = []
         for item in get(state, "transition_key", list, place):
             node = self._value(item, place)
@@ -245,7 +248,7 @@ class _StateReader:
         return key
 
     def _case(self, key: list[tuple[Expr, int]], item: Json, place: str) -> Expr:
-        """Whether the key has a value; every field of it is padded to bytes in the value and the mask."""
+        """Return whether the key has a value. Value and mask have each field of the key padded to bytes."""
         value = hexstr(item.get("value"), place)
         masked = None if item.get("mask") is None else hexstr(item["mask"], place)
         condition: Expr | None = None

@@ -38,7 +38,7 @@ Starts = tuple[Label, Label, Label, Label, Label]
 
 
 def _pack(layout: Any, value: Any) -> bytes:
-    """A value as `PLAN_LAYOUT` describes it; KeyError or ValueError if it has other fields or sizes."""
+    """Pack a value as `PLAN_LAYOUT` describes it; KeyError or ValueError for other fields or sizes."""
     if isinstance(layout, str):
         return struct.pack(f"<{layout}", value)
     if isinstance(layout, dict):
@@ -66,7 +66,7 @@ def assemble(
     bodies: dict[int, ActionBody],
     intrinsics: list[Field | None],
 ) -> bytes:
-    """The bytes of the plan; `bodies` of actions by id."""
+    """Return the bytes of the plan; `bodies` of actions by id."""
     layout, headers = out.layout, declared.headers
     inputs = [_inputs(out, layout, inputs) for _, inputs in declared.calculations]  # adds constants
     learn_lists = [_inputs(out, layout, inputs) for inputs in declared.learn_lists]
@@ -213,8 +213,10 @@ def _inputs(out: Code, layout: Layout, inputs: list[tuple[str, Any]]) -> list[di
 
 
 def _pieces(out: Code, layout: Layout, inputs: list[tuple[str, Any]]) -> Iterator[tuple[str, int, int, int]]:
-    """Kind, validity, offset and width. A field of a header counts only where the header is valid, unless
-    it is sampled for a digest."""
+    """Yield kind, validity, offset and width of each input.
+
+    A field of a header counts only while the header is valid, unless it is sampled for a digest.
+    """
     for kind, what in inputs:
         if kind == "payload":
             yield "payload", NONE, 0, 0

@@ -22,12 +22,12 @@ AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_hea
 
 
 def _accesses_field(content: Any) -> bool:
-    """Whether an expression is a field of an element that is chosen at run time."""
+    """Return whether an expression is a field of an element that is chosen at run time."""
     return isinstance(content, dict) and content.get("op") == "access_field"
 
 
 def _names_element(content: Any) -> bool:
-    """Whether a field's header is an element that is chosen at run time."""
+    """Return whether a field's header is an element that is chosen at run time."""
     return isinstance(content, list) and len(content) == 2 and isinstance(content[0], dict)
 
 
@@ -35,13 +35,13 @@ class ExpressionReader:
     """Reads expressions in the scope of one action's parameters."""
 
     def __init__(self, graph: Graph, headers: Headers) -> None:
-        """Names are looked up in `headers`."""
+        """Look up names in `headers`."""
         self.graph = graph
         self.headers = headers
         self.parameters: tuple[Parameter, ...] = ()  # of the action that is being read
 
     def load(self, member: Field) -> Expr:
-        """The value of a field."""
+        """Return the value of a field."""
         if member.is_valid_bit and member.metadata:
             return self.graph.const(1)
         if member.variable:
@@ -49,7 +49,7 @@ class ExpressionReader:
         return self.graph.leaf("field", member, member.width, member.signed)
 
     def value(self, item: Any, place: str, depth: int = 0) -> Expr:  # noqa: PLR0911 - one case after the other
-        """A number, or a truth value."""
+        """Read a number or a truth value."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
         kind = get(item, "type", str, place)
@@ -123,7 +123,7 @@ class ExpressionReader:
         return self._any((when, self.is_valid(header)) for when, header in self.header_choices(item, place))
 
     def is_valid(self, header: Header) -> Expr:
-        """Whether a header is valid, as a truth value."""
+        """Return the truth value that a header is valid."""
         return self.graph.to_bool(self.load(header.valid))
 
     def _count(self, stack: Stack) -> Expr:
@@ -135,7 +135,7 @@ class ExpressionReader:
         return self.graph.wrap(before, 64, signed=False)
 
     def _any(self, conditions: Iterable[tuple[Expr | None, Expr]]) -> Expr:
-        """Whether one of the values holds whose guard holds."""
+        """Return the truth value that any value holds together with its guard."""
         found: Expr | None = None
         for when, value in conditions:
             term = value if when is None else self.graph.logic("and", when, value)
@@ -143,7 +143,7 @@ class ExpressionReader:
         return found if found is not None else self.graph.truth(value=False)
 
     def _chosen(self, choices: list[tuple[Expr | None, Expr]]) -> Expr:
-        """The value whose guard holds; 0 if none does (BMv2 ends there)."""
+        """Return the value whose guard holds; 0 if no guard holds (BMv2 ends there)."""
         if len(choices) > MAX_CHAIN:  # halves, or the expression would become too deep
             halves = (choices[: len(choices) // 2], choices[len(choices) // 2 :])
             return self.graph.binary("|", *(self._chosen(half) for half in halves))
@@ -155,7 +155,7 @@ class ExpressionReader:
     # References that an index decides at run time: alternatives, each with its guard (None: always).
 
     def stack(self, item: Any, place: str) -> Stack:
-        """The stack of headers or of unions that an operand names."""
+        """Return the stack of headers or of unions that an operand names."""
         kind, name = get(item, "type", str, place), item.get("value")
         if kind == "header_union_stack":
             return self.headers.union_stack(name, place)
@@ -164,7 +164,7 @@ class ExpressionReader:
         return self.headers.stack(name, place)
 
     def _elements(self, stack: Stack, index: Expr, first: int = 0) -> Elements:
-        """The elements of a stack, each where `index` is its number, counted from `first`."""
+        """Return a stack's elements with guards: `index` is the element's number, counted from `first`."""
         equal = (self.graph.binary("==", index, self.graph.const(n)) for n in itertools.count(first))
         return list(zip(equal, stack.elements, strict=False))
 
@@ -172,12 +172,12 @@ class ExpressionReader:
         return self._elements(stack, self._count(stack), first=1)
 
     def _element_choices(self, item: Any, place: str, depth: int) -> Elements:
-        """The elements that a dereference of a stack can mean."""
+        """Return the elements that a dereference of a stack can mean."""
         stack = self.stack(get(item, "left", dict, place), place)
         return self._elements(stack, self.value(item.get("right"), place, depth))
 
     def header_choices(self, item: Any, place: str, depth: int = 0) -> list[tuple[Expr | None, Header]]:
-        """The headers that a reference to a header can mean."""
+        """Return the headers that a reference to a header can mean."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
         kind, content = get(item, "type", str, place), item.get("value")
@@ -206,7 +206,7 @@ class ExpressionReader:
         return [(when, element[number]) for when, element in elements]
 
     def places(self, item: Any, place: str) -> list[tuple[Expr | None, Field]]:
-        """The fields that a reference to a field can mean."""
+        """Return the fields that a reference to a field can mean."""
         kind, content = get(item, "type", str, place), item.get("value")
         if kind == "field":
             if not _names_element(content):
@@ -247,7 +247,7 @@ class ExpressionReader:
     # Comparison of headers and unions.
 
     def _is_aggregate(self, item: Any) -> bool:
-        """Whether an operand is a header or a union."""
+        """Return whether an operand is a header or a union."""
         for _ in range(MAX_DEPTH):
             if not isinstance(item, dict):
                 return False
@@ -272,7 +272,7 @@ class ExpressionReader:
         )
 
     def both(self, a: Expr | None, b: Expr | None) -> Expr | None:
-        """Whether both guards hold."""
+        """Return the guard that both guards hold."""
         return b if a is None else a if b is None else self.graph.logic("and", a, b)
 
     def _equal_headers(self, a: Header, b: Header, place: str) -> Expr:
@@ -287,13 +287,13 @@ class ExpressionReader:
         return result
 
     def condition(self, item: Any, place: str) -> Expr:
-        """A truth value."""
+        """Read a truth value."""
         result = self.value(item, where(item, place))
         if not result.is_bool:
             raise InvalidProgram(f"{place}: a number", "a condition")
         return result
 
     def number(self, item: Any, place: str) -> Expr:
-        """A number."""
+        """Read a number."""
         result = self.value(item, place)
         return self.graph.to_data(result) if result.op in BOOLEANS or result.is_bool else result

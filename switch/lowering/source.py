@@ -23,7 +23,7 @@ _DECODER.scan_once = json.scanner.py_make_scanner(_DECODER)  # type: ignore[attr
 
 
 def where(item: Any, fallback: str) -> str:
-    """File and line that p4c recorded for a JSON object, else the fallback."""
+    """Return the file and line that p4c recorded for a JSON object, else the fallback."""
     info = item.get("source_info") if isinstance(item, dict) else None
     if isinstance(info, dict) and info.get("filename"):
         return f"{info['filename']}:{info.get('line', '?')}"
@@ -31,7 +31,7 @@ def where(item: Any, fallback: str) -> str:
 
 
 def parse_document(text: bytes) -> Json:
-    """The root object; InvalidProgram if the bytes are not JSON or not a BMv2 program."""
+    """Return the root object; InvalidProgram if the bytes are not a BMv2 program in JSON."""
     try:
         root = _DECODER.decode(text.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
@@ -46,7 +46,7 @@ def parse_document(text: bytes) -> Json:
 
 
 def parts(item: Any) -> Iterator[Any]:
-    """An object and all nested values."""
+    """Yield an object and all nested values."""
     waiting = [item]
     while waiting:
         part = waiting.pop()
@@ -58,26 +58,26 @@ def parts(item: Any) -> Iterator[Any]:
 
 
 def get(item: Any, key: str, kind: type[T], place: str) -> T:
-    """`item[key]`, which must be a `kind`."""
+    """Return `item[key]`, which must be a `kind`."""
     if not isinstance(item, dict) or key not in item:
         raise InvalidProgram(f"{place}: {key!r} is missing")
     return check(item[key], kind, f"{place}: {key!r}")
 
 
 def check(value: Any, kind: type[T], place: str) -> T:
-    """`value`, which must be a `kind` (a bool is no int)."""
+    """Return `value`, which must be a `kind` (a bool is no int)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InvalidProgram(f"{place}: {value!r:.60}", f"a {kind.__name__}")
     return value
 
 
 def objects(root: Json, key: str) -> list[Json]:
-    """The list of objects under `key`; empty where the key is missing."""
+    """Return the list of objects under `key`; empty if the key is missing."""
     return [check(item, dict, key) for item in check(root.get(key, []), list, key)]
 
 
 def named(items: list[Json], what: str) -> list[tuple[str, str, Json]]:
-    """Name, place and object; the names must differ."""
+    """Return name, place and object of each item. Names must differ."""
     names = [name_of(item, what) for item in items]
     if len(set(names)) != len(names):
         raise InvalidProgram(f"two objects of the kind {what} have the same name")
@@ -85,12 +85,12 @@ def named(items: list[Json], what: str) -> list[tuple[str, str, Json]]:
 
 
 def name_of(item: Json, place: str) -> str:
-    """The `name` member."""
+    """Return the `name` member."""
     return get(item, "name", str, place)
 
 
 def natural(item: Any, key: str, place: str, most: int = 1 << 32) -> int:
-    """A non-negative integer member below `most`."""
+    """Return a non-negative integer member below `most`."""
     value = get(item, key, int, place)
     if not 0 <= value < most:
         raise InvalidProgram(f"{place}: {key!r} is {value}", f"0…{most - 1}")
@@ -98,14 +98,14 @@ def natural(item: Any, key: str, place: str, most: int = 1 << 32) -> int:
 
 
 def pair(value: Any, place: str) -> tuple[str, str]:
-    """A reference such as ["header", "field"]."""
+    """Return a reference such as ["header", "field"]."""
     if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, str) for part in value):
         raise InvalidProgram(f"{place}: {value!r:.60}", "[header, field]")
     return value[0], value[1]
 
 
 def hexstr(value: Any, place: str) -> int:
-    """A number in BMv2's hexadecimal notation, possibly negative."""
+    """Return a number in BMv2's hexadecimal notation, possibly negative."""
     text = check(value, str, place)
     try:
         number = int(text, 16)
@@ -117,5 +117,5 @@ def hexstr(value: Any, place: str) -> int:
 
 
 def unsupported(construct: str, item: Any, place: str) -> UnsupportedConstruct:
-    """The exception for a construct that the lowering does not know."""
+    """Return the exception for a construct that the lowering does not know."""
     return UnsupportedConstruct(construct, where(item, place))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of invalid headers: in a table's key they count as 0 in BMv2, whatever they held."""
+"""Fields of invalid headers: BMv2 reads them as 0 in a table's key, even if they held another value."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _WHOLE = {"header", "header_stack", "header_union", "header_union_stack", "stack
 class StaleFields:
     """The fields that may differ from 0 while their header is invalid.
 
-    A packet starts with zeros everywhere. So these are fields that are assigned, and all fields of headers
-    that can become invalid: those that a primitive names as a whole, and all members of stacks and unions.
+    A packet starts with zeros everywhere. So these are the fields that are assigned, and all fields of
+    headers that can become invalid. Such headers are named as a whole by a primitive, or belong to a stack
+    or union.
     """
 
     def __init__(self, root: Json) -> None:
@@ -46,7 +47,7 @@ class StaleFields:
             self._headers.add(str(value[0] if isinstance(value, list) else value))
 
     def __contains__(self, member: Field) -> bool:
-        """Whether the field may be stale."""
+        """Return whether the field may be stale."""
         if member.metadata or member.is_valid_bit:
             return False
         return member.header in self._headers or (member.header, member.name) in self._fields

@@ -19,13 +19,13 @@ class PrimitiveReader(HeaderPrimitives):
     """Turns one primitive call into statements."""
 
     def __init__(self, expressions: ExpressionReader, declared: Declarations) -> None:
-        """Expressions are read by `expressions`; arrays and calculations are among `declared`."""
+        """Read expressions with `expressions`; find arrays and calculations in `declared`."""
         super().__init__(expressions)
         self.declared = declared
         self.messages: list[str] = []  # of log_msg and assertions, by number
 
     def read(self, item: Any, place: str) -> list[Statement]:
-        """The statements of a call; UnsupportedConstruct for an unknown primitive."""
+        """Return the statements of a call; UnsupportedConstruct for an unknown primitive."""
         op = get(item, "op", str, place)
         arguments = get(item, "parameters", list, place)
         reader = _READERS.get(op)
@@ -46,7 +46,7 @@ class PrimitiveReader(HeaderPrimitives):
         return table[name]
 
     def mark_to_drop(self, args: list[Any], place: str) -> list[Statement]:
-        """egress_spec = 511, and no multicast."""
+        """Translate mark_to_drop(header): egress_spec = 511, and no multicast."""
         header = self._header(args[0], place)
         if "egress_spec" not in header.fields:
             raise InvalidProgram(f"{place}: header {header.name!r} has no egress_spec")
@@ -57,57 +57,57 @@ class PrimitiveReader(HeaderPrimitives):
         return dropped
 
     def arithmetic(self, op: str, args: list[Any], place: str) -> list[Statement]:
-        """field = a op b."""
+        """Translate field = a op b."""
         a, b = (self._number(arg, place) for arg in args[1:])
         return [Assign(self._field(args[0], place), self.expressions.graph.binary(op, a, b))]
 
     def drop(self, args: list[Any], place: str) -> list[Statement]:
-        """P4_14's drop()."""
+        """Translate P4_14's drop()."""
         return self.mark_to_drop([{"type": "header", "value": "standard_metadata"}], place)
 
     def register_read(self, args: list[Any], place: str) -> list[Statement]:
-        """register_read(field, array, index)."""
+        """Translate register_read(field, array, index)."""
         array = self._object(args[1], "register_array", self.declared.registers, place)
         return [RegisterRead(self._field(args[0], place), array, self._number(args[2], place))]
 
     def register_write(self, args: list[Any], place: str) -> list[Statement]:
-        """register_write(array, index, value)."""
+        """Translate register_write(array, index, value)."""
         array = self._object(args[0], "register_array", self.declared.registers, place)
         return [RegisterWrite(array, self._number(args[1], place), self._number(args[2], place))]
 
     def count(self, args: list[Any], place: str) -> list[Statement]:
-        """count(counter array, index)."""
+        """Translate count(counter array, index)."""
         counter = self._object(args[0], "counter_array", self.declared.counters, place)
         return [Effect("COUNT", (counter.index,), (self._number(args[1], place),))]
 
     def execute_meter(self, args: list[Any], place: str) -> list[Statement]:
-        """execute_meter(meter array, index, field)."""
+        """Translate execute_meter(meter array, index, field)."""
         indirect = {name: meter for name, meter in self.declared.meters.items() if meter.table is None}
         meter = self._object(args[0], "meter_array", indirect, place)
         index = self._number(args[1], place)
         return [Effect("METER", (meter.index,), (index,), self._field(args[2], place))]
 
     def random(self, args: list[Any], place: str) -> list[Statement]:
-        """modify_field_rng_uniform(field, low, high)."""
+        """Translate modify_field_rng_uniform(field, low, high)."""
         low, high = (self._number(arg, place) for arg in args[1:])
         return [Effect("RANDOM", (), (low, high), self._field(args[0], place))]
 
     def hash(self, args: list[Any], place: str) -> list[Statement]:
-        """modify_field_with_hash_based_offset(field, base, calculation, size)."""
+        """Translate modify_field_with_hash_based_offset(field, base, calculation, size)."""
         calculation = self._object(args[2], "calculation", self.declared.calculation_numbers, place)
         base, size = self._number(args[1], place), self._number(args[3], place)
         return [Effect("HASH", (calculation,), (base, size), self._field(args[0], place))]
 
     def digest(self, args: list[Any], place: str) -> list[Statement]:
-        """generate_digest(receiver, list): BMv2 looks at the list alone."""
+        """Translate generate_digest(receiver, list). BMv2 ignores the receiver."""
         return [Effect("DIGEST", (), (self._number(args[1], place),))]
 
     def jump(self, args: list[Any], place: str) -> list[Statement]:
-        """_jump(index)."""
+        """Translate _jump(index)."""
         return [Jump(self._target(args[0], place), None)]
 
     def jump_if_zero(self, args: list[Any], place: str) -> list[Statement]:
-        """_jump_if_zero(value, index)."""
+        """Translate _jump_if_zero(value, index)."""
         condition = self.expressions.graph.to_bool(self.expressions.value(args[0], place))
         return [Jump(self._target(args[1], place), condition)]
 
@@ -118,7 +118,7 @@ class PrimitiveReader(HeaderPrimitives):
         return hexstr(item.get("value"), place)
 
     def log(self, args: list[Any], place: str) -> list[Statement]:
-        """log_msg(format, values)."""
+        """Translate log_msg(format, values)."""
         text = check(get(args[0], "value", str, place), str, place)
         content = args[1].get("value") or []  # p4c writes an empty list as {}
         values = tuple(self._number(value, place) for value in check(content, list, place))
@@ -131,7 +131,10 @@ class PrimitiveReader(HeaderPrimitives):
         return [Effect("LOG", (self._message(text),), values)]
 
     def assertion(self, args: list[Any], place: str) -> list[Statement]:
-        """assert(condition), assume(condition): BMv2 ends; here the packet does."""
+        """Translate assert(condition) and assume(condition).
+
+        BMv2 ends if the condition is false; this switch drops the packet.
+        """
         number = self._message(f"assertion failed: {place}".replace("{", "(").replace("}", ")"))
         return [Effect("ASSERT", (number,), (self._number(args[0], place),))]
 
@@ -144,7 +147,7 @@ _Reader = Callable[[PrimitiveReader, list[Any], str], list[Statement]]
 
 
 def _effect(kind: str) -> _Reader:
-    """Takes numbers only."""
+    """Return a reader of a primitive that takes only numbers."""
     return lambda reader, args, place: [
         Effect(kind, (), tuple(reader.expressions.number(arg, place) for arg in args))
     ]
@@ -162,12 +165,12 @@ _ARITHMETIC = {
 
 
 def _computed(op: str) -> _Reader:
-    """field = a op b, as P4_14 has it."""
+    """Return a reader of field = a op b, as P4_14 has it."""
     return lambda reader, args, place: reader.arithmetic(op, args, place)
 
 
 def _in_place(op: str) -> _Reader:
-    """field = field op a."""
+    """Return a reader of field = field op a."""
     return lambda reader, args, place: reader.arithmetic(op, [args[0], *args], place)
 
 
@@ -213,7 +216,7 @@ _READERS: dict[str, tuple[int, _Reader]] = {
 
 
 def read_action(reader: PrimitiveReader, primitives: list[Any], place: str) -> list[Statement]:
-    """The statements of an action; jump targets count statements, not primitives."""
+    """Return the statements of an action. Jump targets count statements, not primitives."""
     starts: list[int] = []
     statements: list[Statement] = []
     for primitive in primitives:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Straight-line pieces of actions, executed on symbols.
 
-The result says for every field and register cell what it holds afterwards, as an expression over what all
-of them held before: copies vanish, `if` becomes `select`, and what p4c spread over hundreds of
-statements becomes expressions of equal shape, which `vectors.py` turns into vector instructions.
+The result gives the new value of every field and register cell as an expression of the old values. Copies
+vanish, and `if` becomes `select`. So hundreds of statements from p4c become expressions of equal shape, which
+`vectors.py` turns into vector instructions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railweave.switch.lowering.actions import (
 from railweave.switch.lowering.expr import UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Register
 
-MAX_DEPTH = 150  # of expressions: what walks through them goes down one call per level
+MAX_DEPTH = 150  # of expressions: functions that visit them make one call per level
 MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
 TOO_DEEP = "the expressions are too deep"
 _UNPAIRED = "the branches do not join in pairs"
@@ -30,14 +30,14 @@ _UNPAIRED = "the branches do not join in pairs"
 
 @dataclass(frozen=True)
 class Summary:
-    """What a piece of code does, if every register index is in range."""
+    """The effect of a piece of code, if every register index is in range."""
 
     fields: dict[Field, Expr]
     registers: dict[Register, tuple[Expr, Expr]]  # index, value
     indexes: dict[tuple[Register, Expr], None]  # that must be in range, in order
 
     def leaves(self) -> set[Field]:
-        """Fields whose value before the piece matters."""
+        """Return the fields whose value before the piece matters."""
         roots = [*self.fields.values(), *(index for _, index in self.indexes)]
         for index, value in self.registers.values():
             roots += [index, value]
@@ -68,7 +68,7 @@ class _State:
 
 
 def fields_in(roots: list[Expr]) -> set[Field]:
-    """All fields that expressions read."""
+    """Return all fields that expressions read."""
     found: set[Field] = set()
     seen: set[int] = set()
     stack = list(roots)
@@ -84,7 +84,7 @@ def fields_in(roots: list[Expr]) -> set[Field]:
 
 
 def summarise(graph: Graph, statements: list[Statement]) -> list[Piece]:
-    """An action in pieces, with summaries of those that have no other effects."""
+    """Return an action in pieces. Pieces that only write fields and registers get a summary if possible."""
     return [
         _summary(graph, block)
         if pure and len(block) > 1
@@ -113,7 +113,7 @@ def _split(statements: list[Statement]) -> list[tuple[bool, list[Statement]]]:
 
 
 def _cuts(statements: list[Statement]) -> list[int]:
-    """Positions, the end among them, over which no jump goes."""
+    """Return the positions over which no jump goes, including the end."""
     crossed = [0] * (len(statements) + 2)  # differences of the number of jumps over a position
     for position, statement in enumerate(statements):
         if isinstance(statement, Jump):
@@ -133,7 +133,7 @@ def _shift(statement: Statement, by: int) -> Statement:
 
 
 def _summary(graph: Graph, statements: list[Statement]) -> Piece:
-    """Statements without other effects, with their effect if it has a simple form."""
+    """Summarise statements without other effects, if their effect has a simple form."""
     try:
         return Piece(statements, _Execution(graph).run(statements))
     except _Inexpressible as reason:
@@ -264,7 +264,7 @@ class _Execution:
 
 
 def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
-    """`node` with other arguments."""
+    """Return `node` with other arguments."""
     if node.op in UNARY:
         return UNARY[node.op](graph, *args)
     match node.op:

@@ -15,7 +15,7 @@ class ValueSets:
     """All value sets; the parser's states define their members' fields."""
 
     def __init__(self, root: Json, first_index: int) -> None:
-        """Read what the program declares; the sets that are used are numbered from `first_index`."""
+        """Read the program's value sets; the sets that are used are numbered from `first_index`."""
         self._declared: dict[str, Json] = {}
         for name, place, item in named(objects(root, "parse_vsets"), "value set"):
             natural(item, "compressed_bitwidth", place, MAX_BITS + 1)
@@ -24,7 +24,7 @@ class ValueSets:
         self._first_index = first_index
 
     def read(self, item: Json, widths: list[int], place: str) -> ValueSetInfo:
-        """The set that a transition names; `widths` of the key's fields, in bits."""
+        """Return the set that a transition names; `widths` are those of the key's fields, in bits."""
         if item.get("mask") is not None:
             raise unsupported("a value set with a mask", item, place)
         name = get(item, "value", str, place)
@@ -49,6 +49,6 @@ class ValueSets:
 
 
 def as_table(info: ValueSetInfo) -> TableNode:
-    """The value set as the table that it is to the engine: without actions."""
+    """Return the value set as the engine's table without actions."""
     size = 2 * info.size  # new members come in before the old ones go
     return TableNode(TableInfo(info.name, info.index, info.key, info.key_words, (), size), [], [])

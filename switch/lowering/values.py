@@ -26,7 +26,7 @@ def _exact(out: Code, node: Expr) -> None:
 
 
 def compute(out: Code, node: Expr) -> Operand:
-    """A register that holds the value modulo 2^64 (truth values: 0 or 1)."""
+    """Return a register that holds the value modulo 2^64 (truth values: 0 or 1)."""
     found = out.known.get(node.number)
     if found is None:
         found = _compute(out, node) if _native(node) else _from_wide(out, node)
@@ -42,7 +42,7 @@ def branch(out: Code, node: Expr, target: Label, when: bool) -> None:
         decided_by_one = (node.op == "or") == when
         skip = target if decided_by_one else Label()
         branch(out, node.args[0], skip, when == decided_by_one)
-        known = dict(out.known), dict(out.known_wide)  # what the second side computes may be skipped
+        known = dict(out.known), dict(out.known_wide)  # the computation of the second side may be skipped
         branch(out, node.args[1], target, when)
         out.known, out.known_wide = known
         if not decided_by_one:
@@ -71,7 +71,7 @@ def _from_wide(out: Code, node: Expr) -> Operand:
 
 
 def _native(node: Expr) -> bool:  # noqa: PLR0911 - one case after the other
-    """Whether 64-bit instructions can give the value modulo 2^64."""
+    """Return whether 64-bit instructions can give the value modulo 2^64."""
     args = node.args
     match node.op:
         case "field":
@@ -145,7 +145,7 @@ def _op(node: Expr) -> str:
 
 
 def field_access(out: Code, member: Field) -> tuple[str, int, int]:
-    """Which load or store, at which offset, and its bit-field operand."""
+    """Return the suffix of the load or store, the offset, and the bit-field operand."""
     if member.is_valid_bit:
         return "U8", out.layout.validity[member.header], 0
     if member.metadata:
@@ -168,7 +168,7 @@ def _widen(out: Code, node: Expr) -> None:
 
 
 def compute_wide(out: Code, node: Expr) -> int:
-    """A wide register with the value (modulo 2^(64 limbs) if it has no bound)."""
+    """Return a wide register with the value (modulo 2^(64 limbs) if it has no bound)."""
     found = out.known_wide.get(node.number)
     if found is None:
         if _native(node) and node.fits64:

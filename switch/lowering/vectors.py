@@ -87,7 +87,7 @@ def fuse(
 
 
 def _scalar(piece: Piece) -> list[Refusal]:
-    """The refusal of a piece that has no summary, if it assigns to enough outputs."""
+    """Return the refusal of a piece that has no summary, if it assigns to enough outputs."""
     outputs = dict.fromkeys(
         statement.target if isinstance(statement, Assign) else statement.array
         for statement in piece.statements
@@ -109,7 +109,7 @@ class _Fuser:
         self._requests: list[Row] = []
 
     def fuse(self, piece: Piece) -> Piece | Fused:
-        """Vectors where at least four values have the same shape."""
+        """Fuse values into vectors where at least four values have the same shape."""
         summary = piece.summary
         if summary is None:
             self.refused += _scalar(piece)
@@ -153,7 +153,7 @@ class _Fuser:
         return None
 
     def _stored(self, nodes: tuple[Expr, ...], targets: Row) -> Vector:
-        """The values as they lie in memory."""
+        """Return the values as they lie in memory."""
         value = self._value(nodes)
         first = targets[0]
         if isinstance(first, Register) or first.metadata:
@@ -166,7 +166,7 @@ class _Fuser:
         return Vector(op, self._word, args, what)
 
     def _grant(self) -> None:
-        """All the requests or none."""
+        """Grant all requests, or refuse all."""
         saved = list(self.rows), dict(self._places)
         for items in self._requests:
             if not self._put(items):
@@ -176,7 +176,7 @@ class _Fuser:
                 )
 
     def _put(self, items: Row) -> bool:
-        """Ask for these in a row; False if they already lie otherwise."""
+        """Put these items in a row; False if they already lie elsewhere."""
         if len(set(items)) != len(items):
             return False
         placed = [self._places.get(item) for item in items]
@@ -220,7 +220,10 @@ class _Fuser:
         return [tuple(group) for group in groups.values() if len(group) >= MIN_LENGTH]
 
     def _shape(self, node: Expr) -> int:
-        """Equal for expressions that differ only in which of the neighbours they are about."""
+        """Return the shape of an expression.
+
+        Expressions of the same shape differ only in their fields or registers, which may be neighbours.
+        """
         found = self._shapes.get(node.number)
         if found is None:
             if node.op == "field" and node.leaf.element_bytes:
@@ -305,7 +308,7 @@ class _Fuser:
         raise _NoVector(f"vectors have no operator {op!r}")
 
     def _value(self, nodes: tuple[Expr, ...]) -> Vector:
-        """Numbers modulo 2^word."""
+        """Return numbers modulo 2^word."""
         if nodes[0].is_bool:
             raise _NoVector("truth values are stored")
         return self._vector(nodes)
@@ -380,7 +383,7 @@ class _Fuser:
         raise self._too_wide()
 
     def _mask(self, nodes: tuple[Expr, ...]) -> Vector:  # noqa: PLR0911 - one case after the other
-        """Truth values, as 0 or all ones."""
+        """Return truth values, as 0 or all ones."""
         first = nodes[0]
         if all(node is first for node in nodes):
             return self._make("broadcast_mask", what=first)
@@ -415,7 +418,7 @@ _OPERANDS = {"const": "a constant", "param": "a parameter of the action"}
 
 
 def _follows(member: Field, first: Field, by: int) -> bool:
-    """Whether a field is `by` fields of the same type behind another one in a packet header."""
+    """Return whether a field is `by` fields of the same type behind another in a packet header."""
     place = member.header, member.position, member.width, member.signed
     expected = first.header, first.position + by * first.width, first.width, first.signed
     return bool(member.element_bytes) and not member.metadata and place == expected

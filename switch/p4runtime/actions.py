@@ -63,7 +63,7 @@ def decode_target(
 
 
 def encode(schema: Schema, table: p4i.Table, name: str, params: Sequence[int]) -> p4r.Action:
-    """The Action message of one of the table's actions."""
+    """Return the Action message of one of the table's actions."""
     candidates = (schema.actions[reference.id] for reference in table.action_refs)
     description = next((action for action in candidates if action.preamble.name == name), None)
     if description is None:
@@ -77,7 +77,7 @@ def encode(schema: Schema, table: p4i.Table, name: str, params: Sequence[int]) -
 
 
 def encode_target(schema: Schema, table: p4i.Table, target: Target) -> p4r.TableAction:
-    """The TableAction of an entry."""
+    """Return the TableAction of an entry."""
     encoded = p4r.TableAction()
     if target.action is not None:
         encoded.action.CopyFrom(encode(schema, table, target.action, target.params))
@@ -135,7 +135,7 @@ def encode_share(profile: p4i.ActionProfile, one: GroupMember | WeightedAction, 
 
 
 def size_of(profile: p4i.ActionProfile, parts: Iterable[GroupMember | WeightedAction]) -> int:
-    """The size of a group as the profile counts it: members, or their weights."""
+    """Return the size of a group as the profile counts it: members, or their weights."""
     return sum(1 if profile.HasField("sum_of_members") else part.weight for part in parts)
 
 

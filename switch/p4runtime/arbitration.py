@@ -56,7 +56,7 @@ class Arbitration:
     """Elections of one device. A controller without an election id is a backup that never becomes primary."""
 
     def __init__(self, device_id: int, clock_s: Callable[[], float] = time.monotonic) -> None:
-        """No controller is connected, and none has been primary."""
+        """Begin with no controller. No controller has been primary."""
         self._device_id = device_id
         self._clock_s = clock_s
         self._roles: dict[str, _Role] = {"": _Role()}
@@ -97,7 +97,7 @@ class Arbitration:
         return self._elect(name, stream, election_id, scope, config)
 
     def leave(self, stream: Stream) -> list[Notice]:
-        """Forget a stream that ended. Backups of a primary are told: one of them may come forward."""
+        """Forget a stream that ended. Return messages to the backups of a primary: one may become primary."""
         name = self._role_of.pop(stream, None)
         if name is None:
             return []

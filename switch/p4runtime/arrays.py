@@ -24,7 +24,7 @@ _Block = Sequence[Any]  # cells in a row: counters and meters as a list, registe
 
 
 def blocks(cells: range) -> Iterator[range]:
-    """Parts of a range that are read from the engine at once."""
+    """Yield the parts of a range that are read from the engine at once."""
     return (cells[at : at + _BLOCK] for at in range(0, len(cells), _BLOCK))
 
 

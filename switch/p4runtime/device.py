@@ -99,7 +99,7 @@ class Device:
             self._write(inward)
 
     def snapshot(self) -> Device:
-        """Return what controllers have written until now, to be read only.
+        """Return the present state that controllers have written, to be read only.
 
         Packets change cells and counters of entries later, except those that `copy_cells` keeps.
         """
@@ -165,11 +165,11 @@ class Device:
         return self._handlers[kind]
 
     def read(self, pattern: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Everything that fits a pattern."""
+        """Yield everything that fits a pattern."""
         return (entity for entity in self.search(pattern) if entity is not None)
 
     def search(self, pattern: p4r.Entity) -> Iterator[p4r.Entity | None]:
-        """Everything that fits a pattern, and None for what does not: a step each."""
+        """Yield everything that fits a pattern, and None for everything else: one item per step."""
         if pattern.HasField("extern_entry") and not pattern.extern_entry.extern_type_id:
             return  # a wildcard for all extern types; this target supports no type
         _, read = self._handler(pattern)
@@ -184,7 +184,7 @@ class Device:
                 yield entity and self.translation.outward(entity)
 
     def current(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
-        """What an update of the entity would replace, complete enough to be written back."""
+        """Yield the entities that an update would replace, complete enough to be written back."""
         if entity.WhichOneof("entity") == "table_entry":
             with _refusals():
                 found = self.tables.current(self.translation.key(entity).table_entry)
@@ -192,12 +192,12 @@ class Device:
         return self.read(entity)
 
     def cells(self, entity: p4r.Entity) -> int:
-        """How many cells of a counter, meter or register an update writes; 0 if it writes none."""
+        """Return how many cells of a counter, meter or register an update writes."""
         array = self._array(entity.WhichOneof("entity"))
         return len(array.cells(_content(entity))) if array else 0
 
     def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
-        """What brings back the cells of a counter, meter or register that an update writes."""
+        """Return a function that restores the cells of a counter, meter or register that an update writes."""
         array = self._array(entity.WhichOneof("entity"))
         if array is None:
             raise ValueError("no cells")
@@ -222,7 +222,7 @@ class Device:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn what the pipeline raises into refusals."""
+    """Turn exceptions of the pipeline into refusals."""
     try:
         yield
     except tuple(_CODES) as error:

@@ -37,12 +37,12 @@ class _Learner:
 
     @property
     def limit(self) -> int:
-        """How many messages make a list full."""
+        """Return how many messages make a list full."""
         return min(self.config.max_list_size or MAX_LIST, MAX_LIST)
 
     @property
     def deadline_ns(self) -> int:
-        """When a list with the messages that wait is due."""
+        """Return when a list with the messages that wait is due."""
         full = len(self.waiting) >= self.limit
         return self.since_ns + (0 if full else self.config.max_timeout_ns)
 
@@ -86,7 +86,7 @@ class Digests:
     """All digests of a pipeline. Packets' digests that no controller has enabled are dropped."""
 
     def __init__(self, schema: Schema, strings: Mapping[str, Strings]) -> None:
-        """None is enabled. `strings` are those of types that are translated to strings."""
+        """Begin with no digest enabled. `strings` are those of types that are translated to strings."""
         self._schema = schema
         self._types = Types(schema.p4info, strings)
         self._ids = {digest.preamble.name: number for number, digest in schema.digests.items()}
@@ -127,7 +127,7 @@ class Digests:
                 yield p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=number, config=learner.config))
 
     def take(self, digest: Digest, now_ns: int) -> None:
-        """Take what a packet has told. A list may be `due` now."""
+        """Take a digest of a packet. A list may be `due` now."""
         learner = self._learners.get(self._ids.get(digest.name, 0))
         if learner is not None:
             learner.add(digest.values, now_ns)
@@ -143,7 +143,7 @@ class Digests:
                 yield p4r.DigestList(digest_id=number, list_id=list_id, data=data)
 
     def deadline_ns(self) -> int | None:
-        """When `due` will have something."""
+        """Return when `due` will have a list; None if no message waits."""
         waiting = (learner.deadline_ns for learner in self._learners.values() if learner.waiting)
         return min(waiting, default=None)
 
@@ -157,6 +157,6 @@ class Digests:
             learner.forget(message.list_id)
 
     def forget_sent(self) -> None:
-        """Allow all messages to be sent again, since other controllers hear them now."""
+        """Allow all messages to be sent again, because the controllers have changed."""
         for learner in self._learners.values():
             learner.forget_sent()

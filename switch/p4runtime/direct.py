@@ -18,7 +18,7 @@ class DirectEntries:
     """DirectCounterEntry and DirectMeterEntry of all tables."""
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
-        """Entries are found through `tables`."""
+        """Find entries through `tables`."""
         self._schema = schema
         self._tables = tables
 
@@ -43,7 +43,7 @@ class DirectEntries:
         self._tables.store(table).set_direct_meter(entry.handle, config)
 
     def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
-        """Counters of the entries that fit the pattern; None for one that does not."""
+        """Yield counters of the entries that fit the pattern; None for an entry that does not."""
         if pattern.table_entry.table_id:
             self._tables.store(self._schema.tables[pattern.table_entry.table_id]).require_counter()
         for found in self._entries(pattern.table_entry, self._schema.has_direct_counter):
@@ -54,7 +54,7 @@ class DirectEntries:
             )
 
     def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
-        """Configurations of the meters of the entries that fit the pattern; None for one that does not."""
+        """Yield meter configs of the entries that fit the pattern; None for an entry that does not."""
         if pattern.table_entry.table_id:
             self._tables.meter_of(self._schema.tables[pattern.table_entry.table_id])
         if pattern.HasField("counter_data"):
@@ -70,7 +70,10 @@ class DirectEntries:
     def _entries(
         self, pattern: p4r.TableEntry, has: Callable[[p4i.Table], object]
     ) -> Iterator[tuple[p4i.Table, Entry, p4r.TableEntry] | None]:
-        """Entries that fit, with their keys, where the table `has` it; NOT_FOUND if a full key names none."""
+        """Yield table, entry and key for each entry that fits in a table that `has` the resource.
+
+        Other entries give None. NOT_FOUND if a complete key names no entry.
+        """
         if pattern.is_default_action:
             raise default_has_none()
         if pattern.table_id and pattern.match:

@@ -33,7 +33,7 @@ class Code(IntEnum):
 
     @property
     def grpc(self) -> grpc.StatusCode:
-        """The same code as grpcio spells it."""
+        """Return the same code as grpcio spells it."""
         return grpc.StatusCode[self.name]
 
 

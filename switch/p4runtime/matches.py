@@ -46,7 +46,7 @@ def decode(
 
 
 def encode(fields: Iterable[p4i.MatchField], matches: Sequence[Match]) -> Iterable[p4r.FieldMatch]:
-    """The canonical FieldMatches of an entry."""
+    """Yield the canonical FieldMatches of an entry."""
     for field, match in zip(fields, matches, strict=True):
         kind = _KINDS[field.match_type]
         if kind != "exact" and match == _ANYTHING[kind](field.bitwidth):

@@ -15,7 +15,7 @@ _NAMES = {
 
 
 def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -> MeterConfig | None:
-    """The rates that a meter shall have; None, which is always green, for no config."""
+    """Return the rates for a meter. A meter without config is always green: None."""
     if config is None:
         return None
     name, kind = meter.preamble.name, meter.spec.type
@@ -31,10 +31,10 @@ def decode(meter: p4i.Meter | p4i.DirectMeter, config: p4r.MeterConfig | None) -
 
 
 def encode(config: MeterConfig) -> p4r.MeterConfig:
-    """The message of a configuration."""
+    """Return the message of a configuration."""
     return p4r.MeterConfig(cir=config.cir, cburst=config.cburst, pir=config.pir, pburst=config.pburst)
 
 
 def no_colours() -> Refused:
-    """Meters mark packets and do not count them."""
+    """Return a refusal: meters mark packets and do not count them."""
     return unimplemented("meter_counter_data: meters do not count packets by colour, as on BMv2")

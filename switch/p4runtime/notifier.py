@@ -24,7 +24,7 @@ class Notifier:
     """Carries notices of the pipeline that packets go through to the streams of primaries."""
 
     def __init__(self, streams: Streams) -> None:
-        """Nothing is watched yet."""
+        """Begin without a device to watch."""
         self._streams = streams
         self._device: Device | None = None
         self._fd: int | None = None
@@ -45,7 +45,7 @@ class Notifier:
         self._set_timer()
 
     def _collect(self) -> None:
-        """Take what packets have left: the eventfd is cleared first, so that nothing can be missed."""
+        """Take packets and digests. The eventfd is cleared first, so that no item can be missed."""
         device = self._device
         if device is None or self._fd is None:
             return
@@ -68,7 +68,7 @@ class Notifier:
         self._set_timer()
 
     def _tick(self) -> None:
-        """Send what only the time makes due."""
+        """Send notifications that are due by now."""
         self._timer = None
         if self._device is not None:
             self._send_digests(self._device, time.monotonic_ns())
@@ -105,7 +105,7 @@ class Notifier:
         """Tell each role of its idle entries in one message; True if more are due."""
         primaries = self._streams.primaries()
         if not primaries:
-            return False  # the next primary is told
+            return False  # the next primary gets the message
         entries, more = device.expired(_MAX_IDLE)
         for stream, scope in primaries:
             heard = [entry for entry in entries if scope.covers(entry.table_id)]

@@ -51,7 +51,7 @@ class Types:
     """The types that a P4Info defines."""
 
     def __init__(self, p4info: p4i.P4Info, strings: Mapping[str, Strings] | None = None) -> None:
-        """`strings` are those of the types that are translated to strings."""
+        """Index the types; `strings` are those of the types that are translated to strings."""
         self._info = p4info.type_info
         self._strings = strings or {}
 

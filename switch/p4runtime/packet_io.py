@@ -23,7 +23,7 @@ class ControllerHeader:
 
     @classmethod
     def of(cls, p4info: p4i.P4Info, name: str) -> ControllerHeader:
-        """The header that the P4Info describes under `name`; one without fields if it describes none."""
+        """Return the header that the P4Info describes under `name`, or else a header without fields."""
         described = (h for h in p4info.controller_packet_metadata if h.preamble.name == name)
         header = cls(name, tuple(next(described, p4i.ControllerPacketMetadata()).metadata))
         bits = sum(header._widths)
@@ -41,11 +41,11 @@ class ControllerHeader:
 
     @property
     def size_bytes(self) -> int:
-        """Length of the header."""
+        """Return the length of the header."""
         return sum(self._widths) // 8
 
     def encode(self, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
-        """The header with these values; Refused unless each field is given exactly once."""
+        """Return the header with these values; Refused unless each field is given exactly once."""
         given: dict[int, bytes] = {}
         for one in metadata:
             require(one.metadata_id not in given, f"metadata {one.metadata_id} is given twice")
@@ -61,7 +61,7 @@ class ControllerHeader:
         return bits.to_bytes(self.size_bytes, "big")
 
     def decode(self, packet: bytes) -> p4r.PacketIn | None:
-        """A packet with the header in front, taken apart; None if it is shorter than the header."""
+        """Take a packet apart that begins with the header; None if it is shorter than the header."""
         size = self.size_bytes
         if len(packet) < size:
             return None
@@ -75,7 +75,7 @@ class ControllerHeader:
 
 
 def packet_out(header: ControllerHeader, message: p4r.PacketOut) -> bytes:
-    """The packet as it enters the pipeline on the CPU port; Refused if it does not fit the P4Info."""
+    """Return the packet for the pipeline's CPU port; Refused if it does not fit the P4Info."""
     packet = header.encode(message.metadata) + message.payload
     require(
         len(packet) <= MAX_PACKET_BYTES,

@@ -36,12 +36,12 @@ class PipelineConfig:
 
     @property
     def committed(self) -> Device | None:
-        """The device that packets go through."""
+        """Return the device that packets go through."""
         return self._committed
 
     @property
     def device(self) -> Device:
-        """The device that is written and read: the saved one if there is one, else the committed one.
+        """Return the device that is written and read: the saved device, else the committed device.
 
         So entries that are written before COMMIT are in place when the saved program begins to run. Refused
         if there is no device.

@@ -19,7 +19,7 @@ class Profiles:
     """All action profiles of a pipeline."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """The pipeline keeps members and groups."""
+        """Serve the action profiles of a pipeline, which keeps members and groups."""
         self._schema = schema
         self._pipeline = pipeline
 
@@ -62,7 +62,7 @@ class Profiles:
         write(number, members, message.max_size)
 
     def read_members(self, pattern: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
-        """One member, or all of a profile, or all."""
+        """Yield one member, or all of a profile, or all."""
         for profile in self._schema.profiles.chosen(pattern.action_profile_id):
             name = profile.preamble.name
             members = self._pipeline.profiles[name].members()
@@ -75,7 +75,7 @@ class Profiles:
                 yield p4r.Entity(action_profile_member=message)
 
     def read_groups(self, pattern: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
-        """One group, or all of a selector, or all."""
+        """Yield one group, or all of a selector, or all."""
         found = False
         for profile in self._schema.profiles.chosen(pattern.action_profile_id):
             for number, group in self._pipeline.profiles[profile.preamble.name].groups().items():

@@ -73,7 +73,7 @@ async def _packed(chunks: AsyncIterator[list[p4r.Entity | None]]) -> AsyncIterat
 def _found(
     device: Device, patterns: Iterable[p4r.Entity], scope: Scope, results: list[Refused | None]
 ) -> Iterator[p4r.Entity | None]:
-    """Yield the entities that fit and belong to the role, and None for others: a step each."""
+    """Yield the entities that fit and belong to the role, and None for all others: one item per step."""
     for pattern in patterns:
         yield None
         result = None

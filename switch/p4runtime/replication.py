@@ -25,12 +25,12 @@ class Replication:
     """All groups and sessions of a pipeline, as controllers wrote them."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        """The pipeline has no groups and no sessions yet."""
+        """Begin without groups and sessions, as the pipeline does."""
         self._pipeline = pipeline
         self._known: dict[str, dict[int, Any]] = {kind: {} for kind in _KINDS}  # messages by number
 
     def snapshot(self) -> Replication:
-        """Groups and sessions as they are now, to be read only."""
+        """Return groups and sessions as they are now, to be read only."""
         view = copy.copy(self)
         view._known = {kind: dict(known) for kind, known in self._known.items()}
         return view

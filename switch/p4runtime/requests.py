@@ -32,7 +32,7 @@ class Requests:
     """Stands between gRPC and the service, all of whose methods may raise Refused."""
 
     def __init__(self, service: Service) -> None:
-        """Nothing is in progress."""
+        """Begin with no request in progress."""
         self._service = service
         self._bytes = 0
 
@@ -85,7 +85,7 @@ class Requests:
 
     async def _stream(self, incoming: object, context: _Context) -> AsyncIterator[Message]:
         async def requests() -> AsyncIterator[p4r.StreamMessageRequest]:
-            # `incoming` would do the same, but refers to what it gives, which refers to it.
+            # Not `incoming`: it would make a reference cycle with the messages that it yields.
             while (data := await context.read()) is not grpc.aio.EOF:
                 yield parse(data, p4r.StreamMessageRequest)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a role may do: role configurations in the scheme of Stratum (`stratum.P4RoleConfig`)."""
+"""The rights of roles: role configurations in the scheme of Stratum (`stratum.P4RoleConfig`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_IDS = 65_536
 
 @dataclass(frozen=True)
 class Scope:
-    """A role's rights. Without a configuration a role has all of them."""
+    """A role's rights. A role without a configuration has all rights."""
 
     exclusive: frozenset[int] = frozenset()  # P4 ids that only this role writes
-    shared: frozenset[int] = frozenset()  # P4 ids that it writes beside others
+    shared: frozenset[int] = frozenset()  # P4 ids that other roles may write, too
     packet_in_filter: tuple[int, bytes] | None = None  # metadata id and the value that a packet-in must carry
     receives_packet_ins: bool = True
     can_push_pipeline: bool = True
@@ -54,11 +54,11 @@ class Scope:
         )
 
     def covers(self, p4_id: int | None) -> bool:
-        """Whether the role may write the object; None stands for objects without an id, such as groups."""
+        """Return whether the role may write the object; None: objects without an id, such as groups."""
         return self.everything or p4_id in self.exclusive or p4_id in self.shared
 
     def hears(self, packet: p4r.PacketIn) -> bool:
-        """Whether a packet-in goes to the role."""
+        """Return whether a packet-in goes to the role."""
         if not self.receives_packet_ins or self.packet_in_filter is None:
             return self.receives_packet_ins
         wanted, value = self.packet_in_filter
@@ -66,7 +66,7 @@ class Scope:
 
 
 def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
-    """Refuse a scope that takes what is another role's alone, or claims alone what another role has."""
+    """Refuse a scope with an id that is exclusive to another role, or exclusive here and shared there."""
     for other, theirs in others.items():
         if other == name:
             continue
@@ -75,7 +75,7 @@ def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
 
 
 def require_covered(scope: Scope, entity: p4r.Entity) -> None:
-    """Refuse an update of what the role may not write."""
+    """Refuse an update of an object that the role may not write."""
     if not scope.covers(p4_id(entity)):
         what = entity.WhichOneof("entity")
         raise denied(
@@ -98,7 +98,7 @@ _P4_IDS: dict[str, Callable[[p4r.Entity], int]] = {
 
 
 def p4_id(entity: p4r.Entity) -> int | None:
-    """The P4 object that an entity belongs to; None if it belongs to none."""
+    """Return the id of the P4 object that an entity belongs to; None if it belongs to no object."""
     find = _P4_IDS.get(str(entity.WhichOneof("entity")))
     return find(entity) if find else None
 

@@ -21,7 +21,7 @@ class Named(Protocol):
 
     @property
     def preamble(self) -> p4i.Preamble:
-        """Its id, name and alias."""
+        """Return the object's id, name and alias."""
         ...
 
 
@@ -43,11 +43,11 @@ class _Objects(dict[int, _T]):
             self[number] = one
 
     def __missing__(self, number: int) -> _T:
-        """There is none."""
+        """Refuse an id that the P4Info lacks."""
         raise not_found(f"no {self._kind} has id {number} in the P4Info")
 
     def chosen(self, number: int) -> list[_T]:
-        """What a pattern's id names: one object, or all (0)."""
+        """Return the objects that a pattern's id names: one object, or all (0)."""
         return [self[number]] if number else list(self.values())
 
 
@@ -111,7 +111,7 @@ class Schema:
 
     @property
     def strings(self) -> dict[str, int]:
-        """The types that are translated to strings, with their bits in the program."""
+        """Return the types that are translated to strings, with their bits in the program."""
         new_types = self.p4info.type_info.new_types
         return {
             name: bitwidth
@@ -120,11 +120,11 @@ class Schema:
         }
 
     def has_direct_counter(self, table: p4i.Table) -> bool:
-        """Whether entries of the table count packets."""
+        """Return whether entries of the table count packets."""
         return any(resource in self.direct_counters for resource in table.direct_resource_ids)
 
     def direct_meter(self, table: p4i.Table) -> p4i.DirectMeter | None:
-        """The meter of the table's entries, if they have one."""
+        """Return the meter of the table's entries, if they have one."""
         return next(
             (self.direct_meters[r] for r in table.direct_resource_ids if r in self.direct_meters), None
         )
@@ -172,7 +172,7 @@ class Schema:
             self._check_width(f"parameter {param.name} of action {name}", param, width)
 
     def _check_width(self, what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
-        """The widths agree, or the type is translated: then the program's counts."""
+        """Refuse different widths. The width of a translated type is the program's."""
         require(
             described.bitwidth == width or described.HasField("type_name"),
             f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
@@ -201,7 +201,7 @@ class Schema:
         for header in self.p4info.controller_packet_metadata:
             for part in header.metadata:
                 name = part.type_name.name
-                # The program does not tell which of its headers this is.
+                # The program does not say which of its headers this is.
                 part.bitwidth = self.translated.get(name) or part.bitwidth
                 what = f"{header.preamble.name}.{part.name}"
                 require(

@@ -42,7 +42,7 @@ class Extra:
 async def listen(
     service: Service, address: str, tls: Tls | None = None, extras: Sequence[Extra] = ()
 ) -> grpc.aio.Server:
-    """A server, to be started, on an address in gRPC's syntax; OSError if it cannot be had.
+    """Return a server, to be started, on an address in gRPC's syntax; OSError if the address is not free.
 
     SwitchError names a TLS file that cannot be read.
     """

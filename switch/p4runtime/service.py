@@ -51,12 +51,12 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     @property
     def config(self) -> PipelineConfig:
-        """The pipeline config, for a program given at start."""
+        """Return the pipeline config, for a program given at start."""
         return self._config
 
     @property
     def device_id(self) -> int:
-        """The number of the device."""
+        """Return the number of the device."""
         return self._device_id
 
     def check_operator(self, role: str, election_id: p4r.Uint128 | None) -> None:
@@ -71,7 +71,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     @property
     def turns(self) -> Turns:
-        """The order of requests."""
+        """Return the order of requests."""
         return self._turns
 
     def _activate(self, device: Device) -> None:

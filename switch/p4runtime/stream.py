@@ -42,7 +42,7 @@ class Stream:
     """Messages that wait to be sent to one controller."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Begin with no message."""
         self._waiting: deque[tuple[p4r.StreamMessageResponse, int]] = deque()
         self._bytes = 0
         self._notice_bytes = 0
@@ -51,7 +51,7 @@ class Stream:
 
     @property
     def waiting(self) -> int:
-        """Messages that have not been sent yet."""
+        """Return how many messages have not been sent yet."""
         return len(self._waiting)
 
     def send(self, message: p4r.StreamMessageResponse) -> bool:
@@ -79,7 +79,7 @@ class Stream:
         self._ready.set()
 
     def end(self, code: Code = Code.OK, message: str = "") -> None:
-        """Let this status follow what waits, and nothing else."""
+        """End the stream with this status, after the messages that wait."""
         self._end = self._end or (code, message)
         self._ready.set()
 
@@ -108,7 +108,7 @@ class Streams:
     def __init__(
         self, arbitration: Arbitration, committed: Callable[[], Device | None], turns: Turns
     ) -> None:
-        """No controller is connected; `committed` gives the device that packets go through."""
+        """Begin with no controller; `committed` returns the device that packets go through."""
         self._arbitration = arbitration
         self._committed = committed
         self._turns = turns
@@ -130,17 +130,17 @@ class Streams:
             stream.end()
 
     def tell_primaries(self, message: p4r.StreamMessageResponse, may_hear: Callable[[Scope], bool]) -> None:
-        """Send something to the primary of every role that may hear it, if its stream has room."""
+        """Send a message to the primary of every role that may get it, if its stream has room."""
         for stream, scope in self.primaries():
             if may_hear(scope):
                 stream.send(message)
 
     def primaries(self) -> list[tuple[Stream, Scope]]:
-        """The primary's stream of every role that has one, with what it may hear."""
+        """Return the primary's stream of every role that has a primary, with the role's rights."""
         return [(s, scope) for s, scope in self._arbitration.primaries() if isinstance(s, Stream)]
 
     async def _arbitrate(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
-        """Elect: a Write of the primary before is completed before the next primary is accepted."""
+        """Elect a primary. It is accepted only after a Write of the previous primary is complete."""
         _deliver(await self._update(stream, message))
         if self._arbitration.must_wait(stream):
             async with self._turns.exclusive:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The strings of a type that P4Runtime translates to `string`, and the numbers that stand for them.
+"""The strings of a type that P4Runtime translates to `string`, and their numbers.
 
-A number is given to a string on its first use and is free again when its last user has gone. Decimal numbers
-are not given away: they stand for themselves, as ports need it.
+A string gets a number on its first use. The number is free again after its last user. A string of decimal
+digits keeps its own number, because ports need that.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Strings:
                 self._map(annotation)
 
     def snapshot(self) -> Strings:
-        """The strings as they are now, to be looked up only."""
+        """Return the strings as they are now, to be looked up only."""
         view = copy.copy(self)
         view._numbers, view._strings = dict(self._numbers), dict(self._strings)
         return view
 
     def string(self, number: int) -> bytes:
-        """The string that a number stands for: its own decimal digits if it is nobody's."""
+        """Return the string of a number: its decimal digits if no string has the number."""
         return self._strings.get(number, b"%d" % number)
 
     def find(self, string: bytes, what: str) -> int | None:
-        """The number of a string; None if it has none; Refused if it is malformed."""
+        """Return the number of a string; None if it has no number; Refused if it is malformed."""
         number = self._numbers.get(string)
         if number is not None:
             return number
@@ -56,7 +56,10 @@ class Strings:
         return None if number in self._strings else number
 
     def take(self, string: bytes, what: str) -> int:
-        """Return the number of a string to one more user, who will `release` it; Refused if all are used."""
+        """Return the number of a string to a new user. Refused if all numbers are used.
+
+        The user gives the number back with `release`.
+        """
         number = self.find(string, what)
         if number is None:
             number = self._allocate(string, what)
@@ -64,7 +67,7 @@ class Strings:
         return number
 
     def release(self, number: int) -> None:
-        """One user of a number less."""
+        """Drop one user of a number. The number is free again after the last."""
         self._users[number] -= 1
         if not self._users[number]:
             del self._users[number], self._numbers[self._strings.pop(number)]
@@ -77,7 +80,7 @@ class Strings:
         self._users[number] = self._users.get(number, 0) + 1
 
     def _own(self, string: bytes) -> int | None:
-        """The number that a string of decimal digits is, if it fits."""
+        """Return the number that a string of decimal digits spells, if it fits."""
         if not string.isdigit() or string != b"%d" % int(string):
             return None
         number = int(string)

@@ -23,7 +23,7 @@ _EVERYTHING = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.Me
 
 
 def monotonic_us() -> int:
-    """The clock of the ports' thread, in microseconds."""
+    """Return the clock of the ports' thread, in microseconds."""
     return time.monotonic_ns() // 1000
 
 
@@ -38,7 +38,7 @@ class Tables:
         self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
 
     def snapshot(self, pipeline: Pipeline) -> Tables:
-        """The tables of a snapshot of the pipeline."""
+        """Return the tables of a snapshot of the pipeline."""
         return Tables(self._schema, pipeline, self._clock_us)
 
     def copy_counters(self, table: p4i.Table) -> Iterator[int]:
@@ -52,7 +52,7 @@ class Tables:
             yield _COPY_BYTES
 
     def store(self, table: p4i.Table) -> Table:
-        """The table of the pipeline."""
+        """Return the table of the pipeline."""
         return self._pipeline.tables[table.preamble.name]
 
     def write(self, kind: Kind, message: p4r.TableEntry) -> None:
@@ -87,7 +87,7 @@ class Tables:
         self._write_direct(table, handle, message)
 
     def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
-        """Entries, or default entries, that fit a pattern. Unset fields of the pattern are wildcards.
+        """Yield entries, or default entries, that fit a pattern. Its unset fields are wildcards.
 
         None for an entry that does not fit.
         """
@@ -109,7 +109,7 @@ class Tables:
                 yield p4r.Entity(table_entry=message)
 
     def select(self, table: p4i.Table, pattern: p4r.TableEntry) -> Iterator[Entry | None]:
-        """Entries, or the default entry, that fit a pattern; None for one that does not.
+        """Yield entries, or the default entry, that fit a pattern; None for an entry that does not.
 
         A long search can thus be interrupted.
         """
@@ -164,7 +164,7 @@ class Tables:
         return found
 
     def key(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
-        """The message that names an entry."""
+        """Return the message that names an entry."""
         message = p4r.TableEntry(table_id=table.preamble.id, priority=entry.priority)
         if entry.handle == NONE:
             message.is_default_action = True
@@ -173,7 +173,7 @@ class Tables:
         return message
 
     def encode(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
-        """An entry as it was written, without its direct resources."""
+        """Return an entry as it was written, without its direct resources."""
         message = self.key(table, entry)
         message.is_const = entry.const
         message.idle_timeout_ns = entry.idle_timeout_ns
@@ -184,7 +184,7 @@ class Tables:
         return message
 
     def _writable(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
-        """An entry with its direct resources, as an update that makes it so."""
+        """Return an entry with its direct resources, as an update that restores it."""
         message = self.encode(table, entry)
         if entry.handle != NONE:
             self._read_direct(table, entry, _EVERYTHING, message)
@@ -216,7 +216,7 @@ class Tables:
     # Direct counters and meters.
 
     def meter_of(self, table: p4i.Table) -> p4i.DirectMeter:
-        """The meter of the table's entries; Refused if they have none."""
+        """Return the meter of the table's entries; Refused if they have no meter."""
         meter = self._schema.direct_meter(table)
         if meter is None:
             raise invalid(f"table {table.preamble.name} has no direct meter")
@@ -264,12 +264,12 @@ class Tables:
 
 
 def default_has_none() -> Refused:
-    """Why a default entry has no direct resources."""
+    """Return a refusal: a default entry has no direct resources."""
     return unimplemented("direct counters and meters see hits: a default action has none, as on BMv2")
 
 
 def counter_value(data: p4r.CounterData) -> CounterValue:
-    """A counter's value from its message; Refused if it is negative."""
+    """Return a counter's value from its message; Refused if it is negative."""
     require(data.packet_count >= 0 and data.byte_count >= 0, "a counter's packets and bytes are 0 or more")
     return CounterValue(data.packet_count, data.byte_count)
 

@@ -30,7 +30,7 @@ class Translation:
     """The strings of a device, and which of its entities use them."""
 
     def __init__(self, schema: Schema) -> None:
-        """No entity uses a string yet."""
+        """Begin with no strings in use."""
         self._schema = schema
         new_types = schema.p4info.type_info.new_types
         self.types = {name: Strings(name, width, new_types[name]) for name, width in schema.strings.items()}
@@ -48,7 +48,7 @@ class Translation:
         }
 
     def snapshot(self) -> Translation:
-        """The strings as they are now, for reading what uses them now."""
+        """Return the strings as they are now, to read their present users."""
         view = copy.copy(self)
         view.types = {name: strings.snapshot() for name, strings in self.types.items()}
         return view
@@ -63,7 +63,7 @@ class Translation:
 
     @contextlib.contextmanager
     def writing(self, update: p4r.Update) -> Iterator[p4r.Update]:
-        """The update with numbers; if the block succeeds, its entity uses these instead of those before."""
+        """Yield the update with numbers. If the block succeeds, its entity uses them from then on."""
         if not self.types:
             yield update
             return
@@ -89,7 +89,7 @@ class Translation:
         _release(before)
 
     def key(self, entity: p4r.Entity) -> p4r.Entity:
-        """An entity or pattern with numbers for what names it; NOT_FOUND if nothing uses such a string."""
+        """Return an entity or pattern with numbers in its key; NOT_FOUND if a string is not in use."""
         if not self.types:
             return entity
         inward = copy.deepcopy(entity)
@@ -97,19 +97,19 @@ class Translation:
         return inward
 
     def outward(self, entity: p4r.Entity) -> p4r.Entity:
-        """An entity as its controller writes it."""
+        """Return an entity as its controller writes it."""
         if self.types:
             _name(self._slots(entity))
         return entity
 
     def packet_in(self, message: p4r.PacketIn) -> p4r.PacketIn:
-        """A packet with strings for a controller."""
+        """Return a packet with strings for a controller."""
         if self.types:
             _name(self._metadata("packet_in", message))
         return message
 
     def packet_out(self, message: p4r.PacketOut) -> p4r.PacketOut:
-        """A packet with numbers for the pipeline; Refused if nothing uses such a string."""
+        """Return a packet with numbers for the pipeline; Refused if a string is not in use."""
         if not self.types:
             return message
         inward = copy.deepcopy(message)
@@ -117,7 +117,7 @@ class Translation:
         return inward
 
     def _slots(self, entity: p4r.Entity, *, key: bool = False) -> Iterator[_Slot]:
-        """The strings of an entity, or only those that name it."""
+        """Yield the strings of an entity, or only the strings of its key."""
         match entity.WhichOneof("entity"):
             case "table_entry":
                 entry = entity.table_entry
@@ -183,6 +183,6 @@ def _name(slots: Iterable[_Slot]) -> None:
 
 
 def _release(taken: _Taken) -> None:
-    """The last one first: undoing a write gives strings the numbers that they had."""
+    """Release numbers, the last first, so that undoing a write restores the numbers of strings."""
     for strings, number in reversed(taken):
         strings.release(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order of requests: one changes the switch at a time, and long ones leave the event loop time for others."""
+"""Order of requests: one at a time changes the switch, and long requests leave the event loop time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from railweave.switch.p4runtime.errors import Refused
 
-SLICE_S = 0.0005  # of work, before the loop takes a step for others; an RPC takes about five
+SLICE_S = 0.0005  # of work, before the loop takes a step for other tasks; an RPC takes about five slices
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ class Turns:
     """Serializes requests, and divides the event loop among those in progress."""
 
     def __init__(self) -> None:
-        """Nothing is to be done."""
+        """Begin without work."""
         # Held by the request that reads or changes the state. First come, first served.
         self.exclusive = asyncio.Lock()
         self._slice = asyncio.Lock()
@@ -54,7 +54,7 @@ async def slices(work: Iterator[_T]) -> AsyncIterator[list[_T]]:
 
 
 async def _outcome(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T | Refused:
-    """Return a refusal as a value: a task keeps what it raises, with all frames that it came through."""
+    """Return a refusal as a value: a task keeps an exception that it raises, with all its frames."""
     try:
         return await work()
     except Refused as refusal:

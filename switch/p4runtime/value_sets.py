@@ -17,12 +17,12 @@ class ValueSets:
     """All value sets of a pipeline."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """The pipeline keeps the members."""
+        """Serve the value sets of a pipeline, which keeps the members."""
         self._schema = schema
         self._pipeline = pipeline
 
     def write(self, kind: Kind, message: p4r.ValueSetEntry) -> None:
-        """MODIFY: the members given replace all that were there."""
+        """MODIFY a value set: the given members replace all others."""
         require(kind == p4r.Update.MODIFY, "value sets can only be modified")
         info = self._schema.value_sets[message.value_set_id]
         name = info.preamble.name
@@ -31,7 +31,7 @@ class ValueSets:
         self._pipeline.value_sets[name].set_members(members)
 
     def read(self, pattern: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
-        """One value set, or all (id 0)."""
+        """Yield one value set, or all (id 0)."""
         for info in self._schema.value_sets.chosen(pattern.value_set_id):
             message = p4r.ValueSetEntry(value_set_id=info.preamble.id)
             found = self._pipeline.value_sets.get(info.preamble.name)  # None: no parser state uses it

@@ -17,14 +17,14 @@ class Arrays:
     """Cells that packets count into, and cells that they read and write."""
 
     def __init__(self, program: Program, engine: Engine) -> None:
-        """All cells are 0, all meters green."""
+        """Begin with all cells 0 and all meters green."""
         self._program = program
         self._engine = engine
         self._lock = threading.Lock()
         self._meters: dict[str, dict[int, MeterConfig]] = {name: {} for name in program.meters}  # by index
 
     def counters(self, name: str, cells: range) -> list[CounterValue]:
-        """Cells of an indirect counter, one after the other."""
+        """Return cells of an indirect counter, one after the other."""
         number = _number(self._program.counters, name, cells)
         return [CounterValue(*value) for value in self._engine.counters(number, cells.start, len(cells))]
 
@@ -34,7 +34,7 @@ class Arrays:
         self._engine.set_counters(number, cells.start, len(cells), value.packets, value.bytes)
 
     def registers(self, name: str, cells: range) -> bytes:
-        """Cells of a register array, one after the other: whole bytes each, in network order."""
+        """Return cells of a register array, one after the other: whole bytes each, in network order."""
         return self._engine.read_registers(
             _number(self._program.registers, name, cells), cells.start, len(cells)
         )
@@ -50,7 +50,7 @@ class Arrays:
             self._engine.write_registers(number, at, cell * min(_CELLS_AT_ONCE, cells.stop - at))
 
     def meters(self, name: str, cells: range) -> list[MeterConfig | None]:
-        """The configurations of cells of an indirect meter; None: always green."""
+        """Return the configurations of cells of an indirect meter; None: always green."""
         _number(self._program.meters, name, cells)
         with self._lock:
             return [self._meters[name].get(index) for index in cells]
@@ -70,7 +70,7 @@ class Arrays:
 
 
 def rates(meter: MeterInfo, config: MeterConfig | None) -> list[tuple[float, int]]:
-    """(tokens per microsecond, burst), slowest first; nothing for a meter that is always green."""
+    """Return (tokens per microsecond, burst), slowest first; nothing for a meter that is always green."""
     if config is None:
         return []
     both = [(config.cir, config.cburst), (config.pir, config.pburst)]

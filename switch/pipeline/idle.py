@@ -7,20 +7,20 @@ import heapq
 from collections.abc import Callable
 from typing import TypeAlias
 
-SHORTEST_US = 50_000  # stands for shorter time-outs, as the specification says
+SHORTEST_US = 50_000  # replaces shorter time-outs, as the specification says
 _SPARE = 64  # outdated items that do not matter
 
 Key: TypeAlias = tuple[str, int]  # table and handle of an entry
 
 
 class IdleTimers:
-    """When entries are to be looked at: not before a time-out has passed since their last known hit.
+    """The times at which to look at entries: a time-out after their last known hit.
 
-    So a scan costs time for the entries that may be idle, and none for the others.
+    So a scan costs time only for entries that may be idle.
     """
 
     def __init__(self) -> None:
-        """No entry has a time-out."""
+        """Begin without timers."""
         self._timers: dict[Key, tuple[int, int]] = {}  # deadline and time-out
         self._queue: list[tuple[int, Key]] = []  # a heap of deadlines, some of them outdated
 

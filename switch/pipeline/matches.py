@@ -15,27 +15,27 @@ _ALL = -1  # the mask of a field of any width
 
 
 def exact(value: Number) -> Match:
-    """The field equals `value`."""
+    """Match a field that equals `value`."""
     return Match(MatchType.EXACT, as_int(value))
 
 
 def lpm(value: Number, prefix: int) -> Match:
-    """The first `prefix` bits of the field are those of `value`."""
+    """Match a field whose first `prefix` bits are those of `value`."""
     return Match(MatchType.LPM, as_int(value), prefix=prefix)
 
 
 def ternary(value: Number, mask: Number) -> Match:
-    """field & mask == value."""
+    """Match field & mask == value."""
     return Match(MatchType.TERNARY, as_int(value), mask=as_int(mask))
 
 
 def range_(low: Number, high: Number) -> Match:
-    """low ≤ field ≤ high."""
+    """Match low ≤ field ≤ high."""
     return Match(MatchType.RANGE, as_int(low), high=as_int(high))
 
 
 def optional(value: Number | None) -> Match:
-    """The field equals `value`, or is anything if that is None. (The key field is ternary to the engine.)"""
+    """Match a field that equals `value`, or any field (None). The key field is ternary to the engine."""
     if value is None:
         return Match(MatchType.TERNARY)
     return Match(MatchType.TERNARY, as_int(value), mask=_ALL)
@@ -100,7 +100,7 @@ def encode(info: TableInfo | ValueSetInfo, matches: tuple[Match, ...]) -> Key:
 
 
 def _range(key: KeyField, match: Match) -> list[tuple[int, int, int, int, int]]:
-    """A range in the engine's format: one item, or one per word of a field wider than a word."""
+    """Return a range in the engine's format: one item per 64-bit word of the field."""
     if key.words == 1:
         return [(key.word, key.shift, key.bitwidth, match.value, match.high)]
     return [

@@ -27,7 +27,7 @@ def arguments(action: Action, params: Sequence[Number]) -> tuple[int, ...]:
 
 
 def words(action: Action, values: tuple[int, ...]) -> list[int]:
-    """Parameters in the engine's format: 64-bit words, least significant first."""
+    """Return parameters in the engine's format: 64-bit words, least significant first."""
     result: list[int] = []
     for value, parameter in zip(values, action.parameters, strict=True):
         result += [(value >> shift) & LOW64 for shift in range(0, max(parameter.bitwidth, 1), 64)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded program: its parts, packets in and out, and what it reports to the control plane."""
+"""A loaded program: its parts, packets in and out, and reports to the control plane."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from railweave.switch.trace import number_of
 
 
 class Log(NamedTuple):
-    """Messages of log_msg and of failed assertions, oldest first, and how many there was no room for."""
+    """Messages of log_msg and of failed assertions, oldest first, and the number of lost messages."""
 
     messages: list[str]
     lost: int
@@ -38,12 +38,12 @@ class Log(NamedTuple):
 class Pipeline:
     """A program in a switch. All methods may be called from any thread, also while packets flow.
 
-    What waits for the control plane is bounded (4,096 items and 4 MiB of each kind); the engine's statistic
-    `unnoticed` counts those that exceed it.
+    The queues for the control plane are bounded (4,096 items and 4 MiB of each kind). The engine's statistic
+    `unnoticed` counts items that are dropped for lack of room.
     """
 
     def __init__(self, program: Program, plan: bytes, source: bytes = b"") -> None:
-        """A program lowered to a plan; traces need the BMv2 JSON that it was lowered from."""
+        """Load a program lowered to a plan; traces need the BMv2 JSON that it was lowered from."""
         self.program = program
         self.native = Engine(plan)
         self._lock = threading.RLock()  # of tables and profiles, which refer to each other
@@ -82,7 +82,7 @@ class Pipeline:
             raise InvalidProgram(f"the program is too large for the engine: {error}") from None
 
     def snapshot(self) -> Self:
-        """The pipeline with its tables, profiles and value sets as they are now, to be read only.
+        """Return the pipeline with its tables, profiles and value sets as they are now, to be read only.
 
         Counters, registers and the times of hits stay those of the packets.
         """
@@ -95,7 +95,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Hold packets back meanwhile: each sees the tables either before or after. Not reentrant."""
+        """Hold packets back during the block: each sees the tables before or after. Not reentrant."""
         self.native.freeze()
         try:
             yield
@@ -108,7 +108,7 @@ class Pipeline:
             profile.set_port_up(port, up)
 
     def inject(self, port: int, packet: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
-        """Run one packet to completion: all packets that leave, as (port, packet)."""
+        """Run one packet to completion. Return all packets that leave, as (port, packet)."""
         leaving = [(int(to), bytes(out)) for to, out in self.native.inject(port, packet, now_us)]
         if self._notices_fd is not None and self.native.has_notices():
             os.eventfd_write(self._notices_fd, 1)
@@ -116,7 +116,7 @@ class Pipeline:
 
     @property
     def notices_fd(self) -> int:
-        """An eventfd, readable when digests or packets to the CPU port wait; reading clears it."""
+        """Return an eventfd, readable while digests or packets to the CPU port wait; reading clears it."""
         with self._lock:
             if self._notices_fd is None:
                 self._notices_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -135,7 +135,7 @@ class Pipeline:
             return [(table, self.tables[table].entry(handle)) for table, handle in found], more
 
     def digests(self) -> list[Digest]:
-        """Digests since the last call, in order."""
+        """Return digests since the last call, in order."""
         result = []
         for number, data in self.native.take_digests():
             info = self.program.digests[number]
@@ -149,7 +149,7 @@ class Pipeline:
 
     @property
     def cpu_port(self) -> int | None:
-        """The port of packet-in and packet-out, if there is one."""
+        """Return the port of packet-in and packet-out, if there is one."""
         return self._cpu_port
 
     def set_cpu_port(self, port: int | None) -> None:
@@ -160,13 +160,13 @@ class Pipeline:
         self.native.set_cpu_port(NO_PORT if port is None else port)
 
     def packets_in(self) -> list[bytes]:
-        """Packets to the CPU port since the last call, in order, with their controller headers in front."""
+        """Return packets to the CPU port since the last call, in order, with their controller headers."""
         return [bytes(data) for _, data in self.native.take_packets()]
 
     def packet_out(self, packet: bytes, now_us: int | None = None) -> list[tuple[int, bytes]]:
         """Send a packet, controller header in front, as if it came in on the CPU port.
 
-        Where ports serve this pipeline it leaves through them; else what leaves is returned.
+        Packets leave through the ports that serve this pipeline. Without ports they are returned.
         """
         if self._cpu_port is None:
             raise ValueError("there is no CPU port: see set_cpu_port")
@@ -176,7 +176,7 @@ class Pipeline:
         return self.inject(self._cpu_port, packet, self.native.now_us() if now_us is None else now_us)
 
     def connect(self, outlet: Callable[[int, bytes], None] | None) -> None:
-        """Hand what `packet_out` sends to these ports; None: run it here."""
+        """Give the packets of `packet_out` to these ports; None: run them here."""
         self._outlet = outlet
 
     def seed(self, seed: int) -> None:
@@ -184,11 +184,11 @@ class Pipeline:
         self.native.seed(seed & LOW64)
 
     def set_logging(self, on: bool) -> None:
-        """Whether messages of log_msg are kept for `take_log`; failed assertions always are."""
+        """Keep messages of log_msg for `take_log`, or drop them. Failed assertions are always kept."""
         self.native.set_logging(on)
 
     def take_log(self) -> Log:
-        """The program's messages since the last call."""
+        """Return the program's messages since the last call."""
         records, lost = self.native.take_log()
         texts = self.program.messages
         messages = [

@@ -84,7 +84,7 @@ class Profile:
     def __init__(
         self, info: ProfileInfo, tables: Iterable[TableInfo], engine: Engine, lock: threading.RLock
     ) -> None:
-        """`tables` are those whose entries refer to the profile."""
+        """Begin empty; `tables` are those whose entries refer to the profile."""
         self.info = info
         self._tables = {table.index: table for table in tables}
         self._engine = engine
@@ -134,7 +134,7 @@ class Profile:
             del self._members[member_id]
 
     def members(self) -> dict[int, Target]:
-        """The actions of all members, by id."""
+        """Return the actions of all members, by id."""
         with self._lock:
             return {number: member.action for number, member in self._members.items()}
 
@@ -177,19 +177,19 @@ class Profile:
             del self._groups[group_id]
 
     def groups(self) -> dict[int, Group]:
-        """All groups by id."""
+        """Return all groups by id."""
         with self._lock:
             return {number: group.value for number, group in self._groups.items()}
 
     def snapshot(self) -> Self:
-        """Members and groups as they are now, to be read only."""
+        """Return members and groups as they are now, to be read only."""
         view = copy.copy(self)
         view._members = {number: replace(member) for number, member in self._members.items()}
         view._groups = {number: replace(group) for number, group in self._groups.items()}
         return view
 
     def set_port_up(self, port: int, up: bool) -> None:
-        """Members that watch a port take part in their groups while it is up."""
+        """Let members that watch a port take part in their groups while it is up."""
         with self._lock:
             if up == (port not in self._down):
                 return
@@ -202,7 +202,7 @@ class Profile:
                     self._publish(one.number, one.choices)
 
     def _regroup(self, group: _Group, value: Group) -> None:
-        """Change members; copies of them come before others go, in the order of their ids."""
+        """Change members. It takes new handles before it frees old ones, in the order of member ids."""
         for one in group.value.members:
             self._members[one.member_id].weights[one.weight] -= 1
         for one in sorted(value.members):

@@ -16,7 +16,7 @@ class Replication:
     """Multicast groups and clone sessions of an engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """The engine has no groups and no sessions yet."""
+        """Begin without groups and sessions, as the engine does."""
         self._engine = engine
 
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
@@ -41,7 +41,7 @@ class Replication:
 
 
 def _in_order(replicas: Sequence[Replica]) -> list[tuple[int, int]]:
-    """Replicas in the order in which BMv2 sends them.
+    """Return replicas in the order in which BMv2 sends them.
 
     Its P4Runtime server makes one node of all ports of an instance, newest node first; a node sends to its
     ports in ascending order.

@@ -237,24 +237,24 @@ class Table:
         return found
 
     def find(self, matches: tuple[Match, ...], priority: int) -> Entry | None:
-        """The entry with this key, as the table keeps it, if there is one."""
+        """Return the entry with this key, as the table keeps it, if there is one."""
         with self._lock:
             handle = self._handles.get((matches, priority))
             return None if handle is None else self._entries[handle]
 
     def entries(self) -> list[Entry]:
-        """All entries in the order of their making, constant ones included."""
+        """Return all entries, constant ones included, in the order in which they were added."""
         with self._lock:
             return list(self._entries.values())
 
     def snapshot(self) -> Self:
-        """Entries and default action as they are now, to be read only."""
+        """Return entries and default action as they are now, to be read only."""
         view = copy.copy(self)
         view._entries, view._handles = dict(self._entries), dict(self._handles)
         return view
 
     def _now(self, now_us: int | None) -> int:
-        """`now_us`, or the time of the last packet."""
+        """Return `now_us`, or the time of the last packet."""
         return self._engine.now_us() if now_us is None else now_us
 
     # Idle time-outs.
@@ -272,7 +272,7 @@ class Table:
     # Counters and meters of entries.
 
     def direct_counter(self, handle: int) -> CounterValue:
-        """Packets and bytes that hit an entry."""
+        """Return the packets and bytes that hit an entry."""
         self.require_counter()
         return CounterValue(*self._engine.direct_counter(self.info.index, handle))
 

@@ -19,7 +19,7 @@ class Traces:
     """One trace at a time, of packets that come in while it runs."""
 
     def __init__(self, program: Program, engine: Engine, source: bytes) -> None:
-        """`source` is the BMv2 JSON of the program that the engine runs."""
+        """Begin without a trace; `source` is the BMv2 JSON of the program that the engine runs."""
         self._program = program
         self._engine = engine
         self._source = source
@@ -52,11 +52,11 @@ class Traces:
         return trace
 
     def take(self) -> list[Trace]:
-        """What has been recorded since the last call."""
+        """Return the packets recorded since the last call."""
         with self._lock:
             recorded = self._engine.take_traces()
             return [self._reader.trace(packet) for packet in recorded] if self._reader else []
 
     def stop(self) -> None:
-        """End the trace; what has not been taken is lost."""
+        """End the trace; records that have not been taken are lost."""
         self._engine.stop_trace()

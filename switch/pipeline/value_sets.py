@@ -19,14 +19,14 @@ class ValueSet:
     """A value set, empty at first. A member has one match, of any kind, per field of the set."""
 
     def __init__(self, info: ValueSetInfo, engine: Engine) -> None:
-        """The set with this index of an engine."""
+        """Serve the set with this index of an engine."""
         self._info = info
         self._engine = engine
         self._lock = threading.Lock()
         self._handles: dict[tuple[Match, ...], int] = {}  # of the members
 
     def members(self) -> list[tuple[Match, ...]]:
-        """The members, in the order in which they were given."""
+        """Return the members, in the order in which they were given."""
         with self._lock:
             return list(self._handles)
 
@@ -53,7 +53,7 @@ class ValueSet:
             self._handles = new
 
     def snapshot(self) -> Self:
-        """The members as they are now, to be read only: `set_members` replaces them as a whole."""
+        """Return the members as they are now, to be read only: `set_members` replaces them as a whole."""
         return copy.copy(self)
 
     def _remove(self, handles: dict[tuple[Match, ...], int]) -> None:

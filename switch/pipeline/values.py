@@ -14,7 +14,7 @@ Params = Sequence[Number]
 
 
 def as_int(value: Number) -> int:
-    """The number that `value` stands for."""
+    """Return the number that `value` stands for."""
     return value if isinstance(value, int) else int.from_bytes(value, "big")
 
 
@@ -43,7 +43,7 @@ class MeterConfig:
     pburst: int
 
     def __post_init__(self) -> None:
-        """ValueError for rates that BMv2 refuses, too."""
+        """Raise ValueError for rates that BMv2 refuses, too."""
         if any(not 0 <= number < 1 << 63 for number in (self.cir, self.cburst, self.pir, self.pburst)):
             raise ValueError(f"rates and bursts of a meter are 0 or more, and have 63 bits, but got {self}")
         if self.cir > self.pir:
@@ -80,7 +80,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Target:
-    """The effect of a table entry: one of an action, a member, a group and a one-shot set; or nothing."""
+    """The effect of a table entry: an action, a member, a group, a one-shot set, or nothing."""
 
     action: str | None = None
     params: tuple[int, ...] = ()
