@@ -89,9 +89,7 @@ class Engine:
     def set_cpu_port(self, port: int) -> None: ...
 
     def set_priority_queues(self, count: int) -> None:
-        """
-        Of each port: packets with a priority of `count` or more are dropped
-        """
+        """Of each port: packets with a priority of `count` or more are dropped"""
 
     def has_notices(self) -> bool: ...
 
