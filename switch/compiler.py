@@ -7,6 +7,7 @@ processor. Without a compiler, or with RAILWEAVE_COMPILE=0, programs are interpr
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import functools
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +52,7 @@ _FLAGS = [
 
 _MOST_SOURCE = 8 << 20  # bytes of C++: some 50 times the aggregation program's
 _MOST_S = 300.0  # that one compilation may take
+_ENDING_S = 2.0  # for a compilation to end with the process
 _MOST_KIB = 2 << 20  # of memory for it: five times what the aggregation program needs
 _MOST_CACHE = 256 << 20  # bytes of libraries; the least recently used are removed
 
@@ -96,6 +99,17 @@ def compiled(
         ) from None
 
 
+_in_progress: weakref.WeakSet[Background] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Let no thread be in the engine when the interpreter ends: this would abort the process."""
+    for background in list(_in_progress):
+        background.stop()
+        background.join(_ENDING_S)
+
+
 class Background:
     """Compiles an engine's program in a thread, while packets are interpreted."""
 
@@ -107,6 +121,7 @@ class Background:
         self.state = "interpreted, being compiled"
         self._thread = threading.Thread(target=self._run, args=(engine,), daemon=True)
         self._thread.start()
+        _in_progress.add(self)
 
     def stop(self) -> None:
         """End the compiler, if it runs."""
@@ -115,9 +130,9 @@ class Background:
             if self._process is not None and self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def join(self) -> None:
-        """Wait until the compilation has ended."""
-        self._thread.join()
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the compilation has ended, or until the time is up."""
+        self._thread.join(timeout_s)
 
     def _run(self, engine: Engine) -> None:
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -104,6 +106,19 @@ def test_a_switch_that_ends_ends_its_compiler(
     background.join()
     assert background.state.startswith("interpreted: ")
     assert not list(cache.glob("*.so"))
+
+
+def test_a_process_may_end_while_programs_are_translated(cache: Path) -> None:
+    script = (
+        "import pathlib, sys\n"
+        "from railweave.switch.compiler import Background\n"
+        "from railweave.switch.pipeline import Pipeline\n"
+        "engine = Pipeline.load(pathlib.Path(sys.argv[1]).read_bytes()).native\n"
+        "alive = [Background(engine) for _ in range(3)]\n"
+    )
+    program = Path(__file__).parents[2] / "p4src/build/bmv2/lanes256/railweave.json"
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", script, program], check=True, timeout=60)
 
 
 def test_the_compiler_has_limited_memory(
