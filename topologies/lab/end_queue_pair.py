@@ -18,7 +18,7 @@ from railweave._native import roce
 ALL_PROTOCOLS = 0x0003
 DEADLINE_S = 5.0
 LEAST_RUN = 8  # packets that one acknowledgement is ahead of the last: data are under way, and more of them
-SILENCE_S = 0.05  # without an acknowledgement: the queue pair has ended
+SILENCE_S = 0.5  # without an acknowledgement: the queue pair has ended. Hosts compute between calls
 REMOTE_OPERATIONAL_ERROR = (3, 3, 0)  # kind and code of the AETH, and messages so far
 
 
