@@ -242,8 +242,8 @@ async def test_the_new_stream_of_a_client_may_arrive_before_the_end_of_its_old_o
         assert (await other.arbitrate()).status.code == 0
         other.stream.cancel()  # the end of another client's stream changes nothing
         old.stream.cancel()
-        update = await arbitrating
-        assert (update.status.code, U128.decode(update.election_id)) == (5, 6)
+        update = await arbitrating  # a backup: ALREADY_EXISTS, or NOT_FOUND once the other has left
+        assert (update.status.code in (5, 6), U128.decode(update.election_id)) == (True, 6)
 
 
 async def test_arbitration_follows_the_specification(server: Server) -> None:
