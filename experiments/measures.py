@@ -364,14 +364,16 @@ def check(ask: Mapping[str, Any], where: str) -> None:
 def measure(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     """Measure the number that a claim asks for.
 
-    Raises NotMeasured if runs are missing, and OptionError if the measure lacks an argument.
+    Raises NotMeasured if runs are missing, and OptionError for a missing or unknown argument.
     """
     chosen = MEASURES[ask["what"]]
     try:
         return chosen(runs, ask)
     except KeyError as error:
         raise OptionError(
-            f"measure {dict(ask)}: {error} is missing", "all arguments of the measure", "correct the claim"
+            f"measure {dict(ask)}: {error} is missing or unknown",
+            "all arguments of the measure, with names that its runs have",
+            "correct the measure",
         ) from error
 
 

@@ -7,6 +7,7 @@ net = Mininet(topo, switch=P4Switch, controller=None)
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,11 @@ from railweave.errors import Unavailable
 _START_S = 30.0
 _STOP_S = 5.0
 _POLL_S = 0.05
+
+
+def _without_links(path: str, flags: int) -> int:
+    """Open a log. The folder may be open to all users, so that a link could lead to any file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o644)
 
 
 class P4Switch(Switch):  # type: ignore[misc] # Mininet has no types
@@ -78,7 +84,7 @@ class P4Switch(Switch):  # type: ignore[misc] # Mininet has no types
 
     def start(self, controllers: Sequence[object]) -> None:
         """Run the switch; returns when it serves P4Runtime. Unavailable gives its output if it does not."""
-        with self.log_file.open("wb") as log:
+        with open(self.log_file, "wb", opener=_without_links) as log:
             self._process = self.popen(self.command(), stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_S
         while "\nready " not in "\n" + self.log_file.read_text():

@@ -14,7 +14,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
 from railweave.switch import pauses
-from railweave.switch.errors import SwitchError
+from railweave.switch.errors import InvalidProgram, SwitchError
 from railweave.switch.inspection import Inspection
 from railweave.switch.options import SwitchOptions, read_file, stop_on_signals
 from railweave.switch.p4runtime.errors import Refused, failed_precondition
@@ -66,7 +66,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
         raise SwitchError(
-            f"--grpc {options.grpc}: {error}",
+            f"P4Runtime on {options.grpc}: {error}",
             "a free address of this machine",
             "name another address, or stop its owner",
         ) from None
@@ -107,7 +107,10 @@ async def load_program(service: Service, use: Callable[[Pipeline], None], option
             raise SwitchError("--p4info alone", "--program, too", "add the program, or omit --p4info")
         return
     if options.p4info is None:
-        pipeline = Pipeline.load(read_file(options.program))
+        try:
+            pipeline = Pipeline.load(read_file(options.program))
+        except InvalidProgram as error:
+            raise SwitchError(f"{options.program}: {error}") from None
         pipeline.set_cpu_port(options.cpu_port)
         use(pipeline)
         return

@@ -88,7 +88,7 @@ class ImpairedLink {
 
   Impairment impairment_;
   ImpairmentCounts counts_;
-  std::uint64_t number_ = 0;                             // of the packet at hand
+  std::uint64_t number_ = 0;                             // of the present packet
   std::array<std::size_t, kMaxPriorityQueues> bytes_{};  // waiting, by priority
   Time free_at_ = 0;                                     // when the link has sent all that is queued
   std::deque<Waiting> queue_;

@@ -18,9 +18,7 @@ from railweave.switch.p4runtime.turns import slices
 # DATAPLANE_ATOMIC stops packets meanwhile: no longer than these updates take.
 MAX_ATOMIC_UPDATES = 64
 MAX_ATOMIC_BYTES = 16_384  # a group of 1,000 members takes 2 ms
-MAX_KEPT_CELLS = (
-    4096  # of counters, meters and registers in an all-or-none batch; a wildcard counts with all cells
-)
+MAX_KEPT_CELLS = 4096  # of arrays in an all-or-none batch; a wildcard counts with all cells
 MAX_UPDATE_BYTES = 16_384
 
 _Request = p4r.WriteRequest

@@ -108,8 +108,7 @@ class Digests:
             return
         config = copy.deepcopy(message.config)
         require(
-            kind == p4r.Update.DELETE
-            or min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
+            min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) >= 0,
             f"time-outs and list size of digest {name} are 0 or more",
         )
         learner = self._learners.setdefault(message.digest_id, _Learner(config))

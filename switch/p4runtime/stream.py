@@ -90,9 +90,8 @@ class Stream:
             code, why = self._end
             if code is Code.OK:
                 return None
-            raise Refused(
-                code, why, ""
-            )  # a new one: that of `serve` refers to frames that refer to this stream
+            # A new refusal: that of `serve` refers to frames that refer to this stream.
+            raise Refused(code, why, "")
         message, size = self._waiting.popleft()
         self._bytes -= size
         if message.HasField("arbitration"):

@@ -67,7 +67,8 @@ class SwitchServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetImpairments(self, request, context):
-        """Impairs links, or removes impairments: all or none of the request. INVALID_ARGUMENT says what is wrong.
+        """Impairs links, or removes impairments. A request with a mistake changes no link, and ends with
+        INVALID_ARGUMENT.
         PERMISSION_DENIED: the sender is not the primary of the default role or of the role `operator`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -75,7 +76,7 @@ class SwitchServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Trace(self, request, context):
-        """The way of the next packets through parser, tables and actions; ends after `count` of them.
+        """Traces the next `count` packets through parser, tables and actions.
         FAILED_PRECONDITION: there is no program, or another trace is running. PERMISSION_DENIED: as above.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
