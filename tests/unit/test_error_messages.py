@@ -207,6 +207,7 @@ FORWARDED = {
     ("hosts/sequence.py", "str(error)"): "the native code's, with all parts",
     ("railweave/commands/shell.py", "f'{missing}, or push one with --config'"): "a NoProgram",
     ("switch/daemon.py", "f'{options.program}: {refusal.message}'"): "a refusal of the P4Runtime server",
+    ("switch/daemon.py", "f'{options.program}: {error}'"): "an InvalidProgram",
     ("switch/inspect/client.py", "details"): "the switch's answer",
     ("switch/options.py", "f'--tls-key {error}'"): "a TopologyError of private_file()",
 }
