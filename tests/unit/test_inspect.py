@@ -21,6 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 from vectors.case import case
 
+from railweave.switch import inspection as inspection_module
 from railweave.switch.cli import app
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Direction, Impairment, ImpairmentCounts
@@ -257,6 +258,18 @@ async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None
     assert len(rows) == 1000
     assert "messages were left out" in rows[-1]["text"]
     assert "parsed 0" in (await command(server, "log")).output
+
+
+def test_a_message_of_the_program_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection_module, "_LOG_CHARACTERS", 8)
+    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+    pipeline = Pipeline.load(case("messages").json.read_bytes())
+    inspection.use(pipeline)
+    said: list[str] = []
+    inspection.say = said.append
+    pipeline.inject(1, bytes([41]) + bytes(11))
+    inspection.take_log()
+    assert said[0] == "parsed 4"
 
 
 async def test_packets_are_traced(inspected: Server) -> None:
