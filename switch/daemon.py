@@ -66,7 +66,7 @@ async def serving(options: SwitchOptions, say: Callable[[str], None]) -> AsyncIt
         server = await listen(service, options.grpc, options.tls, [inspection.extra()])
     except OSError as error:
         raise SwitchError(
-            f"P4Runtime on {options.grpc}: {error}",
+            f"--grpc {options.grpc}: {error}",
             "a free address of this machine",
             "name another address, or stop its owner",
         ) from None
