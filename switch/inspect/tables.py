@@ -8,6 +8,7 @@ from typing import Any
 from finsy.proto import p4i, p4r
 
 from railweave.switch.inspect import names
+from railweave.switch.inspect.cells import rates
 from railweave.switch.inspect.client import SwitchClient
 
 Row = dict[str, Any]
@@ -35,11 +36,10 @@ class _Reader:
         table = self._table
         entries = [self._entry(entity.table_entry) for entity in self._read(p4r.TableEntry())]
         entries.sort(key=lambda row: -row.get("priority", 0))
-        default: Row | None = None
-        for entity in self._read(p4r.TableEntry(is_default_action=True), direct=False):
-            default = self._action(entity.table_entry.action) or None
+        defaults = self._read(p4r.TableEntry(is_default_action=True), direct=False)
+        default = (self._action(defaults[-1].table_entry.action) or None) if defaults else None
         return {
-            "name": table.preamble.alias or table.preamble.name,
+            "name": names.of(table),
             "size": table.size,
             "entries": entries,
             "default": default,
@@ -73,8 +73,7 @@ class _Reader:
         if entry.HasField("counter_data"):
             row["packets"], row["bytes"] = entry.counter_data.packet_count, entry.counter_data.byte_count
         if entry.HasField("meter_config"):
-            config = entry.meter_config
-            row["meter"] = {name: getattr(config, name) for name in ("cir", "cburst", "pir", "pburst")}
+            row["meter"] = rates(entry.meter_config)
         if entry.HasField("time_since_last_hit"):
             row["idle_s"] = entry.time_since_last_hit.elapsed_ns / 1e9
         if entry.idle_timeout_ns:
@@ -86,18 +85,16 @@ class _Reader:
     def _action(self, action: p4r.TableAction) -> Row:
         match action.WhichOneof("type"):
             case "action":
-                return self._call(action.action)
+                return call(self._actions, action.action)
             case "action_profile_member_id":
                 return {"member": action.action_profile_member_id}
             case "action_profile_group_id":
                 return {"group": action.action_profile_group_id}
             case "action_profile_action_set":
                 actions = action.action_profile_action_set.action_profile_actions
-                return {"action_set": [self._call(one.action) | {"weight": one.weight} for one in actions]}
+                calls = [call(self._actions, one.action) | {"weight": one.weight} for one in actions]
+                return {"action_set": calls}
         return {}
-
-    def _call(self, action: p4r.Action) -> Row:
-        return call(self._actions, action)
 
 
 def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
@@ -113,8 +110,7 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
         f"{param.name}={names.number(given.get(param.name, 0), param.bitwidth, param.name)}"
         for param in info.params
     )
-    name = info.preamble.alias or info.preamble.name
-    return {"action": name, "params": given, "call": f"{name}({text})"}
+    return {"action": names.of(info), "params": given, "call": f"{names.of(info)}({text})"}
 
 
 def action_counts(client: SwitchClient) -> list[Row]:
