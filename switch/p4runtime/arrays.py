@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime import meters
+from railweave.switch.p4runtime.cells import counter_value, encode_meter, meter_config, require_no_colours
 from railweave.switch.p4runtime.errors import out_of_range, require, unimplemented
 from railweave.switch.p4runtime.p4data import Plain, Types
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.p4runtime.tables import counter_value
+from railweave.switch.p4runtime.schema import Entities, Kind, Schema
 from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
 _BLOCK = 1024  # cells read from the engine at once
@@ -28,19 +26,21 @@ def blocks(cells: range) -> Iterator[range]:
     return (cells[at : at + _BLOCK] for at in range(0, len(cells), _BLOCK))
 
 
-class Arrays:
+class Arrays(Entities):
     """All arrays of one kind (`counter`, `meter` or `register`) of a pipeline."""
 
-    def __init__(self, kind: str, objects: Mapping[int, Any], pipeline: Pipeline) -> None:
+    _kind: str
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Serve the objects of a P4Info."""
-        self._kind = kind
-        self._objects = objects
+        super().__init__(schema, pipeline)
+        self._objects: dict[int, Any] = getattr(schema, f"{self._kind}s")
         self._arrays = pipeline.arrays
         self._copies: dict[tuple[str, range], _Block] = {}  # of a snapshot
 
-    def snapshot(self) -> Self:
+    def snapshot(self, pipeline: Pipeline) -> Self:
         """Return the same arrays, to be read only: `copy_cells` keeps cells as they are."""
-        view = copy.copy(self)
+        view = super().snapshot(pipeline)
         view._copies = {}
         return view
 
@@ -135,9 +135,7 @@ class Arrays:
 class Counters(Arrays):
     """Indirect counters. They start at 0."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the counters of a P4Info."""
-        super().__init__("counter", schema.counters, pipeline)
+    _kind = "counter"
 
     def _read(self, name: str, cells: range) -> list[CounterValue]:
         return self._arrays.counters(name, cells)
@@ -147,7 +145,7 @@ class Counters(Arrays):
             self._arrays.set_counters(name, cells, value)
 
     def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue | None:
-        return counter_value(message.data) if message.HasField("data") else None
+        return counter_value(message)
 
     def _encode(self, one: p4i.Counter, value: CounterValue, entry: p4r.CounterEntry) -> None:
         entry.data.packet_count, entry.data.byte_count = value
@@ -156,13 +154,10 @@ class Counters(Arrays):
 class Meters(Arrays):
     """Indirect meters. A cell without a config is green."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the meters of a P4Info."""
-        super().__init__("meter", schema.meters, pipeline)
+    _kind = "meter"
 
     def _check(self, one: p4i.Meter, message: p4r.MeterEntry) -> None:
-        if message.HasField("counter_data"):
-            raise meters.no_colours()
+        require_no_colours(message)
 
     def _read(self, name: str, cells: range) -> list[MeterConfig | None]:
         return self._arrays.meters(name, cells)
@@ -171,19 +166,21 @@ class Meters(Arrays):
         self._arrays.set_meters(name, cells, value)
 
     def _decode(self, one: p4i.Meter, message: p4r.MeterEntry) -> MeterConfig | None:
-        return meters.decode(one, message.config if message.HasField("config") else None)
+        return meter_config(one, message)
 
     def _encode(self, one: p4i.Meter, value: MeterConfig | None, entry: p4r.MeterEntry) -> None:
         if value is not None:
-            entry.config.CopyFrom(meters.encode(value))
+            entry.config.CopyFrom(encode_meter(value))
 
 
 class Registers(Arrays):
     """Registers. Their cells hold one number each, as those of BMv2 do, and start at 0."""
 
+    _kind = "register"
+
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Serve the registers of a P4Info."""
-        super().__init__("register", schema.registers, pipeline)
+        super().__init__(schema, pipeline)
         types, program = Types(schema.p4info), pipeline.program.registers
         self._types: dict[int, Plain] = {}
         for number, one in self._objects.items():

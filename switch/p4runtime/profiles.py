@@ -9,19 +9,14 @@ from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import actions
 from railweave.switch.p4runtime.errors import exhausted, invalid, not_found, require
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.pipeline import GroupMember, Pipeline
+from railweave.switch.p4runtime.schema import Entities, Kind
+from railweave.switch.pipeline import GroupMember
 
 _Update = p4r.Update
 
 
-class Profiles:
-    """All action profiles of a pipeline."""
-
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the action profiles of a pipeline, which keeps members and groups."""
-        self._schema = schema
-        self._pipeline = pipeline
+class Profiles(Entities):
+    """All action profiles of a pipeline, which keeps their members and groups."""
 
     def write_member(self, kind: Kind, message: p4r.ActionProfileMember) -> None:
         """INSERT, MODIFY or DELETE a member."""

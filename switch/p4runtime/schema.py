@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime.errors import not_found, require, unimplemented
 from railweave.switch.p4runtime.p4data import Types
+from railweave.switch.pipeline import Pipeline
 from railweave.switch.program import Program, TableInfo
 
 Kind: TypeAlias = "p4r.Update.Type.ValueType"  # INSERT, MODIFY or DELETE
@@ -119,15 +121,10 @@ class Schema:
             if new_types[name].translated_type.HasField("sdn_string")
         }
 
-    def has_direct_counter(self, table: p4i.Table) -> bool:
-        """Return whether entries of the table count packets."""
-        return any(resource in self.direct_counters for resource in table.direct_resource_ids)
-
-    def direct_meter(self, table: p4i.Table) -> p4i.DirectMeter | None:
-        """Return the meter of the table's entries, if they have one."""
-        return next(
-            (self.direct_meters[r] for r in table.direct_resource_ids if r in self.direct_meters), None
-        )
+    def direct(self, kind: str, table: p4i.Table) -> Any:
+        """Return the direct counter or meter (`kind`) of the table's entries; None if they have none."""
+        objects: _Objects[Any] = getattr(self, f"direct_{kind}s")
+        return next((objects[number] for number in table.direct_resource_ids if number in objects), None)
 
     def _check_table(self, table: p4i.Table, info: TableInfo) -> None:
         name = table.preamble.name
@@ -144,14 +141,11 @@ class Schema:
             f"table {name} is implemented by {info.profile or 'no action profile'} in the program, but by "
             f"{table.implementation_id or 'none'} in the P4Info",
         )
-        require(
-            not self.has_direct_counter(table) or info.direct_counter,
-            f"the P4Info gives table {name} a direct counter that the program lacks",
-        )
-        require(
-            self.direct_meter(table) is None or info.direct_meter is not None,
-            f"the P4Info gives table {name} a direct meter that the program lacks",
-        )
+        for kind, has in (("counter", info.direct_counter), ("meter", info.direct_meter is not None)):
+            require(
+                has or self.direct(kind, table) is None,
+                f"the P4Info gives table {name} a direct {kind} that the program lacks",
+            )
         for reference in table.action_refs:
             require(
                 reference.id in self.actions,
@@ -218,6 +212,21 @@ class Schema:
             described == carried,
             f"digest {name} has {carried} fields in the program, {described} in the P4Info",
         )
+
+
+class Entities:
+    """Entities of a pipeline, as P4Runtime writes and reads them."""
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+        """Serve a pipeline under its P4Info."""
+        self._schema = schema
+        self._pipeline = pipeline
+
+    def snapshot(self, pipeline: Pipeline) -> Self:
+        """Return the entities of a pipeline's snapshot, to be read only."""
+        view = copy.copy(self)
+        view._pipeline = pipeline
+        return view
 
 
 def _check_present(kind: str, one: Any, known: Mapping[str, Any]) -> None:
