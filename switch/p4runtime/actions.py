@@ -146,7 +146,15 @@ def _decode_set(
     given: p4r.ActionProfileActionSet,
     ports: Collection[int] | None,
 ) -> tuple[WeightedAction, ...]:
-    _require_own_mode(profile, given)
+    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
+    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
+    profile_name, mode, semantics = profile.preamble.name, given.action_selection_mode, given.size_semantics
+    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
+        raise unimplemented(f"a set of {profile_name} is selected from by HASH, not by mode {mode}")
+    if semantics not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
+        raise unimplemented(
+            f"a set of {profile_name} has the size semantics {sizes.Name(own)}, not {semantics}"
+        )
     weighted = []
     for one in given.action_profile_actions:
         name, params = decode(schema, table, one.action)
@@ -154,20 +162,9 @@ def _decode_set(
     size, limit = size_of(profile, weighted), profile.max_group_size
     require(
         not limit or size <= limit,
-        f"a group of {profile.preamble.name} has a size of at most {limit}, not {size}",
+        f"a group of {profile_name} has a size of at most {limit}, not {size}",
     )
     return tuple(weighted)
-
-
-def _require_own_mode(profile: p4i.ActionProfile, given: p4r.ActionProfileActionSet) -> None:
-    """Refuse a selection mode or a size that is not the selector's own."""
-    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
-    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
-    name, mode, size = profile.preamble.name, given.action_selection_mode, given.size_semantics
-    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
-        raise unimplemented(f"a set of {name} is selected from by HASH, not by mode {mode}")
-    if size not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
-        raise unimplemented(f"a set of {name} has the size semantics {sizes.Name(own)}, not {size}")
 
 
 def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) -> p4i.Action:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from finsy.proto import U128, p4r, rpc_status
-from google.protobuf.any_pb2 import Any
+from google.protobuf.any_pb2 import Any as PackedAny
 
 from railweave.switch.p4runtime.errors import (
     Code,
@@ -31,7 +32,7 @@ MAX_ROLES = 64  # a role is remembered with its election id after its controller
 ROLE_LIFETIME_S = 3600.0
 MAX_ROLE_NAME = 256
 
-Stream = Hashable
+Stream = Any  # anything hashable
 Notice = tuple[Stream, p4r.StreamMessageResponse]
 
 
@@ -43,7 +44,7 @@ class _Role:
     highest: int | None = None
     primary: Stream | None = None  # the elected one
     accepted: Stream | None = None  # the same, as soon as the Write of the primary before has ended
-    config: Any | None = None  # as the last primary gave it
+    config: PackedAny | None = None  # as the last primary gave it
     scope: Scope = field(default_factory=Scope)
     left_s: float = 0.0  # when the last controller left
 
@@ -175,7 +176,7 @@ class Arbitration:
             raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
 
     def _elect(
-        self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: Any | None
+        self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: PackedAny | None
     ) -> list[Notice]:
         role = self._roles[name]
         was_primary = role.primary == stream
@@ -184,9 +185,7 @@ class Arbitration:
                 role.accepted = None
             role.highest, role.primary = election_id, stream
             role.scope = scope
-            role.config = None
-            if config is not None:
-                role.config = copy.deepcopy(config)
+            role.config = copy.deepcopy(config)
             changed = True
         else:
             changed = was_primary

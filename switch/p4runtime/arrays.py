@@ -21,11 +21,6 @@ _COPY_BYTES = 200  # of memory for a copied counter or meter
 _Block = Sequence[Any]  # cells in a row: counters and meters as a list, registers as the engine's bytes
 
 
-def blocks(cells: range) -> Iterator[range]:
-    """Yield the parts of a range that are read from the engine at once."""
-    return (cells[at : at + _BLOCK] for at in range(0, len(cells), _BLOCK))
-
-
 class Arrays(Entities):
     """All arrays of one kind (`counter`, `meter` or `register`) of a pipeline."""
 
@@ -88,25 +83,23 @@ class Arrays(Entities):
             if cells is None:
                 cells = self._read(one.preamble.name, block)
             for index, value in zip(block, self._split(cells, len(block)), strict=True):
-                yield self._entity(one, index, value)
+                entity = p4r.Entity()
+                entry = getattr(entity, f"{self._kind}_entry")
+                setattr(entry, f"{self._kind}_id", one.preamble.id)
+                entry.index.index = index
+                self._encode(one, value, entry)
+                yield entity
 
     def _blocks(self, pattern: Any) -> Iterator[tuple[Any, range]]:
         """Yield the arrays and cells that a pattern names, in blocks."""
         number = getattr(pattern, f"{self._kind}_id")
         for one in [self._objects[number]] if number else self._objects.values():
-            for block in blocks(self.cells(pattern) if number else range(one.size)):
-                yield one, block
+            cells = self.cells(pattern) if number else range(one.size)
+            for at in range(0, len(cells), _BLOCK):
+                yield one, cells[at : at + _BLOCK]
 
     def _named(self, message: Any) -> Any:
         return self._objects[getattr(message, f"{self._kind}_id")]
-
-    def _entity(self, one: Any, index: int, value: Any) -> p4r.Entity:
-        entity = p4r.Entity()
-        entry = getattr(entity, f"{self._kind}_entry")
-        setattr(entry, f"{self._kind}_id", one.preamble.id)
-        entry.index.index = index
-        self._encode(one, value, entry)
-        return entity
 
     def _check(self, one: Any, message: Any) -> None:
         """Refuse a write or read that is not supported."""

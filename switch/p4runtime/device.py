@@ -66,7 +66,7 @@ class Device:
     ) -> Device:
         """Serve a pipeline under its P4Info; Refused if they do not fit."""
         p4info = copy.deepcopy(config.p4info)
-        schema = Schema.of(p4info, pipeline.program)
+        schema = Schema(p4info, pipeline.program)
         tables = Tables(schema, pipeline, clock_us)
         translation = Translation(schema)
         for default in (False, True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r
@@ -52,64 +51,53 @@ class _Objects(dict[int, _T]):
         """Return the objects that a pattern's id names: one object, or all (0)."""
         return [self[number]] if number else list(self.values())
 
+    def require_present(self, known: Mapping[str, Any]) -> None:
+        """Refuse objects that the program lacks, or has with another size."""
+        for one in self.values():
+            name = one.preamble.name
+            lacks = f"the P4Info has a {self._kind} {name!r} that the program lacks; compile both together"
+            require(name in known, lacks)
+            if isinstance(one, p4i.Counter | p4i.Meter | p4i.Register):
+                size = known[name].size
+                differs = f"{self._kind} {name} has {size} cells in the program, {one.size} in the P4Info"
+                require(one.size == size, differs)
 
-@dataclass(frozen=True)
+
 class Schema:
     """The objects of a P4Info that the server serves, by id."""
 
-    p4info: p4i.P4Info
-    names: dict[int, str]  # of all objects
-    tables: _Objects[p4i.Table]
-    actions: _Objects[p4i.Action]
-    profiles: _Objects[p4i.ActionProfile]
-    counters: _Objects[p4i.Counter]
-    direct_counters: _Objects[p4i.DirectCounter]
-    meters: _Objects[p4i.Meter]
-    direct_meters: _Objects[p4i.DirectMeter]
-    registers: _Objects[p4i.Register]
-    value_sets: _Objects[p4i.ValueSet]
-    digests: _Objects[p4i.Digest]
-    translated: dict[
-        str, int
-    ]  # types that controllers see otherwise: bits in the program, 0 if no table has it
-
-    @classmethod
-    def of(cls, p4info: p4i.P4Info, program: Program) -> Schema:
+    def __init__(self, p4info: p4i.P4Info, program: Program) -> None:
         """Index a P4Info; Refused if the program lacks something that it lists, or has it otherwise."""
-        names: dict[int, str] = {}
-        schema = cls(
-            p4info=p4info,
-            names=names,
-            tables=_Objects("table", p4info.tables, names),
-            actions=_Objects("action", p4info.actions, names),
-            profiles=_Objects("action profile", p4info.action_profiles, names),
-            counters=_Objects("counter", p4info.counters, names),
-            direct_counters=_Objects("direct counter", p4info.direct_counters, names),
-            meters=_Objects("meter", p4info.meters, names),
-            direct_meters=_Objects("direct meter", p4info.direct_meters, names),
-            registers=_Objects("register", p4info.registers, names),
-            value_sets=_Objects("value set", p4info.value_sets, names),
-            digests=_Objects("digest", p4info.digests, names),
-            translated={
-                name: 0 for name, new in p4info.type_info.new_types.items() if new.HasField("translated_type")
-            },
+        self.p4info = p4info
+        self.names: dict[int, str] = {}  # of all objects
+        self.tables = _Objects("table", p4info.tables, self.names)
+        self.actions = _Objects("action", p4info.actions, self.names)
+        self.profiles = _Objects("action profile", p4info.action_profiles, self.names)
+        self.counters = _Objects("counter", p4info.counters, self.names)
+        self.direct_counters = _Objects("direct counter", p4info.direct_counters, self.names)
+        self.meters = _Objects("meter", p4info.meters, self.names)
+        self.direct_meters = _Objects("direct meter", p4info.direct_meters, self.names)
+        self.registers = _Objects("register", p4info.registers, self.names)
+        self.value_sets = _Objects("value set", p4info.value_sets, self.names)
+        self.digests = _Objects("digest", p4info.digests, self.names)
+        new_types = p4info.type_info.new_types
+        # Types that controllers see otherwise: bits in the program, 0 if no table has it.
+        self.translated = {name: 0 for name, new in new_types.items() if new.HasField("translated_type")}
+        present: tuple[tuple[_Objects[Any], Mapping[str, Any]], ...] = (
+            (self.tables, program.tables),
+            (self.profiles, program.profiles),
+            (self.counters, program.counters),
+            (self.meters, program.meters),
+            (self.registers, program.registers),
+            (self.digests, {info.name: info for info in program.digests.values()}),
         )
-        present: tuple[tuple[str, Mapping[int, Any], Mapping[str, Any]], ...] = (
-            ("table", schema.tables, program.tables),
-            ("action profile", schema.profiles, program.profiles),
-            ("counter", schema.counters, program.counters),
-            ("meter", schema.meters, program.meters),
-            ("register", schema.registers, program.registers),
-        )
-        for kind, objects, known in present:
-            for one in objects.values():
-                _check_present(kind, one, known)
-        for table in schema.tables.values():
-            schema._check_table(table, program.tables[table.preamble.name])
-        for digest in schema.digests.values():
-            schema._check_digest(digest, program)
-        schema._measure_translated(program)
-        return schema
+        for objects, known in present:
+            objects.require_present(known)
+        for table in self.tables.values():
+            self._check_table(table, program.tables[table.preamble.name])
+        for digest in self.digests.values():
+            self._check_digest(digest, program)
+        self._measure_translated(program)
 
     @property
     def strings(self) -> dict[str, int]:
@@ -205,9 +193,8 @@ class Schema:
 
     def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
         name = digest.preamble.name
-        known = {info.name: info for info in program.digests.values()}
-        require(name in known, f"the P4Info has a digest {name!r} that the program lacks")
-        described, carried = Types(self.p4info).leaves(digest.type_spec), len(known[name].bitwidths)
+        [known] = [info for info in program.digests.values() if info.name == name]
+        described, carried = Types(self.p4info).leaves(digest.type_spec), len(known.bitwidths)
         require(
             described == carried,
             f"digest {name} has {carried} fields in the program, {described} in the P4Info",
@@ -227,11 +214,3 @@ class Entities:
         view = copy.copy(self)
         view._pipeline = pipeline
         return view
-
-
-def _check_present(kind: str, one: Any, known: Mapping[str, Any]) -> None:
-    name = one.preamble.name
-    require(name in known, f"the P4Info has a {kind} {name!r} that the program lacks; compile both together")
-    if kind in ("counter", "meter", "register"):
-        size = known[name].size
-        require(one.size == size, f"{kind} {name} has {size} cells in the program, {one.size} in the P4Info")
