@@ -16,9 +16,10 @@ from railweave.switch.lowering.actions import (
 )
 from railweave.switch.lowering.code import Code, Label, Operand
 from railweave.switch.lowering.expr import Expr, mask
-from railweave.switch.lowering.fields import Field, Register, Stack
+from railweave.switch.lowering.fields import Field, Stack
 from railweave.switch.lowering.notes import log_value, note, note_field
 from railweave.switch.lowering.values import branch, compute, compute_wide, field_access
+from railweave.switch.program import ArrayInfo
 
 EXTRACTIONS = {"EXTRACT", "EXTRACT_VL", "EXTRACT_NEXT", "EXTRACT_NEXT_VL"}
 # Effects that a trace leaves out, or notes as something else than a call.
@@ -157,7 +158,7 @@ def _emit_register_read(out: Code, statement: RegisterRead) -> None:
     out.place(skip)
 
 
-def store_cell(out: Code, array: Register, index: Expr, value: Expr) -> None:
+def store_cell(out: Code, array: ArrayInfo, index: Expr, value: Expr) -> None:
     """Emit array[index] = value, truncated. The store has no effect if the index is out of range."""
     if array.width <= 64:
         out.op("REG_WR", compute(out, value), array.index, compute(out, index))

@@ -10,12 +10,12 @@ from railweave.switch.lowering.actions import Effect
 from railweave.switch.lowering.code import Code, Label
 from railweave.switch.lowering.emit import emit_statements, store_cell, store_field
 from railweave.switch.lowering.expr import Expr, mask
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.notes import note
 from railweave.switch.lowering.symbolic import Piece
 from railweave.switch.lowering.values import branch, compute, compute_wide
 from railweave.switch.lowering.vectors import Fused, Vector, VectorStore
-from railweave.switch.program import Action
+from railweave.switch.program import Action, ArrayInfo
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _VectorRegisters:
             case _:
                 out.op(vector.op, result, *args, length)
 
-    def _slice(self, arrays: tuple[Register, ...], length: int) -> int:
+    def _slice(self, arrays: tuple[ArrayInfo, ...], length: int) -> int:
         bank, word = self.out.layout.bank_position(arrays[0])
         row = (bank, word, length, arrays[0].element_bytes)
         return self.out.slices.setdefault(row, len(self.out.slices))
@@ -156,7 +156,7 @@ class _VectorRegisters:
     def store(self, store: VectorStore, number: int) -> None:
         """Store to fields that follow each other, or to registers side by side."""
         out, first, length = self.out, store.targets[0], _length(store)
-        if isinstance(first, Register):
+        if isinstance(first, ArrayInfo):
             assert store.index is not None  # noqa: S101 - registers always come with one
             out.op("V_ST_REG", number, self._slice(store.targets, length), compute(out, store.index))
         elif first.metadata:

@@ -20,7 +20,8 @@ from railweave.switch.lowering.actions import (
     Statement,
 )
 from railweave.switch.lowering.expr import UNARY, Expr, Graph
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.fields import Field
+from railweave.switch.program import ArrayInfo
 
 MAX_DEPTH = 150  # of expressions: functions that visit them make one call per level
 MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
@@ -33,8 +34,8 @@ class Summary:
     """The effect of a piece of code, if every register index is in range."""
 
     fields: dict[Field, Expr]
-    registers: dict[Register, tuple[Expr, Expr]]  # index, value
-    indexes: dict[tuple[Register, Expr], None]  # that must be in range, in order
+    registers: dict[ArrayInfo, tuple[Expr, Expr]]  # index, value
+    indexes: dict[tuple[ArrayInfo, Expr], None]  # that must be in range, in order
 
     def leaves(self) -> set[Field]:
         """Return the fields whose value before the piece matters."""
@@ -60,7 +61,7 @@ class _Inexpressible(Exception):
 @dataclass
 class _State:
     fields: dict[Field, Expr] = field(default_factory=dict)
-    registers: dict[Register, tuple[Expr, Expr]] = field(default_factory=dict)
+    registers: dict[ArrayInfo, tuple[Expr, Expr]] = field(default_factory=dict)
     path: tuple[Expr, ...] = ()
 
     def fork(self, condition: Expr) -> _State:
@@ -146,7 +147,7 @@ class _Execution:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.work = 0
-        self.indexes: dict[tuple[Register, Expr], None] = {}
+        self.indexes: dict[tuple[ArrayInfo, Expr], None] = {}
 
     def run(self, statements: list[Statement]) -> Summary:
         pending: dict[int, list[_State]] = {}
@@ -199,7 +200,7 @@ class _Execution:
             merged.registers[array] = self._merge_cell(condition, array, a, b)
         return merged
 
-    def _merge_cell(self, condition: Expr, array: Register, a: _State, b: _State) -> tuple[Expr, Expr]:
+    def _merge_cell(self, condition: Expr, array: ArrayInfo, a: _State, b: _State) -> tuple[Expr, Expr]:
         index = (a.registers.get(array) or b.registers[array])[0]
         values = []
         for state in (a, b):
@@ -241,7 +242,7 @@ class _Execution:
         target = statement.target
         state.fields[target] = self._bounded(self.graph.wrap(value, target.width, target.signed))
 
-    def _read(self, state: _State, array: Register, index: Expr) -> Expr:
+    def _read(self, state: _State, array: ArrayInfo, index: Expr) -> Expr:
         self.indexes[array, index] = None
         if array not in state.registers:
             return self.graph.register(array, index, array.width)

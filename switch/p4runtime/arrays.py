@@ -179,7 +179,7 @@ class Registers(Arrays):
         for number, one in self._objects.items():
             plain = types.plain(one.type_spec)
             if plain and plain.bitwidth:  # the program's width counts, also for translated types
-                self._types[number] = replace(plain, bitwidth=program[one.preamble.name].bitwidth)
+                self._types[number] = replace(plain, bitwidth=program[one.preamble.name].width)
 
     def _check(self, one: p4i.Register, message: p4r.RegisterEntry) -> None:
         require(
