@@ -211,7 +211,7 @@ class _StateReader:
 
     def _set(self, params: list[Any], place: str) -> list[Statement]:
         if get(params[1], "type", str, place) != "lookahead":
-            return self.primitives.assign(params, place)
+            return self.primitives.assign(place, *params)
         target = check(params[0], dict, place).get("value")
         return [Assign(self.expressions.headers.field(target, place), self._value(params[1], place))]
 
