@@ -296,12 +296,15 @@ class Pipeline:
             self.tables[node.info.name] = node
         self.conditionals: dict[
             str, tuple[str, Expr, str | None, str | None]
-        ] = {}  # source, value, the nodes after true and after false
+        ] = {}  # source if p4c gives it, else name; value; the nodes after true and after false
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
             following = conditional.get("true_next"), conditional.get("false_next")
-            self.conditionals[name_of(conditional, place)] = _fragment(conditional), condition, *following
+            info = conditional.get("source_info")
+            source = info.get("source_fragment") if isinstance(info, dict) else None
+            name = name_of(conditional, place)
+            self.conditionals[name] = source if isinstance(source, str) else name, condition, *following
         self.calls: dict[str, tuple[int, str | None]] = {}
         for call in objects(item, "action_calls"):
             place = where(call, f"action call {call.get('name')!r}")
@@ -389,13 +392,6 @@ class Pipeline:
         else:
             emit_action(out, actions[number])
         return [following]
-
-
-def _fragment(item: Json) -> str:
-    """Return the source of a condition if p4c gives it, else the condition's name."""
-    info = item.get("source_info")
-    fragment = info.get("source_fragment") if isinstance(info, dict) else None
-    return fragment if isinstance(fragment, str) else str(item.get("name"))
 
 
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:

@@ -69,16 +69,11 @@ def _note_before(out: Code, statement: Statement) -> None:
         value = out.graph.wrap(statement.value, statement.array.width, signed=False)
         note(out, "register write", statement.array.name, [("index", statement.index), ("value", value)])
     elif isinstance(statement, Effect) and statement.kind not in UNNOTED:
+        objects = [item for item in statement.objects if isinstance(item, str)]
+        if statement.kind in out.names:
+            objects = [out.names[statement.kind][statement.objects[0]]]
         values = [(str(number), value) for number, value in enumerate(statement.values)]
-        note(out, "call", _call_of(out, statement), values)
-
-
-def _call_of(out: Code, effect: Effect) -> str:
-    """Return the effect's name in a trace, with the names of its objects."""
-    objects = [item for item in effect.objects if isinstance(item, str)]
-    if effect.kind in out.names:
-        objects = [out.names[effect.kind][effect.objects[0]]]
-    return " ".join([effect.kind.lower(), *objects])
+        note(out, "call", " ".join([statement.kind.lower(), *objects]), values)
 
 
 def _emit(out: Code, statement: Statement, targets: dict[int, Label]) -> None:
@@ -95,32 +90,24 @@ def _emit(out: Code, statement: Statement, targets: dict[int, Label]) -> None:
         else:
             branch(out, statement.condition, target, when=False)
     elif isinstance(statement, Choice):
-        _emit_choice(out, statement)
+        done = Label()
+        for condition, body in statement.alternatives:
+            following = Label()
+            branch(out, condition, following, when=False)
+            with out.apart():
+                emit_statements(out, list(body))
+            out.op("JMP", 0, done)
+            out.place(following)
+        out.place(done)
     elif statement.kind == "LOG":
-        _emit_log(out, statement)
+        quiet = Label()
+        out.op("LOGGING", 0, quiet)
+        for value in statement.values:
+            log_value(out, value)
+        out.op("LOG", 0, statement.objects[0])
+        out.place(quiet)
     else:
         _emit_effect(out, statement)
-
-
-def _emit_choice(out: Code, choice: Choice) -> None:
-    done = Label()
-    for condition, body in choice.alternatives:
-        following = Label()
-        branch(out, condition, following, when=False)
-        with out.apart():
-            emit_statements(out, list(body))
-        out.op("JMP", 0, done)
-        out.place(following)
-    out.place(done)
-
-
-def _emit_log(out: Code, effect: Effect) -> None:
-    quiet = Label()
-    out.op("LOGGING", 0, quiet)
-    for value in effect.values:
-        log_value(out, value)
-    out.op("LOG", 0, effect.objects[0])
-    out.place(quiet)
 
 
 def emit_statements(out: Code, statements: list[Statement]) -> None:

@@ -263,7 +263,7 @@ class _StateReader:
                 wanted &= kept
                 node = self.graph.binary("&", node, self.graph.const(kept))  # noqa: PLW2901
             equal = self.graph.binary("==", node, self.graph.const(wanted))
-            condition = equal if condition is None else self.graph.logic("and", condition, equal)
+            condition = equal if condition is None else self.graph.binary("and", condition, equal)
         if condition is None:
             raise InvalidProgram(f"{place}: a value, but no key")
         return condition

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.expr import BOOLEANS, UNARY, Expr, Graph
+from railweave.switch.lowering.expr import BOOLEANS, CASTS, UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Header, Headers, Stack
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 from railweave.switch.program import Parameter
@@ -18,6 +18,7 @@ Elements = list[tuple[Expr | None, tuple[Header, ...]]]  # of a stack, each with
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
 MAX_CHAIN = 32  # alternatives in one chain of selects
 PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
+BINARY = set("+-*/%&|^") | {"<<", ">>", "<", "<=", ">", ">=", "==", "!=", "and", "or"}
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
 
 
@@ -92,35 +93,30 @@ class ExpressionReader:
         if op in {"==", "!="} and self._is_aggregate(item.get("left")):
             equal = self._equal_aggregates(item.get("left"), item.get("right"), place)
             return equal if op == "==" else graph.negate(equal)
-        if op in {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!="}:
+        if op in BINARY:
             return graph.binary(op, left(), right())
-        if op in {"and", "or"}:
-            return graph.logic(op, left(), right())
         if op in UNARY:
             return UNARY[op](graph, right())
         if op == "?":
             return graph.select(self.value(item.get("cond"), place, depth), left(), right())
-        if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
-            return self._cast(op, left(), right(), place)
-        if op in {"valid", "valid_union"}:
-            return self._is_valid(op, item.get("right"), place)
-        if op in {"last_stack_index", "size_stack"}:
-            stack = self.stack(item.get("right"), place)
-            return self._last_index(stack) if op == "last_stack_index" else self._count(stack)
-        raise unsupported(f"the operation {op!r}", item, place)
-
-    def _cast(self, op: str, value: Expr, width: Expr, place: str) -> Expr:
-        if width.op != "const" or not 1 <= width.leaf <= MAX_BITS:
-            raise InvalidProgram(f"{place}: {op} needs a constant width")
-        if op == "two_comp_mod":
-            return self.graph.wrap(value, width.leaf, signed=True)
-        return self.graph.saturate(value, width.leaf, signed=op == "sat_cast")
-
-    def _is_valid(self, op: str, item: Any, place: str) -> Expr:
+        if op in CASTS:
+            value, width = left(), right()
+            if width.op != "const" or not 1 <= width.leaf <= MAX_BITS:
+                raise InvalidProgram(f"{place}: {op} needs a constant width")
+            return graph.cast(op, value, width.leaf)
+        if op == "valid":
+            choices = self.header_choices(item.get("right"), place)
+            return self._any((when, self.is_valid(header)) for when, header in choices)
         if op == "valid_union":
-            union = self.headers.union(get(item, "value", str, place), place)
+            union = self.headers.union(get(item.get("right"), "value", str, place), place)
             return self._any((None, self.is_valid(header)) for header in union.headers)
-        return self._any((when, self.is_valid(header)) for when, header in self.header_choices(item, place))
+        if op == "size_stack":
+            return self._count(self.stack(item.get("right"), place))
+        if op == "last_stack_index":
+            # One less than the count of extracted elements, in 64 bits without sign as in BMv2.
+            count = self._count(self.stack(item.get("right"), place))
+            return graph.wrap(graph.binary("-", count, graph.const(1)), 64, signed=False)
+        raise unsupported(f"the operation {op!r}", item, place)
 
     def is_valid(self, header: Header) -> Expr:
         """Return the truth value that a header is valid."""
@@ -129,17 +125,12 @@ class ExpressionReader:
     def _count(self, stack: Stack) -> Expr:
         return self.graph.leaf("stack_count", stack.name, 32)
 
-    def _last_index(self, stack: Stack) -> Expr:
-        # One less than the count of extracted elements, in 64 bits without sign as in BMv2.
-        before = self.graph.binary("-", self._count(stack), self.graph.const(1))
-        return self.graph.wrap(before, 64, signed=False)
-
     def _any(self, conditions: Iterable[tuple[Expr | None, Expr]]) -> Expr:
         """Return the truth value that any value holds together with its guard."""
         found: Expr | None = None
         for when, value in conditions:
-            term = value if when is None else self.graph.logic("and", when, value)
-            found = term if found is None else self.graph.logic("or", found, term)
+            term = value if when is None else self.graph.binary("and", when, value)
+            found = term if found is None else self.graph.binary("or", found, term)
         return found if found is not None else self.graph.truth(value=False)
 
     def _chosen(self, choices: list[tuple[Expr | None, Expr]]) -> Expr:
@@ -273,7 +264,7 @@ class ExpressionReader:
 
     def both(self, a: Expr | None, b: Expr | None) -> Expr | None:
         """Return the guard that both guards hold."""
-        return b if a is None else a if b is None else self.graph.logic("and", a, b)
+        return b if a is None else a if b is None else self.graph.binary("and", a, b)
 
     def _equal_headers(self, a: Header, b: Header, place: str) -> Expr:
         if a.type_name != b.type_name or a.metadata != b.metadata:
@@ -283,7 +274,7 @@ class ExpressionReader:
         result = self.graph.truth(value=True)
         for name, member in a.fields.items():
             equal = self.graph.binary("==", self.load(member), self.load(b.fields[name]))
-            result = self.graph.logic("and", result, equal)
+            result = self.graph.binary("and", result, equal)
         return result
 
     def condition(self, item: Any, place: str) -> Expr:

@@ -19,7 +19,7 @@ from railweave.switch.lowering.actions import (
     RegisterWrite,
     Statement,
 )
-from railweave.switch.lowering.expr import UNARY, Expr, Graph
+from railweave.switch.lowering.expr import CASTS, UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field
 from railweave.switch.program import ArrayInfo
 
@@ -264,20 +264,12 @@ class _Execution:
         return rebuild(self.graph, node, args)
 
 
-def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
+def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:
     """Return `node` with other arguments."""
     if node.op in UNARY:
         return UNARY[node.op](graph, *args)
-    match node.op:
-        case "and" | "or":
-            return graph.logic(node.op, *args)
-        case "select":
-            return graph.select(*args)
-        case "two_comp_mod":
-            return graph.wrap(args[0], node.leaf, signed=True)
-        case "usat_cast" | "sat_cast":
-            return graph.saturate(args[0], node.leaf, signed=node.op == "sat_cast")
-        case "reg":
-            return graph.register(node.leaf, args[0], node.leaf.width)
-        case _:
-            return graph.binary(node.op, *args)
+    if node.op in CASTS:
+        return graph.cast(node.op, args[0], node.leaf)
+    if node.op == "reg":
+        return graph.register(node.leaf, args[0], node.leaf.width)
+    return graph.select(*args) if node.op == "select" else graph.binary(node.op, *args)
