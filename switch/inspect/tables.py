@@ -14,11 +14,15 @@ from railweave.switch.inspect.client import SwitchClient
 Row = dict[str, Any]
 
 
-def tables(client: SwitchClient, wanted: str | None) -> list[Row]:
-    """Return all tables, or one: size, entries in order of priority, default action."""
+def tables(client: SwitchClient, wanted: str | None, *, counted: bool = False) -> list[Row]:
+    """Return all tables, or one: size, entries in order of priority, default action.
+
+    With `counted`, return only tables with direct counters.
+    """
     p4info = client.p4info()
     chosen = [names.find("table", p4info.tables, wanted)] if wanted else p4info.tables
-    return [_Reader(client, p4info, table).table() for table in chosen]
+    readers = [_Reader(client, p4info, table) for table in chosen]
+    return [reader.table() for reader in readers if reader.counted or not counted]
 
 
 class _Reader:
@@ -29,7 +33,7 @@ class _Reader:
         self._table = table
         self._actions = {action.preamble.id: action for action in p4info.actions}
         direct = set(table.direct_resource_ids)
-        self._counted = any(counter.preamble.id in direct for counter in p4info.direct_counters)
+        self.counted = any(counter.preamble.id in direct for counter in p4info.direct_counters)
         self._metered = any(meter.preamble.id in direct for meter in p4info.direct_meters)
 
     def table(self) -> Row:
@@ -38,16 +42,11 @@ class _Reader:
         entries.sort(key=lambda row: -row.get("priority", 0))
         defaults = self._read(p4r.TableEntry(is_default_action=True), direct=False)
         default = (self._action(defaults[-1].table_entry.action) or None) if defaults else None
-        return {
-            "name": names.of(table),
-            "size": table.size,
-            "entries": entries,
-            "default": default,
-        }
+        return {"name": names.of(table), "size": table.size, "entries": entries, "default": default}
 
     def _read(self, pattern: p4r.TableEntry, *, direct: bool = True) -> list[p4r.Entity]:
         pattern.table_id = self._table.preamble.id
-        if direct and self._counted:
+        if direct and self.counted:
             pattern.counter_data.SetInParent()
         if direct and self._metered:
             pattern.meter_config.SetInParent()
@@ -57,16 +56,10 @@ class _Reader:
 
     def _entry(self, entry: p4r.TableEntry) -> Row:
         fields = {field.id: field for field in self._table.match_fields}
-        row: Row = {
-            "match": {
-                (field := fields[m.field_id]).name: _match(m, field.bitwidth)
-                for m in entry.match
-                if m.field_id in fields
-            }
-        }
-        row["text"] = {
-            field.name: _match_text(field, row["match"].get(field.name)) for field in self._table.match_fields
-        }
+        given = ((fields[match.field_id], match) for match in entry.match)
+        matches = {field.name: _match(match, field.bitwidth) for field, match in given}
+        text = {field.name: _match_text(field, matches.get(field.name)) for field in fields.values()}
+        row: Row = {"match": matches, "text": text}
         if entry.priority:
             row["priority"] = entry.priority
         row |= self._action(entry.action)
@@ -115,16 +108,12 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
 
 def action_counts(client: SwitchClient) -> list[Row]:
     """Return packets and bytes per table and action, summed over the direct counters of entries."""
-    p4info = client.p4info()
-    counters = {counter.preamble.id for counter in p4info.direct_counters}
-    counted = [table for table in p4info.tables if counters & set(table.direct_resource_ids)]
     sums: dict[tuple[str, str], Row] = {}
-    for table in (_Reader(client, p4info, one).table() for one in counted):
+    for table in tables(client, None, counted=True):
         for entry in table["entries"]:
-            key = (table["name"], entry.get("action") or "by action profile")
-            row = sums.setdefault(
-                key, {"table": key[0], "action": key[1], "entries": 0, "packets": 0, "bytes": 0}
-            )
+            name, action = table["name"], entry.get("action") or "by action profile"
+            zeros = {"entries": 0, "packets": 0, "bytes": 0}
+            row = sums.setdefault((name, action), {"table": name, "action": action, **zeros})
             row["entries"] += 1
             row["packets"] += entry.get("packets", 0)
             row["bytes"] += entry.get("bytes", 0)
@@ -135,13 +124,9 @@ def _match(match: p4r.FieldMatch, bitwidth: int) -> Row:
     """Return a match as values."""
     kind = match.WhichOneof("field_match_type") or "exact"
     given = getattr(match, kind)
-    row: Row = {"kind": kind}
-    for name in ("value", "mask", "low", "high"):
-        if name in given.DESCRIPTOR.fields_by_name:
-            row[name] = names.value(getattr(given, name), bitwidth)
-    if kind == "lpm":
-        row["prefix"] = given.prefix_len
-    return row
+    parts = {field.name: getattr(given, field.name) for field in given.DESCRIPTOR.fields}
+    prefix = {"prefix": parts.pop("prefix_len")} if kind == "lpm" else {}
+    return {"kind": kind} | {name: names.value(part, bitwidth) for name, part in parts.items()} | prefix
 
 
 def _match_text(field: p4i.MatchField, match: Row | None) -> str:

@@ -116,12 +116,11 @@ def _meters(root: Json, headers: Headers) -> tuple[dict[str, MeterInfo], dict[st
 
 
 def _table_size(root: Json, name: str) -> int:
-    for pipeline in objects(root, "pipelines"):
-        for table in objects(pipeline, "tables"):
-            if table.get("name") == name:
-                entries = table.get("entries")
-                size = natural(table, "max_size", f"table {name!r}", MAX_ARRAY)
-                return max(size, len(entries) if isinstance(entries, list) else 0)
+    for table in (table for pipeline in objects(root, "pipelines") for table in objects(pipeline, "tables")):
+        if table.get("name") == name:
+            entries = table.get("entries")
+            size = natural(table, "max_size", f"table {name!r}", MAX_ARRAY)
+            return max(size, len(entries) if isinstance(entries, list) else 0)
     raise InvalidProgram(f"a direct meter is bound to table {name!r}, which does not exist")
 
 

@@ -64,9 +64,8 @@ class Parser:
     def reads(self) -> list[Expr]:
         """Return every expression."""
         nodes = [node for state in self.states for node in state.key]
-        for state in self.states:
-            nodes += [node for body in state.operations for part in body for node in reads(part)]
-        return nodes
+        bodies = [body for state in self.states for body in state.operations]
+        return nodes + [node for body in bodies for part in body for node in reads(part)]
 
 
 def emit_parser(out: Code, parser: Parser) -> Label:
@@ -159,14 +158,18 @@ class _StateReader:
         if len(params) != OPERATIONS[op]:
             raise InvalidProgram(f"{place}: {op} with {len(params)} arguments")
         match op:
-            case "extract":
-                return self._extract(params[0], (), place)
-            case "extract_VL":
-                return self._extract(params[0], (self._size(params[1], place),), place)
+            case "extract" | "extract_VL":
+                return self._extract(params[0], tuple(self._size(size, place) for size in params[1:]), place)
             case "set":
-                return self._set(params, place)
+                if get(params[1], "type", str, place) != "lookahead":
+                    return self.primitives.assign(place, *params)
+                target = check(params[0], dict, place).get("value")
+                return [Assign(self.expressions.headers.field(target, place), self._value(params[1], place))]
             case "verify":
-                return self._verify(params, place)
+                fails = self.graph.negate(self.graph.to_bool(self._value(params[0], place)))
+                error = params[1]  # old programs give the bare number
+                number = self.graph.const(error) if isinstance(error, int) else self._value(error, place)
+                return [Jump(2, fails), Effect("PARSE_ERROR", (), (number,))]
             case "primitive":
                 return read_action(self.primitives, params, place)
             case "shift":
@@ -208,18 +211,6 @@ class _StateReader:
         if (header.variable is None) != (not bits):
             has = "has no" if header.variable is None else "has a"
             raise InvalidProgram(f"{place}: header {header.name!r} {has} variable-length field")
-
-    def _set(self, params: list[Any], place: str) -> list[Statement]:
-        if get(params[1], "type", str, place) != "lookahead":
-            return self.primitives.assign(place, *params)
-        target = check(params[0], dict, place).get("value")
-        return [Assign(self.expressions.headers.field(target, place), self._value(params[1], place))]
-
-    def _verify(self, params: list[Any], place: str) -> list[Statement]:
-        fails = self.graph.negate(self.graph.to_bool(self._value(params[0], place)))
-        error = params[1]  # old programs give the bare number
-        number = self.graph.const(error) if isinstance(error, int) else self._value(error, place)
-        return [Jump(2, fails), Effect("PARSE_ERROR", (), (number,))]
 
     def _value(self, item: Any, place: str) -> Expr:
         if get(item, "type", str, place) != "lookahead":

@@ -193,7 +193,10 @@ class _Execution:
         self._spend(a, b)
         merged = _State(dict(a.fields), dict(a.registers), a.path[:-1])
         for member in {**a.fields, **b.fields}:
-            x, y = (state.fields.get(member) or self._initial(member) for state in (a, b))
+            x, y = (
+                state.fields.get(member) or self.graph.leaf("field", member, member.width, member.signed)
+                for state in (a, b)
+            )
             if x is not y:
                 merged.fields[member] = self._bounded(self.graph.select(condition, x, y))
         for array in {**a.registers, **b.registers}:
@@ -201,7 +204,7 @@ class _Execution:
         return merged
 
     def _merge_cell(self, condition: Expr, array: ArrayInfo, a: _State, b: _State) -> tuple[Expr, Expr]:
-        index = (a.registers.get(array) or b.registers[array])[0]
+        index, _ = a.registers.get(array) or b.registers[array]
         values = []
         for state in (a, b):
             cell = state.registers.get(array, (index, self.graph.register(array, index, array.width)))
@@ -220,9 +223,6 @@ class _Execution:
         self.work += sum(len(state.fields) + len(state.registers) for state in states)
         if self.work > MAX_WORK:
             raise _Inexpressible("the action has too many branches")
-
-    def _initial(self, member: Field) -> Expr:
-        return self.graph.leaf("field", member, member.width, member.signed)
 
     def _execute(self, state: _State, statement: Statement) -> None:
         if isinstance(statement, Assign):

@@ -243,10 +243,9 @@ class _Fuser:
 
     def _vector(self, nodes: tuple[Expr, ...]) -> Vector:
         key = self._word, tuple(node.number for node in nodes)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._compute(nodes)
-        return found
+        if key not in self._memo:
+            self._memo[key] = self._compute(nodes)
+        return self._memo[key]
 
     def _compute(self, nodes: tuple[Expr, ...]) -> Vector:
         first = nodes[0]

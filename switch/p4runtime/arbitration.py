@@ -179,28 +179,25 @@ class Arbitration:
         self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: PackedAny | None
     ) -> list[Notice]:
         role = self._roles[name]
-        was_primary = role.primary == stream
         if election_id is not None and (role.highest is None or election_id >= role.highest):
             if role.accepted != stream:
                 role.accepted = None
             role.highest, role.primary = election_id, stream
             role.scope = scope
             role.config = copy.deepcopy(config)
-            changed = True
+        elif role.primary == stream:
+            role.primary = role.accepted = None
         else:
-            changed = was_primary
-            if was_primary:
-                role.primary = role.accepted = None
-        others = [client for client in role.clients if client != stream] if changed else []
-        return [self._notice(name, role, client) for client in others]
+            return []
+        return [self._notice(name, role, client) for client in role.clients if client != stream]
 
     def _notice(self, name: str, role: _Role, client: Stream) -> Notice:
+        code, message = Code.ALREADY_EXISTS, "you are backup"
         if role.primary is None:
-            status = rpc_status.Status(code=Code.NOT_FOUND, message="there is no primary")
+            code, message = Code.NOT_FOUND, "there is no primary"
         elif role.primary == client:
-            status = rpc_status.Status(code=Code.OK, message="you are primary")
-        else:
-            status = rpc_status.Status(code=Code.ALREADY_EXISTS, message="you are backup")
+            code, message = Code.OK, "you are primary"
+        status = rpc_status.Status(code=code, message=message)
         update = p4r.MasterArbitrationUpdate(device_id=self._device_id, status=status)
         if name or role.config is not None:
             update.role.name = name
