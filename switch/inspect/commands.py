@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import sys
 from collections.abc import Callable, Iterator
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -238,7 +236,7 @@ def trace(
     from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
     from railweave.switch.trace import render  # noqa: PLC0415
 
-    console = _console(json_file)
+    console = outputs.console(json_file, _PLAIN_WIDTH)
     traces: list[dict[str, Any]] = []
     try:
         for one in client.trace(port, count, timeout):
@@ -253,7 +251,7 @@ def trace(
         ) from None
     if len(traces) < count:
         console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
-    _write({"traces": traces}, json_file)
+    outputs.write_json({"traces": traces}, json_file)
     if len(traces) < count:
         raise typer.Exit(WRONG)
 
@@ -272,25 +270,5 @@ def _array(
 
 
 def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[Console], None]) -> None:
-    print_text(_console(json_file))
-    _write(result, json_file)
-
-
-def _console(json_file: Path | None) -> Console:
-    """Return the console for text without markup: stdout, or stderr if JSON goes to stdout."""
-    from rich.console import Console  # noqa: PLC0415
-
-    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
-    if not chosen.is_terminal:
-        chosen.width = _PLAIN_WIDTH
-    return chosen
-
-
-def _write(result: dict[str, Any], path: Path | None) -> None:
-    if path is None:
-        return
-    text = json.dumps(result, indent=2) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    outputs.write_new_file("--json", path, text)
+    print_text(outputs.console(json_file, _PLAIN_WIDTH))
+    outputs.write_json(result, json_file)
