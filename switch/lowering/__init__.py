@@ -14,8 +14,7 @@ from railweave.switch.lowering.blocks import Blocks, read_blocks
 from railweave.switch.lowering.checksums import emit_update, emit_verify
 from railweave.switch.lowering.code import Code, Label, Note
 from railweave.switch.lowering.declarations import Declarations, declare
-from railweave.switch.lowering.emit import emit_statements
-from railweave.switch.lowering.emit_actions import ActionBody, emit_action
+from railweave.switch.lowering.emit import ActionBody, emit_action, emit_statements
 from railweave.switch.lowering.fields import Field, Headers
 from railweave.switch.lowering.layout import Layout, lay_out
 from railweave.switch.lowering.notes import note_validity

@@ -10,7 +10,7 @@ from typing import Any
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.code import Code, Label
 from railweave.switch.lowering.declarations import Declarations
-from railweave.switch.lowering.emit_actions import ActionBody, emit_action
+from railweave.switch.lowering.emit import ActionBody, emit_action
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.notes import note
