@@ -8,13 +8,14 @@ several headers each.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    find,
     get,
     name_of,
     named,
@@ -24,8 +25,6 @@ from railweave.switch.lowering.source import (
     unsupported,
     where,
 )
-
-T = TypeVar("T")
 
 MAX_VARIABLE_BYTES = 1 << 14  # of a variable-length field
 MAX_HEADER_BYTES = 1 << 19  # of all headers together
@@ -121,13 +120,6 @@ class Stack:
         return self.members.index(name)
 
 
-def _find(table: dict[str, T], name: Any, what: str, place: str) -> T:
-    found = table.get(check(name, str, place))
-    if found is None:
-        raise InvalidProgram(f"{place}: no {what} {name!r}")
-    return found
-
-
 @dataclass
 class Headers:
     """All header instances and stacks of a program."""
@@ -141,7 +133,7 @@ class Headers:
 
     def header(self, name: Any, place: str) -> Header:
         """Return the instance of this name."""
-        return _find(self.by_name, name, "header", place)
+        return find(self.by_name, name, "header", place)
 
     def field(self, reference: Any, place: str) -> Field:
         """Return the field named by ["header", "field"]."""
@@ -159,15 +151,15 @@ class Headers:
 
     def stack(self, name: Any, place: str) -> Stack:
         """Return the header stack of this name."""
-        return _find(self.stacks, name, "header stack", place)
+        return find(self.stacks, name, "header stack", place)
 
     def union_stack(self, name: Any, place: str) -> Stack:
         """Return the stack of header unions of this name."""
-        return _find(self.union_stacks, name, "stack of header unions", place)
+        return find(self.union_stacks, name, "stack of header unions", place)
 
     def union(self, name: Any, place: str) -> Union:
         """Return the header union of this name."""
-        return _find(self.unions, name, "header union", place)
+        return find(self.unions, name, "header union", place)
 
     @property
     def all_stacks(self) -> list[Stack]:
@@ -246,9 +238,8 @@ def _header(item: Json, types: dict[str, list[Field]], index: int) -> Header:
     name, metadata = item["name"], index < 0
     place = f"header {name!r}"
     type_name = get(item, "header_type", str, place)
-    if type_name not in types:
-        raise InvalidProgram(f"{place}: no header type {type_name!r}")
-    fields = {entry.name: replace(entry, header=name, metadata=metadata) for entry in types[type_name]}
+    entries = find(types, type_name, "header type", place)
+    fields = {entry.name: replace(entry, header=name, metadata=metadata) for entry in entries}
     bits = sum(entry.width for entry in fields.values() if not entry.variable)
     if not metadata and bits % 8:
         raise InvalidProgram(f"{place}: {bits} bits are not whole bytes")

@@ -19,6 +19,7 @@ from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    find,
     get,
     hexstr,
     name_of,
@@ -113,9 +114,7 @@ class ValueSets:
         if item.get("mask") is not None:
             raise unsupported("a value set with a mask", item, place)
         name = get(item, "value", str, place)
-        declared = self._declared.get(name)
-        if declared is None:
-            raise InvalidProgram(f"{place}: no value set {name!r}")
+        declared = find(self._declared, name, "value set", place)
         if sum(widths) != declared["compressed_bitwidth"]:
             raise InvalidProgram(f"{place}: value set {name!r} has members of another width than {widths}")
         places, words = pack_key(widths)
@@ -146,13 +145,11 @@ def read_parser(root: Json, primitives: PrimitiveReader, first_value_set: int) -
         raise unsupported(f"a program with {len(parsers)} parsers", None, "parsers")
     states = {name_of(state, "parse state"): state for state in objects(parsers[0], "parse_states")}
     labels = {name: Label() for name in states}
-    initial = parsers[0].get("init_state")
-    if not isinstance(initial, str) or initial not in labels:
-        raise InvalidProgram(f"the parser has no state {initial!r}")
+    initial = find(labels, parsers[0].get("init_state"), "state", "parser")
     end, value_sets = Label(), ValueSets(root, first_value_set)
     reader = _StateReader(primitives, labels, end, value_sets)
     read = [reader.read(name, state) for name, state in states.items()]
-    return Parser(read, labels[initial], end, value_sets.found)
+    return Parser(read, initial, end, value_sets.found)
 
 
 @dataclass
@@ -177,9 +174,7 @@ class _StateReader:
         default = self.end
         for transition in objects(item, "transitions"):
             following = transition.get("next_state")
-            if following is not None and (not isinstance(following, str) or following not in self.labels):
-                raise InvalidProgram(f"{place}: no state {following!r}")
-            target = self.end if following is None else self.labels[following]
+            target = self.end if following is None else find(self.labels, following, "state", place)
             kind = check(transition.get("type", "hexstr"), str, place)
             if kind == "default" or transition.get("value") == "default":
                 default = target

@@ -22,7 +22,7 @@ from railweave.switch.lowering.expr import Expr
 from railweave.switch.lowering.fields import Field, Header, Headers, Stack, Union
 from railweave.switch.lowering.messages import places
 from railweave.switch.lowering.read import ExpressionReader
-from railweave.switch.lowering.source import check, get, hexstr, unsupported, where
+from railweave.switch.lowering.source import check, find, get, hexstr, unsupported, where
 
 Choices = list[tuple[Expr | None, Any]]
 MAX_ALTERNATIVES = 1 << 16  # of all statements together that an index at run time decides
@@ -76,14 +76,11 @@ class PrimitiveReader:
         if kind in self._objects:
             if given != kind:
                 raise InvalidProgram(f"{place}: a {given!r}", f"a {kind}")
-            name = get(item, "value", str, place)
-            if name not in self._objects[kind]:
-                raise InvalidProgram(f"{place}: no {kind} {name!r}")
-            return self._objects[kind][name]
-        find, otherwise = _NAMED[kind]
+            return find(self._objects[kind], item.get("value"), kind, place)
+        look_up, otherwise = _NAMED[kind]
         if given != kind:
             raise unsupported(otherwise.format(repr(given)), item, place)
-        return find(self.expressions.headers, item.get("value"), place)
+        return look_up(self.expressions.headers, item.get("value"), place)
 
     # Fields.
 

@@ -58,9 +58,7 @@ class _Objects(dict[int, _T]):
             lacks = f"the P4Info has a {self._kind} {name!r} that the program lacks; compile both together"
             require(name in known, lacks)
             if isinstance(one, p4i.Counter | p4i.Meter | p4i.Register):
-                size = known[name].size
-                differs = f"{self._kind} {name} has {size} cells in the program, {one.size} in the P4Info"
-                require(one.size == size, differs)
+                _require_equal(f"{self._kind} {name}", "cells", known[name].size, one.size)
 
 
 class Schema:
@@ -95,8 +93,10 @@ class Schema:
             objects.require_present(known)
         for table in self.tables.values():
             self._check_table(table, program.tables[table.preamble.name])
+        fields = {info.name: len(info.bitwidths) for info in program.digests.values()}
         for digest in self.digests.values():
-            self._check_digest(digest, program)
+            name, leaves = digest.preamble.name, Types(p4info).leaves(digest.type_spec)
+            _require_equal(f"digest {name}", "fields", fields[name], leaves)
         self._measure_translated(program)
 
     @property
@@ -116,11 +116,7 @@ class Schema:
 
     def _check_table(self, table: p4i.Table, info: TableInfo) -> None:
         name = table.preamble.name
-        require(
-            len(info.key) == len(table.match_fields),
-            f"table {name} has {len(info.key)} key fields in the program, "
-            f"{len(table.match_fields)} in the P4Info",
-        )
+        _require_equal(f"table {name}", "key fields", len(info.key), len(table.match_fields))
         for field, key in zip(table.match_fields, info.key, strict=True):
             self._check_width(f"field {field.name} of table {name}", field, key.bitwidth)
         profile = self.profiles.get(table.implementation_id)
@@ -130,35 +126,21 @@ class Schema:
             f"{table.implementation_id or 'none'} in the P4Info",
         )
         for kind, has in (("counter", info.direct_counter), ("meter", info.direct_meter is not None)):
-            require(
-                has or self.direct(kind, table) is None,
-                f"the P4Info gives table {name} a direct {kind} that the program lacks",
-            )
-        for reference in table.action_refs:
-            require(
-                reference.id in self.actions,
-                f"table {name} refers to action {reference.id}, which the P4Info lacks",
-            )
-            self._check_action(self.actions[reference.id], info)
-
-    def _check_action(self, action: p4i.Action, table: TableInfo) -> None:
-        name = action.preamble.name
-        found = next((known for known in table.actions if known.name == name), None)
-        require(found, f"table {table.name} has no action {name} in the program")
-        widths = [parameter.bitwidth for parameter in found.parameters] if found else []
-        require(
-            len(widths) == len(action.params),
-            f"action {name} has {len(widths)} parameters in the program, {len(action.params)} in the P4Info",
-        )
-        for param, width in zip(action.params, widths, strict=True):
-            self._check_width(f"parameter {param.name} of action {name}", param, width)
+            lacks = f"the P4Info gives table {name} a direct {kind} that the program lacks"
+            require(has or self.direct(kind, table) is None, lacks)
+        known = {action.name: action.parameters for action in info.actions}
+        for number in (reference.id for reference in table.action_refs):
+            require(number in self.actions, f"table {name} refers to action {number}, which the P4Info lacks")
+            action, params = self.actions[number].preamble.name, self.actions[number].params
+            require(action in known, f"table {name} has no action {action} in the program")
+            _require_equal(f"action {action}", "parameters", len(known[action]), len(params))
+            for param, parameter in zip(params, known[action], strict=True):
+                self._check_width(f"parameter {param.name} of action {action}", param, parameter.bitwidth)
 
     def _check_width(self, what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
         """Refuse different widths. The width of a translated type is the program's."""
-        require(
-            described.bitwidth == width or described.HasField("type_name"),
-            f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
-        )
+        if not described.HasField("type_name"):
+            _require_equal(what, "bits", width, described.bitwidth)
         described.bitwidth = width
         name = described.type_name.name
         if name in self.translated:
@@ -191,14 +173,9 @@ class Schema:
                     f"{what}: no table says how many bits {name} has",
                 )
 
-    def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
-        name = digest.preamble.name
-        [known] = [info for info in program.digests.values() if info.name == name]
-        described, carried = Types(self.p4info).leaves(digest.type_spec), len(known.bitwidths)
-        require(
-            described == carried,
-            f"digest {name} has {carried} fields in the program, {described} in the P4Info",
-        )
+
+def _require_equal(what: str, parts: str, program: int, described: int) -> None:
+    require(program == described, f"{what} has {program} {parts} in the program, {described} in the P4Info")
 
 
 class Entities:
