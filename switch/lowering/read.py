@@ -22,9 +22,14 @@ BINARY = set("+-*/%&|^") | {"<<", ">>", "<", "<=", ">", ">=", "==", "!=", "and",
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
 
 
-def _accesses_field(content: Any) -> bool:
-    """Return whether an expression is a field of an element that is chosen at run time."""
-    return isinstance(content, dict) and content.get("op") == "access_field"
+def _unwrapped(item: Any, place: str) -> Any:
+    """Return an operand without the expressions that wrap it, as p4c does with parameters of primitives."""
+    for _ in range(MAX_DEPTH):
+        content = item.get("value") if isinstance(item, dict) and item.get("type") == "expression" else None
+        if not isinstance(content, dict) or "op" in content or "type" not in content:
+            return item
+        item = content
+    raise InvalidProgram(f"{place}: expressions nested too deeply")
 
 
 def _names_element(content: Any) -> bool:
@@ -49,16 +54,15 @@ class ExpressionReader:
             return self.graph.leaf("variable", member, member.width)
         return self.graph.leaf("field", member, member.width, member.signed)
 
-    def value(self, item: Any, place: str, depth: int = 0) -> Expr:  # noqa: PLR0911 - one case after the other
+    def value(self, item: Any, place: str, depth: int = 0) -> Expr:
         """Read a number or a truth value."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
+        item = _unwrapped(item, place)
         kind = get(item, "type", str, place)
         content = item.get("value")
-        if kind == "expression" and not _accesses_field(content):
-            if isinstance(content, dict) and "op" not in content and "type" in content:
-                return self.value(content, place, depth + 1)  # parameters of primitives are wrapped once more
-            return self._operation(check(content, dict, place), place, depth + 1)
+        if kind == "expression" and check(content, dict, place).get("op") != "access_field":
+            return self._operation(content, place, depth + 1)
         if kind == "field" and not _names_element(content):
             return self.load(self.headers.field(content, place))
         if kind == "hexstr":
@@ -66,17 +70,14 @@ class ExpressionReader:
         if kind == "bool":
             return self.graph.truth(check(content, bool, place))
         if kind in {"runtime_data", "local"}:
-            return self._parameter(content, place)
+            index = check(content, int, place)
+            if not 0 <= index < len(self.parameters):
+                parameters = f"an action that has {len(self.parameters)}"
+                raise InvalidProgram(f"{place}: parameter {index} of {parameters}")
+            return self.graph.leaf("param", self.parameters[index], self.parameters[index].bitwidth)
         if kind in PLACES:
             return self._chosen([(when, self.load(member)) for when, member in self.places(item, place)])
         raise unsupported(f"an operand of type {kind!r}", item, place)
-
-    def _parameter(self, content: Any, place: str) -> Expr:
-        index = check(content, int, place)
-        if not 0 <= index < len(self.parameters):
-            raise InvalidProgram(f"{place}: parameter {index} of an action that has {len(self.parameters)}")
-        parameter = self.parameters[index]
-        return self.graph.leaf("param", parameter, parameter.bitwidth)
 
     def _operation(self, item: dict[str, Any], place: str, depth: int) -> Expr:  # noqa: PLR0911 - one case after the other
         op = get(item, "op", str, place)
@@ -171,6 +172,7 @@ class ExpressionReader:
         """Return the headers that a reference to a header can mean."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
+        item = _unwrapped(item, place)
         kind, content = get(item, "type", str, place), item.get("value")
         if kind == "header":
             return [(None, self.headers.header(content, place))]
@@ -179,8 +181,6 @@ class ExpressionReader:
             return [(when, element[0]) for when, element in elements]
         if kind != "expression" or not isinstance(content, dict):
             raise unsupported(f"a header named by a {kind!r}", item, place)
-        if "op" not in content:
-            return self.header_choices(content, place, depth + 1)
         op = get(content, "op", str, place)
         if op in {"dereference_header_stack", "dereference_stack"}:
             return [(when, element[0]) for when, element in self._element_choices(content, place, depth + 1)]
@@ -223,11 +223,7 @@ class ExpressionReader:
         return [(when, element[number]) for when, element in self._last_element(stack)], parts[2]
 
     def _accessed_field(self, item: Any, place: str) -> list[tuple[Expr | None, Field]]:
-        content = get(item, "value", dict, place)
-        for _ in range(MAX_DEPTH):  # expressions are wrapped in expressions
-            if "op" in content or content.get("type") != "expression":
-                break
-            content = get(content, "value", dict, place)
+        content = get(_unwrapped(item, place), "value", dict, place)
         if content.get("op") != "access_field":
             raise unsupported(f"an assignment to {content.get('op', content.get('type'))!r}", item, place)
         headers = self.header_choices(content.get("left"), place)
@@ -239,15 +235,12 @@ class ExpressionReader:
 
     def _is_aggregate(self, item: Any) -> bool:
         """Return whether an operand is a header or a union."""
-        for _ in range(MAX_DEPTH):
-            if not isinstance(item, dict):
-                return False
-            if "op" in item:
-                return get(item, "op", str, "expression") in AGGREGATES
-            if item.get("type") != "expression":
-                return get(item, "type", str, "expression") in {"header", "header_union"}
-            item = item.get("value")
-        return False
+        item = _unwrapped(item, "expression")
+        if not isinstance(item, dict):
+            return False
+        if item.get("type") == "expression":
+            return isinstance(item["value"], dict) and item["value"].get("op") in AGGREGATES
+        return item.get("type") in {"header", "header_union"}
 
     def _equal_aggregates(self, left: Any, right: Any, place: str) -> Expr:
         if get(left, "type", str, place) == "header_union":

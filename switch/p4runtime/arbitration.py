@@ -73,7 +73,10 @@ class Arbitration:
             f"this is device {self._device_id}, not {message.device_id}",
             not_found if stream not in self._role_of else failed_precondition,
         )
-        name = _role_name(message.role)
+        name = message.role.name
+        if message.role.id and not name:
+            raise unimplemented("role.id is given: roles have names since P4Runtime 1.3", "give role.name")
+        require(len(name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
         self._forget_old_roles(name)
         known = self._role_of.get(stream)
         require(
@@ -90,7 +93,10 @@ class Arbitration:
                 f"election id {election_id} belongs to another open stream of role {name!r}",
                 "use another election id, or end the other stream",
             )
-        self._require_room(name, role, stream)
+        if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
+            raise exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
+        if name not in self._roles and len(self._roles) >= MAX_ROLES:
+            raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
         self._roles[name] = role
         self._role_of[stream] = name
         role.clients[stream] = election_id
@@ -169,12 +175,6 @@ class Arbitration:
                 break
             del self._roles[name]
 
-    def _require_room(self, name: str, role: _Role, stream: Stream) -> None:
-        if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
-            raise exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
-        if name not in self._roles and len(self._roles) >= MAX_ROLES:
-            raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
-
     def _elect(
         self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: PackedAny | None
     ) -> list[Notice]:
@@ -206,10 +206,3 @@ class Arbitration:
         if role.highest is not None:
             update.election_id.CopyFrom(U128.encode(role.highest))
         return client, p4r.StreamMessageResponse(arbitration=update)
-
-
-def _role_name(role: p4r.Role) -> str:
-    if role.id and not role.name:
-        raise unimplemented("role.id is given: roles have names since P4Runtime 1.3", "give role.name")
-    require(len(role.name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
-    return role.name
