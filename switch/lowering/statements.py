@@ -240,7 +240,7 @@ def _computed(op: str) -> Callable[..., list[Statement]]:
     return read
 
 
-# Primitives of one statement: kinds of operands, and what makes the statement of them.
+# Primitives of one statement: kinds of operands, and a function from operands to the statement.
 _SINGLE: dict[str, tuple[str, Callable[..., Statement]]] = {
     "push": ("header_stack number", lambda stack, by: Effect("STACK_PUSH", (stack.index,), (by,))),
     "pop": ("header_stack number", lambda stack, by: Effect("STACK_POP", (stack.index,), (by,))),

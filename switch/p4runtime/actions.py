@@ -21,9 +21,16 @@ def decode(
     schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool = False
 ) -> tuple[str, tuple[int, ...]]:
     """Return name and parameters, in order; Refused if no entry (no `default`) may take the action."""
-    description = _allowed(schema, table, action.action_id, default=default)
-    params = {param.param_id: param.value for param in action.params}
+    where, number = f"table {table.preamble.name}", action.action_id
+    reference = next((ref for ref in table.action_refs if ref.id == number), None)
+    if reference is None:
+        raise invalid(f"{where} has no action with id {number}")
+    description = schema.actions[number]
     name = description.preamble.name
+    if reference.scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+        place = "default action" if default else "an entry's action"
+        raise denied(f"{where}: {name} must not be {place}", "choose another action")
+    params = {param.param_id: param.value for param in action.params}
     expected = {param.id for param in description.params}
     require(
         params.keys() == expected and len(action.params) == len(expected),
@@ -165,17 +172,3 @@ def _decode_set(
         f"a group of {profile_name} has a size of at most {limit}, not {size}",
     )
     return tuple(weighted)
-
-
-def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) -> p4i.Action:
-    """Return the action with this id; Refused if the table lacks it, or has it for the other scope."""
-    where = f"table {table.preamble.name}"
-    reference = next((ref for ref in table.action_refs if ref.id == number), None)
-    if reference is None:
-        raise invalid(f"{where} has no action with id {number}")
-    action = schema.actions[number]
-    forbidden = p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY
-    place = "default action" if default else "an entry's action"
-    if reference.scope == forbidden:
-        raise denied(f"{where}: {action.preamble.name} must not be {place}", "choose another action")
-    return action
