@@ -238,9 +238,10 @@ class ExpressionReader:
         item = _unwrapped(item, "expression")
         if not isinstance(item, dict):
             return False
-        if item.get("type") == "expression":
-            return isinstance(item["value"], dict) and item["value"].get("op") in AGGREGATES
-        return item.get("type") in {"header", "header_union"}
+        content = item.get("value")
+        if item.get("type") == "expression" and isinstance(content, dict):
+            return str(content.get("op")) in AGGREGATES
+        return str(item.get("type")) in {"header", "header_union"}
 
     def _equal_aggregates(self, left: Any, right: Any, place: str) -> Expr:
         if get(left, "type", str, place) == "header_union":

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime.errors import not_found, require, unimplemented
 from railweave.switch.p4runtime.p4data import Types
-from railweave.switch.pipeline import Pipeline
 from railweave.switch.program import Program, TableInfo
+
+if TYPE_CHECKING:
+    from railweave.switch.pipeline import Pipeline
 
 Kind: TypeAlias = "p4r.Update.Type.ValueType"  # INSERT, MODIFY or DELETE
 
