@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from finsy.proto import p4r
@@ -17,25 +19,21 @@ Row = dict[str, Any]
 
 def groups(client: SwitchClient) -> dict[str, list[Row] | None]:
     """Return {"multicast", "clone_sessions", "profiles"}; null for a kind that the switch cannot read."""
-    found: dict[str, list[Row] | None] = {}
-    for kind, read in (
-        ("multicast", lambda: _replicas(client, "multicast_group_entry", group="multicast_group_id")),
-        (
-            "clone_sessions",
-            lambda: _replicas(
-                client, "clone_session_entry", session="session_id", packet_length="packet_length_bytes"
-            ),
-        ),
-        ("profiles", lambda: _profiles(client)),
-    ):
-        found[kind] = None
+    clone_fields = {"session": "session_id", "packet_length": "packet_length_bytes"}
+    readers = {
+        "multicast": partial(_replicas, client, "multicast_group_entry", {"group": "multicast_group_id"}),
+        "clone_sessions": partial(_replicas, client, "clone_session_entry", clone_fields),
+        "profiles": partial(_profiles, client),
+    }
+    found: dict[str, list[Row] | None] = dict.fromkeys(readers)
+    for kind, read in readers.items():
         with contextlib.suppress(Unsupported):
             found[kind] = read()
     return found
 
 
-def _replicas(client: SwitchClient, kind: str, **fields: str) -> list[Row]:
-    """Return multicast groups or clone sessions: replicas, and these fields under other names."""
+def _replicas(client: SwitchClient, kind: str, fields: Mapping[str, str]) -> list[Row]:
+    """Return multicast groups or clone sessions: these fields by other names, and replicas."""
     pattern = p4r.Entity()
     getattr(pattern.packet_replication_engine_entry, kind).SetInParent()
     entries = [getattr(found.packet_replication_engine_entry, kind) for found in client.read([pattern])]
