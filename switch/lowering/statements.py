@@ -29,7 +29,7 @@ MAX_ALTERNATIVES = 1 << 16  # of all statements together that an index at run ti
 
 
 class PrimitiveReader:
-    """Turns one primitive call into statements. Primitives with more than one have a method each."""
+    """Turns one primitive call into statements. A primitive of several statements has a method."""
 
     def __init__(self, expressions: ExpressionReader, declared: Declarations) -> None:
         """Read expressions with `expressions`; find arrays and calculations in `declared`."""
@@ -55,9 +55,7 @@ class PrimitiveReader:
         if len(arguments) != len(kinds):
             raise InvalidProgram(f"{place}: {op} with {len(arguments)} arguments", str(len(kinds)))
         operands = [self._operand(*given, place) for given in zip(kinds, arguments, strict=True)]
-        if op in _SINGLE:
-            return [_SINGLE[op][1](*operands)]
-        return _SEVERAL[op][1](self, place, *operands)
+        return [_SINGLE[op][1](*operands)] if op in _SINGLE else _SEVERAL[op][1](self, place, *operands)
 
     def _operand(self, kind: str, item: Any, place: str) -> Any:  # noqa: PLR0911 - one case after the other
         """Return an operand: an object of the program, a value, or as it stands in the document (any)."""
@@ -262,6 +260,7 @@ _SINGLE: dict[str, tuple[str, Callable[..., Statement]]] = {
     ),
     "clone_ingress_pkt_to_egress": ("number number", _effect("CLONE")),
     "clone_egress_pkt_to_egress": ("number number", _effect("CLONE")),
+    # BMv2 ignores the receiver of a digest.
     "generate_digest": ("any number", lambda receiver, number: Effect("DIGEST", (), (number,))),
     "resubmit": ("number", _effect("RESUBMIT")),
     "recirculate": ("number", _effect("RECIRCULATE")),
