@@ -134,7 +134,7 @@ class PrimitiveReader:
             raise unsupported("an assignment between elements of stacks as large as these", None, place)
         both = self.expressions.both
         pairs: Choices = [(both(when, also), (a, b)) for (when, a), (also, b) in product(to, source)]
-        return self._each(pairs, lambda pair: self._copy(*pair, place))
+        return self._each(pairs, lambda pair: self._copy(pair[0], pair[1], place))
 
     def _copy(self, to: Header, source: Header, place: str) -> list[Statement]:
         if to.type_name != source.type_name or to.metadata != source.metadata:

@@ -155,7 +155,7 @@ class Arbitration:
     def must_wait(self, stream: Stream) -> bool:
         """Return whether the stream becomes primary when no Write is in progress any more."""
         role = self._roles[self._role_of[stream]]
-        return role.primary == stream != role.accepted
+        return bool(role.primary == stream != role.accepted)
 
     def accept(self, stream: Stream) -> Notice:
         """Let a stream that has been elected be primary, and return its message."""

@@ -127,8 +127,8 @@ class Device:
                 if counted or kind == "direct_counter_entry":
                     for table in self.schema.tables.chosen(p4_id(pattern) or 0):
                         yield from self.tables.copy_counters(table)
-                elif kind in self.arrays:
-                    yield from self.arrays[kind].copy_cells(_content(pattern))
+                elif array := self.arrays.get(str(kind)):
+                    yield from array.copy_cells(_content(pattern))
 
     @cached_property
     def _handlers(self) -> dict[str, tuple[_Write, _Read]]:

@@ -254,10 +254,9 @@ class Tables(Entities):
         """Yield meter configs of the entries that fit the pattern; None for an entry that does not."""
         require_no_colours(pattern)
         for found in self._having("meter", pattern.table_entry):
+            config = encode_meter(found[1].meter) if found and found[1].meter else None
             yield found and p4r.Entity(
-                direct_meter_entry=p4r.DirectMeterEntry(
-                    table_entry=self.key(*found), config=found[1].meter and encode_meter(found[1].meter)
-                )
+                direct_meter_entry=p4r.DirectMeterEntry(table_entry=self.key(*found), config=config)
             )
 
     def _modified(self, resource: str, kind: Kind, message: p4r.TableEntry) -> tuple[p4i.Table, Entry]:
