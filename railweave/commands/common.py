@@ -29,7 +29,6 @@ from railweave.topologies import model
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
-
     from railweave.experiments.scenario import Scenario, Workload
     from railweave.topologies.lab.options import LabOptions
 
