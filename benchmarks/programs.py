@@ -10,7 +10,6 @@ entries, the flow and the published rates are those of Figure 6 and its artifact
 from __future__ import annotations
 
 import struct
-import sys
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,7 +19,7 @@ import finsy as fy
 
 from railweave.benchmarks.aggregation import checksum
 from railweave.p4src.artifacts import SOURCES_RECORD, built_hashes, source_hashes
-from railweave.p4src.compile import CompileError, compile_program, compiler_version
+from railweave.p4src.compile import compile_or_exit, compile_program, compiler_version
 
 FOLDER: Final = Path(__file__).with_name("p4")
 BUILD: Final = FOLDER / "build"
@@ -210,15 +209,5 @@ def compile_all(build: Path = BUILD) -> None:
     (build / SOURCES_RECORD).write_text(f"# {compiler_version()}\n{hashes(build)}", encoding="utf-8")
 
 
-def main() -> int:
-    """Compile, or print the compiler's error and exit with 1."""
-    try:
-        compile_all()
-    except CompileError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    compile_or_exit(compile_all)

@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from railweave.errors import UserError
 from railweave.p4src.artifacts import (
@@ -112,16 +113,15 @@ def _lines(program: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def main() -> int:
-    """Compile, say what was written, and exit non-zero with the compiler's own words where that fails."""
+def compile_or_exit(build: Callable[[], Iterable[Artifact] | None]) -> NoReturn:
+    """Compile with `build` and print what it wrote. Exit with 1 and the compiler's own words if it fails."""
     try:
-        for target in compile_all():
+        for target in build() or ():
             print(f"{target.json_path.relative_to(SOURCE_ROOT.parent)}  {target.lanes} lanes per packet")
     except CompileError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(str(error))
+    sys.exit()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    compile_or_exit(compile_all)

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from railweave.errors import USAGE, Unavailable, UserError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH = 100
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LATEST = "latest"  # a link beside the numbered folders
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -122,6 +128,31 @@ def _refusal(given: str, error: OSError, expected: str) -> UserError:
     """Return the error of a place that cannot be written to: a bad name, or a disk without room."""
     kind = Unavailable if error.errno in NO_ROOM else OutputError
     return kind(f"{given}: {error.strerror}", expected, "name another one")
+
+
+def console(json_file: Path | None, plain_width: int = PLAIN_WIDTH) -> Console:
+    """Return the console for text: stdout, or stderr if JSON goes to stdout.
+
+    It prints text as it is: names, paths and errors may contain square brackets. `rich.text.Text` has styles.
+    Tables in files and pipes have `plain_width` columns.
+    """
+    from rich.console import Console  # noqa: PLC0415 - help needs none
+
+    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
+    if not chosen.is_terminal:
+        chosen.width = plain_width
+    return chosen
+
+
+def write_json(value: Mapping[str, Any], path: Path | None) -> None:
+    """Write a value to a new or empty file, or to stdout for `-`; without a path, do nothing."""
+    if path is None:
+        return
+    text = json.dumps(value, indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+    else:
+        write_new_file("--json", path, text)
 
 
 def write_new_file(option: str, path: Path, text: str) -> None:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 from railweave.switch.errors import SwitchError
@@ -131,7 +131,7 @@ def _check_free(address: str) -> None:
         [(family, kind, _, _, where), *_] = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM
         )
-        with closing(socket.socket(family, kind)) as attempt:
+        with contextlib.closing(socket.socket(family, kind)) as attempt:
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind(where)
     except OSError as error:
@@ -163,7 +163,15 @@ async def _serves(address: str) -> None:
     """Return when the gRPC server takes connections, with TLS or without."""
     try:
         async with asyncio.timeout(_START_S):
-            while not await _accepts(address):
+            while True:
+                with contextlib.suppress(OSError):
+                    if address.startswith("unix:"):
+                        _, writer = await asyncio.open_unix_connection(_socket_file(address))
+                    else:
+                        host, _, port = address.rpartition(":")
+                        _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                    writer.close()
+                    return
                 await asyncio.sleep(_RETRY_S)
     except TimeoutError:
         raise SwitchError(
@@ -171,19 +179,6 @@ async def _serves(address: str) -> None:
             "a gRPC server there",
             "read its output",
         ) from None
-
-
-async def _accepts(address: str) -> bool:
-    try:
-        if address.startswith("unix:"):
-            _, writer = await asyncio.open_unix_connection(_socket_file(address))
-        else:
-            host, _, port = address.rpartition(":")
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def _end(child: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:

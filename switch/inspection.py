@@ -125,13 +125,12 @@ class Inspection(switch_pb2_grpc.SwitchServicer):
                     )
                     answer.impairments.append(status)
         if self._pipeline is not None:
-            statistics = self._pipeline.native.statistics()
-            fields = ("received", "emitted", "dropped", "aborted")
-            answer.pipeline.program = self._pipeline.program.name
+            program, statistics = self._pipeline.program, self._pipeline.native.statistics()
+            answer.pipeline.program = program.name
             answer.pipeline.execution = self._ports.execution
-            for field in fields:
+            for field in ("received", "emitted", "dropped", "aborted"):
                 setattr(answer.pipeline, field, statistics[field])
-            for fusion in self._pipeline.program.fusions:
+            for fusion in program.fusions:
                 answer.pipeline.scalar.extend(f"{fusion.action}: {line}" for line in fusion.scalar)
         return answer
 

@@ -117,12 +117,17 @@ class TableInfo:
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """An indirect counter or register array. `bitwidth` is 0 for counters."""
+    """An indirect counter or register array. `width` is in bits, 0 for counters."""
 
     name: str
     index: int
     size: int
-    bitwidth: int = 0
+    width: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        """Return the size of a register as an element of a vector in memory; 0 if it cannot be one."""
+        return 0 if self.width > 64 else 4 if self.width <= 32 else 8
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
 import shutil
 import signal
@@ -30,8 +29,6 @@ from railweave.topologies import model
 from railweave.topologies.planes import DEFAULT_RATE_BPS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from railweave.experiments.scenario import Scenario, Workload
     from railweave.topologies.lab.options import LabOptions
 
@@ -184,7 +181,6 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 # Above this rate BMv2 loses packets. On two busy cores, with 4 hosts and one ina rail, goodput fell from 5.4
 # to 3.4 Mbit/s between 8 and 12 Mbit/s. Resends rose from 73 to 126 of 31,000 contributions.
 BMV2_RATE_BPS = 8_000_000
-PLAIN_WIDTH = 100  # columns of tables in files and pipes
 WRONG_ELEMENTS = ("wrong elements", "none", "see the column #wrong, and the logs of this run")
 ERASE_LINE = "\r\x1b[2K"
 OFTEN_S = 5.0  # between frequent progress texts, where stderr is no terminal
@@ -430,17 +426,7 @@ def check_target(name: str, topology: model.Topology) -> str:
     return name
 
 
-def console(json_file: Path | None) -> Console:
-    """Return the console for text: stdout, or stderr if JSON goes to stdout.
-
-    It prints text as it is: names, paths and errors may contain square brackets. `rich.text.Text` has styles.
-    """
-    from rich.console import Console  # noqa: PLC0415 - help needs none
-
-    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
-    if not chosen.is_terminal:
-        chosen.width = PLAIN_WIDTH
-    return chosen
+console, write_json = outputs.console, outputs.write_json
 
 
 def teller(json_file: Path | None) -> Callable[[str], None]:
@@ -466,14 +452,3 @@ def write_result(
         "seed": seed,
     }
     write_json(head | dict(value), path)
-
-
-def write_json(value: Mapping[str, Any], path: Path | None) -> None:
-    """Write a value to a file, or to stdout for `-`."""
-    if path is None:
-        return
-    text = json.dumps(value, indent=2) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    outputs.write_new_file("--json", path, text)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from finsy.proto import p4d, p4i, p4r, p4t
@@ -19,22 +19,18 @@ _AT_ONCE = 4096  # most cells named singly in a request; for more, the whole arr
 
 def declared(client: SwitchClient, kind: str) -> list[Row]:
     """Return the arrays of a kind (register, counter, meter) that the program has, without values."""
-    return [
-        {"name": one.preamble.alias or one.preamble.name, "size": one.size, "cells": _unit(one)}
-        for one in _objects(client.p4info(), kind)
-    ]
+    return [_shape(one) for one in getattr(client.p4info(), f"{kind}s")]
 
 
 def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> Row:
     """Return {"name", "size", "cells", "first", "values"} of an array; SwitchError if it is unknown."""
-    one = names.find(kind, _objects(client.p4info(), kind), wanted)
-    name = one.preamble.alias or one.preamble.name
-    chosen = names.span(indexes, one.size, f"{kind} {name}")
+    one = names.find(kind, getattr(client.p4info(), f"{kind}s"), wanted)
+    chosen = names.span(indexes, one.size, f"{kind} {names.of(one)}")
     whole = len(chosen) > _AT_ONCE or len(chosen) == one.size
-    patterns = [_pattern(kind, one.preamble.id, None if whole else index) for index in chosen]
+    patterns = [_pattern(kind, one.preamble.id, index) for index in ([None] if whole else chosen)]
     found: dict[int, Any] = {}
     try:
-        for entity in client.read(patterns[:1] if whole else patterns):
+        for entity in client.read(patterns):
             entry = getattr(entity, f"{kind}_entry")
             found[entry.index.index] = _value(kind, one, entry)
     except Unsupported as error:
@@ -43,29 +39,21 @@ def cells(client: SwitchClient, kind: str, wanted: str, indexes: str | None) -> 
             f"a server that reads {kind}s",
             "use --target embedded; BMv2 reads no registers",
         ) from None
-    return {
-        "name": name,
-        "size": one.size,
-        "cells": _unit(one),
-        "first": chosen.start,
-        "values": [found[index] for index in chosen if index in found],
-    }
+    values = [found[index] for index in chosen if index in found]
+    return {**_shape(one), "first": chosen.start, "values": values}
 
 
-def _objects(p4info: p4i.P4Info, kind: str) -> Sequence[Any]:
-    objects: Sequence[Any] = getattr(p4info, f"{kind}s")
-    return objects
-
-
-def _unit(one: p4i.Register | p4i.Counter | p4i.Meter) -> str:
-    """Return the format of a cell."""
+def _shape(one: p4i.Register | p4i.Counter | p4i.Meter) -> Row:
+    """Return name and size of an array, and the format of a cell."""
     if isinstance(one, p4i.Register):
         bits = one.type_spec.bitstring
         width = bits.bit.bitwidth or bits.int.bitwidth
-        return f"{width} bits" if width else one.type_spec.WhichOneof("type_spec") or "?"
-    if isinstance(one, p4i.Counter):
-        return p4i.CounterSpec.Unit.Name(one.spec.unit).lower()
-    return p4i.MeterSpec.Unit.Name(one.spec.unit).lower() + "/s"
+        unit = f"{width} bits" if width else one.type_spec.WhichOneof("type_spec") or "?"
+    elif isinstance(one, p4i.Counter):
+        unit = p4i.CounterSpec.Unit.Name(one.spec.unit).lower()
+    else:
+        unit = p4i.MeterSpec.Unit.Name(one.spec.unit).lower() + "/s"
+    return {"name": names.of(one), "size": one.size, "cells": unit}
 
 
 def _pattern(kind: str, number: int, index: int | None) -> p4r.Entity:
@@ -83,7 +71,12 @@ def _value(kind: str, one: Any, entry: Any) -> Any:
         return _number(one.type_spec, entry.data)
     if kind == "counter":
         return {"packets": entry.data.packet_count, "bytes": entry.data.byte_count}
-    return {name: getattr(entry.config, name) for name in RATES} if entry.HasField("config") else None
+    return rates(entry.config) if entry.HasField("config") else None
+
+
+def rates(config: p4r.MeterConfig) -> Row:
+    """Return the rates and bursts of a meter by name."""
+    return {name: getattr(config, name) for name in RATES}
 
 
 def _number(spec: p4t.P4DataTypeSpec, data: p4d.P4Data) -> int:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -34,8 +33,8 @@ class NoProgram(SwitchError):
     """Nothing has been loaded into the switch."""
 
 
-class SwitchClient:
-    """Reads from one device at one address."""
+class SwitchClient(contextlib.AbstractContextManager["SwitchClient"]):
+    """Reads from one device at one address. It connects at the first request."""
 
     def __init__(self, address: str, device_id: int, ca: Path | None = None, tls: Tls | None = None) -> None:
         """Prepare a connection, with TLS if `ca` or `tls` is given.
@@ -55,13 +54,7 @@ class SwitchClient:
         self._p4runtime = p4r_grpc.P4RuntimeStub(self._channel)
         self._switch: Any = switch_pb2_grpc.SwitchStub(self._channel)  # type: ignore[no-untyped-call]
 
-    def __enter__(self) -> SwitchClient:
-        """Connect at the first request."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the connection."""
         self._channel.close()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import sys
 from collections.abc import Callable, Iterator
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -40,6 +38,7 @@ TlsCa = Annotated[
 ]
 TlsCert = Annotated[Path | None, typer.Option(help="File of the client's certificate (PEM). Default: none.")]
 TlsKey = Annotated[Path | None, typer.Option(help="File of the client's key (PEM). Default: none.")]
+ArrayName = Annotated[str | None, typer.Argument(help="Name of the array. Default: a list of all arrays.")]
 Indexes = Annotated[
     str | None, typer.Argument(metavar="[INDEX|FIRST:END]", help="Cells to show. Default: all.")
 ]
@@ -138,55 +137,33 @@ def tables(
 
 @_command("registers seen 0:64")
 def registers(
-    client: SwitchClient,
-    *,
-    register: Annotated[
-        str | None, typer.Argument(help="Name of the register. Default: a list of all registers.")
-    ] = None,
-    indexes: Indexes = None,
-    json_file: JsonFile = None,
+    client: SwitchClient, *, array: ArrayName = None, indexes: Indexes = None, json_file: JsonFile = None
 ) -> None:
     """Show the values of a register."""
-    _array(client, "register", register, indexes, json_file)
+    _array(client, "register", array, indexes, json_file)
 
 
 @_command("counters arrivals")
 def counters(
-    client: SwitchClient,
-    *,
-    counter: Annotated[
-        str | None, typer.Argument(help="Name of the counter. Default: a list of all counters.")
-    ] = None,
-    indexes: Indexes = None,
-    json_file: JsonFile = None,
+    client: SwitchClient, *, array: ArrayName = None, indexes: Indexes = None, json_file: JsonFile = None
 ) -> None:
     """Show the non-zero cells of an indirect counter."""
-    _array(client, "counter", counter, indexes, json_file)
+    _array(client, "counter", array, indexes, json_file)
 
 
 @_command("meters rates 2")
 def meters(
-    client: SwitchClient,
-    *,
-    meter: Annotated[
-        str | None, typer.Argument(help="Name of the meter. Default: a list of all meters.")
-    ] = None,
-    indexes: Indexes = None,
-    json_file: JsonFile = None,
+    client: SwitchClient, *, array: ArrayName = None, indexes: Indexes = None, json_file: JsonFile = None
 ) -> None:
     """Show the configured cells of an indirect meter.
 
     `railweave switch tables` shows direct meters.
     """
-    _array(client, "meter", meter, indexes, json_file)
+    _array(client, "meter", array, indexes, json_file)
 
 
 @_command("groups --grpc 127.0.0.1:9560 --device-id 2")
-def groups(
-    client: SwitchClient,
-    *,
-    json_file: JsonFile = None,
-) -> None:
+def groups(client: SwitchClient, *, json_file: JsonFile = None) -> None:
     """Show multicast groups, clone sessions and action profiles."""
     from railweave.switch.inspect import text  # noqa: PLC0415
     from railweave.switch.inspect.groups import groups as read  # noqa: PLC0415
@@ -196,11 +173,7 @@ def groups(
 
 
 @_command("log --json log.json")
-def log(
-    client: SwitchClient,
-    *,
-    json_file: JsonFile = None,
-) -> None:
+def log(client: SwitchClient, *, json_file: JsonFile = None) -> None:
     """Show the latest messages of the program.
 
     log_msg, assert and assume make messages. The switch keeps 1,000. It also writes each one to its output.
@@ -263,7 +236,7 @@ def trace(
     from railweave.switch.inspect.client import Unsupported  # noqa: PLC0415
     from railweave.switch.trace import render  # noqa: PLC0415
 
-    console = _console(json_file)
+    console = outputs.console(json_file, _PLAIN_WIDTH)
     traces: list[dict[str, Any]] = []
     try:
         for one in client.trace(port, count, timeout):
@@ -278,7 +251,7 @@ def trace(
         ) from None
     if len(traces) < count:
         console.print(f"{len(traces)} of {count} packets arrived within {timeout:g} s")
-    _write({"traces": traces}, json_file)
+    outputs.write_json({"traces": traces}, json_file)
     if len(traces) < count:
         raise typer.Exit(WRONG)
 
@@ -293,30 +266,9 @@ def _array(
         _show({f"{kind}s": rows}, json_file, lambda console: text.print_declared(console, rows))
         return
     result = cells.cells(client, kind, name, indexes)
-    printers = {"register": text.print_registers, "counter": text.print_counters, "meter": text.print_meters}
-    _show(result, json_file, lambda console: printers[kind](console, result))
+    _show(result, json_file, lambda console: text.print_cells(console, kind, result))
 
 
 def _show(result: dict[str, Any], json_file: Path | None, print_text: Callable[[Console], None]) -> None:
-    print_text(_console(json_file))
-    _write(result, json_file)
-
-
-def _console(json_file: Path | None) -> Console:
-    """Return the console for text without markup: stdout, or stderr if JSON goes to stdout."""
-    from rich.console import Console  # noqa: PLC0415
-
-    chosen = Console(stderr=str(json_file) == "-", highlight=False, markup=False, emoji=False)
-    if not chosen.is_terminal:
-        chosen.width = _PLAIN_WIDTH
-    return chosen
-
-
-def _write(result: dict[str, Any], path: Path | None) -> None:
-    if path is None:
-        return
-    text = json.dumps(result, indent=2) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    outputs.write_new_file("--json", path, text)
+    print_text(outputs.console(json_file, _PLAIN_WIDTH))
+    outputs.write_json(result, json_file)

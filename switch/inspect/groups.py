@@ -4,88 +4,70 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from finsy.proto import p4r
 
+from railweave.switch.inspect import names
 from railweave.switch.inspect.client import SwitchClient, Unsupported
 from railweave.switch.inspect.tables import call
 
 Row = dict[str, Any]
 
 
-def groups(client: SwitchClient) -> Row:
+def groups(client: SwitchClient) -> dict[str, list[Row] | None]:
     """Return {"multicast", "clone_sessions", "profiles"}; null for a kind that the switch cannot read."""
-    return {
-        "multicast": _or_none(multicast, client),
-        "clone_sessions": _or_none(clone_sessions, client),
-        "profiles": _or_none(profiles, client),
+    clone_fields = {"session": "session_id", "packet_length": "packet_length_bytes"}
+    readers = {
+        "multicast": partial(_replicas, client, "multicast_group_entry", {"group": "multicast_group_id"}),
+        "clone_sessions": partial(_replicas, client, "clone_session_entry", clone_fields),
+        "profiles": partial(_profiles, client),
     }
+    found: dict[str, list[Row] | None] = dict.fromkeys(readers)
+    for kind, read in readers.items():
+        with contextlib.suppress(Unsupported):
+            found[kind] = read()
+    return found
 
 
-def multicast(client: SwitchClient) -> list[Row]:
-    """Return multicast groups with their replicas."""
-    return [
-        {"group": e.multicast_group_id, "replicas": [_replica(replica) for replica in e.replicas]}
-        for e in _replication(client, "multicast_group_entry")
-    ]
-
-
-def clone_sessions(client: SwitchClient) -> list[Row]:
-    """Return clone sessions with their replicas."""
-    return [
-        {
-            "session": e.session_id,
-            "replicas": [_replica(replica) for replica in e.replicas],
-            "packet_length": e.packet_length_bytes,
-        }
-        for e in _replication(client, "clone_session_entry")
-    ]
-
-
-def _replication(client: SwitchClient, kind: str) -> Iterator[Any]:
+def _replicas(client: SwitchClient, kind: str, fields: Mapping[str, str]) -> list[Row]:
+    """Return multicast groups or clone sessions: these fields by other names, and replicas."""
     pattern = p4r.Entity()
     getattr(pattern.packet_replication_engine_entry, kind).SetInParent()
-    return (getattr(found.packet_replication_engine_entry, kind) for found in client.read([pattern]))
+    entries = [getattr(found.packet_replication_engine_entry, kind) for found in client.read([pattern])]
+    return [
+        {name: getattr(entry, field) for name, field in fields.items()}
+        | {"replicas": [{"port": _port(one), "instance": one.instance} for one in entry.replicas]}
+        for entry in entries
+    ]
 
 
-def profiles(client: SwitchClient) -> list[Row]:
+def _port(replica: p4r.Replica) -> int:
+    return int.from_bytes(replica.port, "big") if replica.port else replica.egress_port
+
+
+def _profiles(client: SwitchClient) -> list[Row]:
     """Return action profiles with their members and groups."""
     p4info = client.p4info()
     actions = {action.preamble.id: action for action in p4info.actions}
     found: list[Row] = []
     for profile in p4info.action_profiles:
         number = profile.preamble.id
-        member = p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=number))
-        members = [entity.action_profile_member for entity in client.read([member])]
-        of_groups = []
+        patterns = [p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=number))]
         if profile.with_selector:
-            group = p4r.Entity(action_profile_group=p4r.ActionProfileGroup(action_profile_id=number))
-            of_groups = [entity.action_profile_group for entity in client.read([group])]
-        found.append(
-            {
-                "name": profile.preamble.alias or profile.preamble.name,
-                "members": [{"member": m.member_id} | call(actions, m.action) for m in members],
-                "groups": [
-                    {
-                        "group": g.group_id,
-                        "members": [{"member": m.member_id, "weight": m.weight} for m in g.members],
-                    }
-                    for g in of_groups
-                ],
-            }
-        )
+            group = p4r.ActionProfileGroup(action_profile_id=number)
+            patterns.append(p4r.Entity(action_profile_group=group))
+        row: Row = {"name": names.of(profile), "members": [], "groups": []}
+        for entity in client.read(patterns):
+            if entity.HasField("action_profile_member"):
+                member = entity.action_profile_member
+                row["members"].append({"member": member.member_id} | call(actions, member.action))
+            else:
+                parts = [
+                    {"member": m.member_id, "weight": m.weight} for m in entity.action_profile_group.members
+                ]
+                row["groups"].append({"group": entity.action_profile_group.group_id, "members": parts})
+        found.append(row)
     return found
-
-
-def _replica(replica: p4r.Replica) -> Row:
-    port = int.from_bytes(replica.port, "big") if replica.port else replica.egress_port
-    return {"port": port, "instance": replica.instance}
-
-
-def _or_none(read: Any, client: SwitchClient) -> list[Row] | None:
-    with contextlib.suppress(Unsupported):
-        rows: list[Row] = read(client)
-        return rows
-    return None

@@ -15,6 +15,11 @@ from railweave.switch.p4runtime.schema import Named
 _T = TypeVar("_T", bound=Named)
 
 
+def of(one: Named) -> str:
+    """Return the name by which people know an object: its alias, if it has one."""
+    return one.preamble.alias or one.preamble.name
+
+
 def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
     """Return the object with this name or alias; SwitchError lists similar names."""
     for one in objects:
@@ -24,7 +29,7 @@ def find(kind: str, objects: Sequence[_T], wanted: str) -> _T:
         raise SwitchError(
             f"{kind} {wanted!r}", f"nothing, because the program has no {kind}s", "name another kind"
         )
-    names = [one.preamble.alias or one.preamble.name for one in objects]
+    names = [of(one) for one in objects]
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4)
     there = f"one of {', '.join(near or sorted(names))}"
     raise SwitchError(f"{kind} {wanted!r}", there, "correct the name")

@@ -8,16 +8,21 @@ from typing import Any
 from finsy.proto import p4i, p4r
 
 from railweave.switch.inspect import names
+from railweave.switch.inspect.cells import rates
 from railweave.switch.inspect.client import SwitchClient
 
 Row = dict[str, Any]
 
 
-def tables(client: SwitchClient, wanted: str | None) -> list[Row]:
-    """Return all tables, or one: size, entries in order of priority, default action."""
+def tables(client: SwitchClient, wanted: str | None, *, counted: bool = False) -> list[Row]:
+    """Return all tables, or one: size, entries in order of priority, default action.
+
+    With `counted`, return only tables with direct counters.
+    """
     p4info = client.p4info()
     chosen = [names.find("table", p4info.tables, wanted)] if wanted else p4info.tables
-    return [_Reader(client, p4info, table).table() for table in chosen]
+    readers = [_Reader(client, p4info, table) for table in chosen]
+    return [reader.table() for reader in readers if reader.counted or not counted]
 
 
 class _Reader:
@@ -28,26 +33,20 @@ class _Reader:
         self._table = table
         self._actions = {action.preamble.id: action for action in p4info.actions}
         direct = set(table.direct_resource_ids)
-        self._counted = any(counter.preamble.id in direct for counter in p4info.direct_counters)
+        self.counted = any(counter.preamble.id in direct for counter in p4info.direct_counters)
         self._metered = any(meter.preamble.id in direct for meter in p4info.direct_meters)
 
     def table(self) -> Row:
         table = self._table
         entries = [self._entry(entity.table_entry) for entity in self._read(p4r.TableEntry())]
         entries.sort(key=lambda row: -row.get("priority", 0))
-        default: Row | None = None
-        for entity in self._read(p4r.TableEntry(is_default_action=True), direct=False):
-            default = self._action(entity.table_entry.action) or None
-        return {
-            "name": table.preamble.alias or table.preamble.name,
-            "size": table.size,
-            "entries": entries,
-            "default": default,
-        }
+        defaults = self._read(p4r.TableEntry(is_default_action=True), direct=False)
+        default = (self._action(defaults[-1].table_entry.action) or None) if defaults else None
+        return {"name": names.of(table), "size": table.size, "entries": entries, "default": default}
 
     def _read(self, pattern: p4r.TableEntry, *, direct: bool = True) -> list[p4r.Entity]:
         pattern.table_id = self._table.preamble.id
-        if direct and self._counted:
+        if direct and self.counted:
             pattern.counter_data.SetInParent()
         if direct and self._metered:
             pattern.meter_config.SetInParent()
@@ -57,24 +56,17 @@ class _Reader:
 
     def _entry(self, entry: p4r.TableEntry) -> Row:
         fields = {field.id: field for field in self._table.match_fields}
-        row: Row = {
-            "match": {
-                (field := fields[m.field_id]).name: _match(m, field.bitwidth)
-                for m in entry.match
-                if m.field_id in fields
-            }
-        }
-        row["text"] = {
-            field.name: _match_text(field, row["match"].get(field.name)) for field in self._table.match_fields
-        }
+        given = ((fields[match.field_id], match) for match in entry.match)
+        matches = {field.name: _match(match, field.bitwidth) for field, match in given}
+        text = {field.name: _match_text(field, matches.get(field.name)) for field in fields.values()}
+        row: Row = {"match": matches, "text": text}
         if entry.priority:
             row["priority"] = entry.priority
         row |= self._action(entry.action)
         if entry.HasField("counter_data"):
             row["packets"], row["bytes"] = entry.counter_data.packet_count, entry.counter_data.byte_count
         if entry.HasField("meter_config"):
-            config = entry.meter_config
-            row["meter"] = {name: getattr(config, name) for name in ("cir", "cburst", "pir", "pburst")}
+            row["meter"] = rates(entry.meter_config)
         if entry.HasField("time_since_last_hit"):
             row["idle_s"] = entry.time_since_last_hit.elapsed_ns / 1e9
         if entry.idle_timeout_ns:
@@ -86,18 +78,16 @@ class _Reader:
     def _action(self, action: p4r.TableAction) -> Row:
         match action.WhichOneof("type"):
             case "action":
-                return self._call(action.action)
+                return call(self._actions, action.action)
             case "action_profile_member_id":
                 return {"member": action.action_profile_member_id}
             case "action_profile_group_id":
                 return {"group": action.action_profile_group_id}
             case "action_profile_action_set":
                 actions = action.action_profile_action_set.action_profile_actions
-                return {"action_set": [self._call(one.action) | {"weight": one.weight} for one in actions]}
+                calls = [call(self._actions, one.action) | {"weight": one.weight} for one in actions]
+                return {"action_set": calls}
         return {}
-
-    def _call(self, action: p4r.Action) -> Row:
-        return call(self._actions, action)
 
 
 def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
@@ -113,22 +103,17 @@ def call(actions: dict[int, p4i.Action], action: p4r.Action) -> Row:
         f"{param.name}={names.number(given.get(param.name, 0), param.bitwidth, param.name)}"
         for param in info.params
     )
-    name = info.preamble.alias or info.preamble.name
-    return {"action": name, "params": given, "call": f"{name}({text})"}
+    return {"action": names.of(info), "params": given, "call": f"{names.of(info)}({text})"}
 
 
 def action_counts(client: SwitchClient) -> list[Row]:
     """Return packets and bytes per table and action, summed over the direct counters of entries."""
-    p4info = client.p4info()
-    counters = {counter.preamble.id for counter in p4info.direct_counters}
-    counted = [table for table in p4info.tables if counters & set(table.direct_resource_ids)]
     sums: dict[tuple[str, str], Row] = {}
-    for table in (_Reader(client, p4info, one).table() for one in counted):
+    for table in tables(client, None, counted=True):
         for entry in table["entries"]:
-            key = (table["name"], entry.get("action") or "by action profile")
-            row = sums.setdefault(
-                key, {"table": key[0], "action": key[1], "entries": 0, "packets": 0, "bytes": 0}
-            )
+            name, action = table["name"], entry.get("action") or "by action profile"
+            zeros = {"entries": 0, "packets": 0, "bytes": 0}
+            row = sums.setdefault((name, action), {"table": name, "action": action, **zeros})
             row["entries"] += 1
             row["packets"] += entry.get("packets", 0)
             row["bytes"] += entry.get("bytes", 0)
@@ -139,13 +124,9 @@ def _match(match: p4r.FieldMatch, bitwidth: int) -> Row:
     """Return a match as values."""
     kind = match.WhichOneof("field_match_type") or "exact"
     given = getattr(match, kind)
-    row: Row = {"kind": kind}
-    for name in ("value", "mask", "low", "high"):
-        if name in given.DESCRIPTOR.fields_by_name:
-            row[name] = names.value(getattr(given, name), bitwidth)
-    if kind == "lpm":
-        row["prefix"] = given.prefix_len
-    return row
+    parts = {field.name: getattr(given, field.name) for field in given.DESCRIPTOR.fields}
+    prefix = {"prefix": parts.pop("prefix_len")} if kind == "lpm" else {}
+    return {"kind": kind} | {name: names.value(part, bitwidth) for name, part in parts.items()} | prefix
 
 
 def _match_text(field: p4i.MatchField, match: Row | None) -> str:

@@ -37,64 +37,51 @@ def print_stats(console: Console, result: Row) -> None:
     if result["ports"] is None:
         console.print("port counters: only the embedded switch has them")
     else:
-        rates = any("rx_packets_per_s" in port for port in result["ports"])
-        columns = ["port", "interface", "", "rx packets", "tx packets", "rx bytes", "tx bytes", "lost"]
-        rows = []
-        for port in result["ports"]:
-            lost = sum(port[name] for name in LOSSES)
-            row = [str(port["port"]), port["interface"], "up" if port["up"] else "down"]
-            counts = [port[n] for n in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")]
-            row += [f"{count:,}" for count in (*counts, lost)]
-            if rates:
-                row += [f"{port[f'{n}_packets_per_s']:,.0f}" for n in ("rx", "tx")]
-                row += [f"{port[f'{n}_bytes_per_s'] * 8e-6:,.2f}" for n in ("rx", "tx")]
-            rows.append(row)
-        columns += ["rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s"] if rates else []
-        _print(console, columns, rows, left=3)
-        for port in result["ports"]:
-            for counter, reason in LOSSES.items():
-                if port[counter]:
-                    console.print(f"port {port['port']} lost {port[counter]:,}: {reason}", soft_wrap=True)
+        _print_ports(console, result["ports"])
     if result["impairments"]:
         console.print()
-        columns = list(result["impairments"][0])
-        rows = [
-            [f"{v:,}" if isinstance(v, int) else v for v in one.values()] for one in result["impairments"]
-        ]
-        _print(console, columns, rows, left=2)
-    if result["pipeline"] is not None and result["pipeline"]["program"]:
-        pipeline = result["pipeline"]
+        _print(console, list(result["impairments"][0]), map(dict.values, result["impairments"]), left=2)
+    pipeline = result["pipeline"]
+    if pipeline is not None and pipeline["program"]:
         parts = [f"{name} {pipeline[name]:,}" for name in ("received", "emitted", "dropped", "aborted")]
         console.print(f"\nprogram {pipeline['program']}, {pipeline['execution']}: " + ", ".join(parts))
         for line in pipeline["scalar"]:
             console.print(f"not fused: {line}", soft_wrap=True)
     if result["actions"]:
         console.print()
-        rate = any("packets_per_s" in row for row in result["actions"])
-        names = ["table", "action", "entries", "packets", "bytes"] + (["packets/s"] if rate else [])
-        rows = [
-            [row["table"], row["action"]]
-            + [f"{row[n]:,}" for n in ("entries", "packets", "bytes")]
-            + ([f"{row['packets_per_s']:,.0f}"] if rate else [])
-            for row in result["actions"]
-        ]
-        _print(console, names, rows, left=2)
+        names = [name.replace("_per_s", "/s") for name in result["actions"][0]]
+        _print(console, names, map(dict.values, result["actions"]), left=2)
+
+
+def _print_ports(console: Console, ports: Sequence[Row]) -> None:
+    columns = ["port", "interface", "", "rx packets", "tx packets", "rx bytes", "tx bytes", "lost"]
+    rows = []
+    for port in ports:
+        row = [port["port"], port["interface"], "up" if port["up"] else "down"]
+        row += [port[name] for name in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")]
+        row.append(sum(port[name] for name in LOSSES))
+        if "rx_packets_per_s" in port:
+            row += [port[f"{way}_packets_per_s"] for way in ("rx", "tx")]
+            row += [f"{port[f'{way}_bytes_per_s'] * 8e-6:,.2f}" for way in ("rx", "tx")]
+        rows.append(row)
+    columns += ["rx/s", "tx/s", "rx Mbit/s", "tx Mbit/s"] if rows and len(rows[0]) > len(columns) else []
+    _print(console, columns, rows, left=3)
+    for port in ports:
+        for counter, reason in LOSSES.items():
+            if port[counter]:
+                console.print(f"port {port['port']} lost {port[counter]:,}: {reason}", soft_wrap=True)
 
 
 def print_tables(console: Console, tables: Sequence[Row], *, entries: bool) -> None:
     """Print an overview, or every entry."""
+    overview = [
+        [t["name"], len(t["entries"]), t["size"], (t["default"] or {}).get("call", "-")] for t in tables
+    ]
     if not entries:
-        rows = [
-            [t["name"], f"{len(t['entries'])}", f"{t['size']}", (t["default"] or {}).get("call", "-")]
-            for t in tables
-        ]
-        _print(console, ["table", "entries", "size", "default"], rows, left=1)
+        _print(console, ["table", "entries", "size", "default"], overview, left=1)
         return
-    for table in tables:
-        default = (table["default"] or {}).get("call", "-")
-        console.print(
-            f"{table['name']}: {len(table['entries'])} of {table['size']} entries, default {default}"
-        )
+    for table, (name, count, size, default) in zip(tables, overview, strict=True):
+        console.print(f"{name}: {count} of {size} entries, default {default}")
         if table["entries"]:
             _print_entries(console, table["entries"])
         console.print()
@@ -105,8 +92,7 @@ def _print_entries(console: Console, entries: Sequence[Row]) -> None:
     extra = [name for name in optional if any(name in entry for entry in entries)]
     fields = list(entries[0]["text"])
     rows = [
-        [entry["text"][field] for field in fields] + [_does(entry)] + [_extra(entry, name) for name in extra]
-        for entry in entries
+        [*entry["text"].values(), _does(entry), *(_extra(entry, name) for name in extra)] for entry in entries
     ]
     _print(console, [*fields, "action", *extra], rows, left=len(fields) + 1)
 
@@ -120,26 +106,38 @@ def _does(entry: Row) -> str:
     return str(entry.get("call", "-"))
 
 
-def _extra(entry: Row, name: str) -> str:
-    value = entry.get(name)
-    if value is None:
-        return "-"
-    if name == "meter":
+def _extra(entry: Row, name: str) -> str | int:
+    value: Any = entry.get(name, "-")
+    if isinstance(value, dict):
         return "/".join(str(value[rate]) for rate in RATES)
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+    return f"{value:,.3f}" if isinstance(value, float) else value
 
 
 def print_declared(console: Console, rows: Sequence[Row]) -> None:
     """Print arrays without their values."""
-    _print(
-        console, ["name", "size", "cells"], [[r["name"], f"{r['size']:,}", r["cells"]] for r in rows], left=1
-    )
+    _print(console, ["name", "size", "cells"], map(dict.values, rows), left=1)
 
 
-def print_registers(console: Console, result: Row) -> None:
+def print_cells(console: Console, kind: str, result: Row) -> None:
+    """Print the values of a register, the non-zero cells of a counter, or the configured ones of a meter."""
+    title = f"{result['name']}: {result['size']:,} cells"
+    if kind == "register":
+        console.print(f"{title} of {result['cells']}")
+        _print_values(console, result["values"], result["first"])
+        return
+    cells = [(index, cell) for index, cell in enumerate(result["values"], result["first"]) if cell]
+    if kind == "counter":
+        cells = [(index, cell) for index, cell in cells if any(cell.values())]
+        console.print(f"{title}, {len(cells)} of those read are non-zero")
+    else:
+        console.print(f"{title} ({result['cells']}), {len(cells)} configured")
+    if cells:
+        rows = [[str(index), *cell.values()] for index, cell in cells]
+        _print(console, ["index", *cells[0][1]], rows, left=0)
+
+
+def _print_values(console: Console, values: Sequence[int], first: int) -> None:
     """Print values, eight to a line; a long run of equal values takes one line."""
-    values, first = result["values"], result["first"]
-    console.print(f"{result['name']}: {result['size']:,} cells of {result['cells']}")
     pending: list[int] = []
     start = first
 
@@ -164,66 +162,43 @@ def _cell(value: int) -> str:
     return f"{value:#x}" if value > 9 else str(value)
 
 
-def print_counters(console: Console, result: Row) -> None:
-    """Print the non-zero cells."""
-    rows = [
-        [str(index), f"{cell['packets']:,}", f"{cell['bytes']:,}"]
-        for index, cell in enumerate(result["values"], result["first"])
-        if cell["packets"] or cell["bytes"]
-    ]
-    console.print(f"{result['name']}: {result['size']:,} cells, {len(rows)} of those read are non-zero")
-    if rows:
-        _print(console, ["index", "packets", "bytes"], rows, left=0)
-
-
-def print_meters(console: Console, result: Row) -> None:
-    """Print the configured cells."""
-    rows = [
-        [str(index), *(f"{cell[rate]:,}" for rate in RATES)]
-        for index, cell in enumerate(result["values"], result["first"])
-        if cell is not None
-    ]
-    console.print(f"{result['name']}: {result['size']:,} cells ({result['cells']}), {len(rows)} configured")
-    if rows:
-        _print(console, ["index", *RATES], rows, left=0)
-
-
 def print_groups(console: Console, result: Row) -> None:
     """Print multicast groups, clone sessions, and members and groups of action profiles."""
     for title, key, number in (
         ("multicast group", "multicast", "group"),
         ("clone session", "clone_sessions", "session"),
     ):
-        rows = result[key]
-        if rows is None:
+        groups = result[key]
+        if groups is None:
             console.print(f"{title}s: this switch's P4Runtime server reads none")
             continue
-        console.print(f"{title}s: {len(rows)}")
-        if not rows:
-            continue
-        _print(
-            console, [title, "port:instance"], [[str(r[number]), _ports(r["replicas"])] for r in rows], left=2
-        )
+        console.print(f"{title}s: {len(groups)}")
+        if groups:
+            rows = [
+                [str(group[number]), ", ".join(f"{r['port']}:{r['instance']}" for r in group["replicas"])]
+                for group in groups
+            ]
+            _print(console, [title, "port:instance"], rows, left=2)
     for profile in result["profiles"] or ():
-        sizes = f"{len(profile['members'])} members, {len(profile['groups'])} groups"
-        console.print(f"action profile {profile['name']}: {sizes}")
-        members = [[f"member {m['member']}", m.get("call", "-")] for m in profile["members"]]
-        members += [
-            [f"group {g['group']}", ", ".join(f"{m['weight']}x {m['member']}" for m in g["members"])]
-            for g in profile["groups"]
-        ]
-        for name, does in members:
-            console.print(f"  {name}: {does}")
+        members, groups = profile["members"], profile["groups"]
+        console.print(f"action profile {profile['name']}: {len(members)} members, {len(groups)} groups")
+        for member in members:
+            console.print(f"  member {member['member']}: {member.get('call', '-')}")
+        for group in groups:
+            parts = ", ".join(f"{part['weight']}x {part['member']}" for part in group["members"])
+            console.print(f"  group {group['group']}: {parts}")
 
 
-def _ports(replicas: Iterable[Row]) -> str:
-    return ", ".join(f"{replica['port']}:{replica['instance']}" for replica in replicas)
-
-
-def _print(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int) -> None:
+def _print(console: Console, columns: Sequence[str], rows: Iterable[Iterable[Any]], *, left: int) -> None:
     table = Table(box=None, pad_edge=False)
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place < left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(_text(value) for value in row))
     console.print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

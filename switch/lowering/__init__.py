@@ -14,8 +14,7 @@ from railweave.switch.lowering.blocks import Blocks, read_blocks
 from railweave.switch.lowering.checksums import emit_update, emit_verify
 from railweave.switch.lowering.code import Code, Label, Note
 from railweave.switch.lowering.declarations import Declarations, declare
-from railweave.switch.lowering.emit import emit_statements
-from railweave.switch.lowering.emit_actions import ActionBody, emit_action
+from railweave.switch.lowering.emit import ActionBody, emit_action, emit_statements
 from railweave.switch.lowering.fields import Field, Headers
 from railweave.switch.lowering.layout import Layout, lay_out
 from railweave.switch.lowering.notes import note_validity
@@ -24,7 +23,7 @@ from railweave.switch.lowering.plan import ENGINE_READS, INTRINSICS, REQUIRED, S
 from railweave.switch.lowering.source import Json, parse_document, parts
 from railweave.switch.lowering.symbolic import Piece, fields_in, summarise
 from railweave.switch.lowering.vectors import Fused, Refusal, fuse
-from railweave.switch.program import ArrayInfo, Fusion, Program
+from railweave.switch.program import Fusion, Program
 
 
 def lower(text: bytes) -> tuple[Program, bytes]:
@@ -150,7 +149,7 @@ def _describe(
         tables={t.info.name: t.info for p in (blocks.ingress, blocks.egress) for t in p.tables.values()},
         actions={body.description.name: body.description for body in bodies.values()},
         counters=declared.counters,
-        registers={r.name: ArrayInfo(r.name, r.index, r.size, r.width) for r in declared.registers.values()},
+        registers=declared.registers,
         meters=declared.meters,
         fusions=tuple(fusions),
         value_sets=blocks.parser.value_sets,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from railweave.switch.lowering.expr import Expr
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.fields import Field
+from railweave.switch.program import ArrayInfo
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class RegisterRead:
     """field = array[index]; nothing happens if the index is out of range."""
 
     target: Field
-    array: Register
+    array: ArrayInfo
     index: Expr
 
 
@@ -31,7 +32,7 @@ class RegisterRead:
 class RegisterWrite:
     """array[index] = value; nothing happens if the index is out of range."""
 
-    array: Register
+    array: ArrayInfo
     index: Expr
     value: Expr
 

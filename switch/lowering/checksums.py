@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.code import Code, Label
 from railweave.switch.lowering.emit import store_field, store_register
 from railweave.switch.lowering.expr import Expr
 from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.notes import note_field
 from railweave.switch.lowering.read import ExpressionReader
-from railweave.switch.lowering.source import Json, get, objects, unsupported, where
+from railweave.switch.lowering.source import Json, find, get, objects, unsupported, where
 from railweave.switch.lowering.values import branch, compute
 
 
@@ -36,15 +35,13 @@ def read_checksums(root: Json, expressions: ExpressionReader, calculations: dict
         place = where(item, f"checksum {item.get('name')!r}")
         if get(item, "type", str, place) != "generic":
             raise unsupported(f"a checksum of type {item['type']!r}", item, place)
-        calculation = get(item, "calculation", str, place)
-        if calculation not in calculations:
-            raise InvalidProgram(f"{place}: no calculation {calculation!r}")
+        calculation = find(calculations, item.get("calculation"), "calculation", place)
         target = expressions.headers.field(item.get("target"), place)
         condition = item.get("if_cond")
         result.append(
             Checksum(
                 target,
-                calculations[calculation],
+                calculation,
                 None if condition is None else expressions.condition(condition, place),
                 expressions.graph.wrap(expressions.load(target), target.width, signed=False),
                 expressions.is_valid(expressions.headers.by_name[target.header]),

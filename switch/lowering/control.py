@@ -10,7 +10,7 @@ from typing import Any
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.code import Code, Label
 from railweave.switch.lowering.declarations import Declarations
-from railweave.switch.lowering.emit_actions import ActionBody, emit_action
+from railweave.switch.lowering.emit import ActionBody, emit_action
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.notes import note
@@ -18,6 +18,7 @@ from railweave.switch.lowering.read import ExpressionReader
 from railweave.switch.lowering.source import (
     Json,
     check,
+    find,
     get,
     hexstr,
     name_of,
@@ -129,10 +130,8 @@ class TableReader:
             raise InvalidProgram(f"{place}: const entries in a table with an action profile")
         size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
         size = max(size, len(entries)) if isinstance(entries, list) else size
-        meter_name = None if item.get("direct_meters") is None else get(item, "direct_meters", str, place)
-        meters = self.declared.direct_meters
-        if meter_name is not None and meter_name not in meters:
-            raise InvalidProgram(f"{place}: no direct meter {meter_name!r}")
+        meter_name, meters = item.get("direct_meters"), self.declared.direct_meters
+        meter = None if meter_name is None else find(meters, meter_name, "direct meter", place)
         info = TableInfo(
             name=name,
             index=index,
@@ -148,8 +147,7 @@ class TableReader:
             profile=profile,
             idle_timeouts=bool(item.get("support_timeout", False)),
         )
-        node = TableNode(info, [node for _, _, node, _ in fields], ids, selector=selector)
-        node.meter = None if meter_name is None else meters[meter_name]
+        node = TableNode(info, [node for _, _, node, _ in fields], ids, selector=selector, meter=meter)
         self._following(node, item, place)
         return node
 
@@ -172,9 +170,7 @@ class TableReader:
         if kind not in {"indirect", "indirect_ws"}:
             raise unsupported(f"a table of type {kind!r}", item, place)
         name = get(item, "act_prof_name" if "act_prof_name" in item else "action_profile", str, place)
-        if name not in self.declared.profiles:
-            raise InvalidProgram(f"{place}: no action profile {name!r}")
-        info, selector = self.declared.profiles[name]
+        info, selector = find(self.declared.profiles, name, "action profile", place)
         if (kind == "indirect_ws") != info.selector:
             raise InvalidProgram(f"{place}: a table of type {kind!r} with action profile {name!r}")
         return name, selector
@@ -278,9 +274,7 @@ class TableReader:
             node.on_hit, node.on_miss = following.get("__HIT__"), following.get("__MISS__")
             return
         for position, action in enumerate(node.info.actions):
-            if action.name not in following:
-                raise InvalidProgram(f"{place}: no next node for action {action.name!r}")
-            node.next_by_action[position] = following[action.name]
+            node.next_by_action[position] = find(following, action.name, "next node for action", place)
 
 
 class Pipeline:
@@ -296,12 +290,15 @@ class Pipeline:
             self.tables[node.info.name] = node
         self.conditionals: dict[
             str, tuple[str, Expr, str | None, str | None]
-        ] = {}  # source, value, the nodes after true and after false
+        ] = {}  # source if p4c gives it, else name; value; the nodes after true and after false
         for conditional in objects(item, "conditionals"):
             place = where(conditional, f"condition {conditional.get('name')!r}")
             condition = tables.expressions.condition(get(conditional, "expression", dict, place), place)
             following = conditional.get("true_next"), conditional.get("false_next")
-            self.conditionals[name_of(conditional, place)] = _fragment(conditional), condition, *following
+            info = conditional.get("source_info")
+            source = info.get("source_fragment") if isinstance(info, dict) else None
+            name = name_of(conditional, place)
+            self.conditionals[name] = source if isinstance(source, str) else name, condition, *following
         self.calls: dict[str, tuple[int, str | None]] = {}
         for call in objects(item, "action_calls"):
             place = where(call, f"action call {call.get('name')!r}")
@@ -318,11 +315,7 @@ class Pipeline:
 
     def label(self, name: Any) -> Label:
         """Return the label of a node; null is the end of the pipeline."""
-        if name is None:
-            return self.end
-        if not isinstance(name, str) or name not in self.labels:
-            raise InvalidProgram(f"pipeline {self.name!r}: no node {name!r}")
-        return self.labels[name]
+        return self.end if name is None else find(self.labels, name, "node", f"pipeline {self.name!r}")
 
     def following(self, node: TableNode) -> tuple[list[Label], Label | None, Label]:
         """Return where a table goes on: by action, on a hit (None: by action), on a miss."""
@@ -389,13 +382,6 @@ class Pipeline:
         else:
             emit_action(out, actions[number])
         return [following]
-
-
-def _fragment(item: Json) -> str:
-    """Return the source of a condition if p4c gives it, else the condition's name."""
-    info = item.get("source_info")
-    fragment = info.get("source_fragment") if isinstance(info, dict) else None
-    return fragment if isinstance(fragment, str) else str(item.get("name"))
 
 
 def find_pipelines(root: Json, tables: TableReader) -> tuple[Pipeline, Pipeline]:

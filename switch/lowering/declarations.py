@@ -9,7 +9,7 @@ from typing import Any
 from railweave._native.engine import ALGORITHMS
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.expr import mask
-from railweave.switch.lowering.fields import Field, Headers, Register, read_headers
+from railweave.switch.lowering.fields import Field, Headers, read_headers
 from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
@@ -38,7 +38,7 @@ class Declarations:
     """All declarations of a program, by name unless a comment says otherwise."""
 
     headers: Headers
-    registers: dict[str, Register]
+    registers: dict[str, ArrayInfo]
     counters: dict[str, ArrayInfo]  # indirect ones
     meters: dict[str, MeterInfo]
     direct_meters: dict[str, tuple[int, Field]]  # number, and the field for the result
@@ -65,8 +65,12 @@ def declare(root: Json) -> Declarations:
     learn_lists, digests = _learn_lists(root, headers)
     return Declarations(
         headers=headers,
-        registers={register.name: register for register in _registers(root)},
-        counters={counter.name: counter for counter in _counters(root)},
+        registers=_arrays(objects(root, "register_arrays"), "register array"),
+        # Tables do not refer to direct counters, so several may have the same name.
+        counters=_arrays(
+            [item for item in objects(root, "counter_arrays") if not item.get("is_direct", False)],
+            "counter array",
+        ),
         meters=meters,
         direct_meters=direct_meters,
         calculations=[*calculations.values(), *selectors],
@@ -79,22 +83,14 @@ def declare(root: Json) -> Declarations:
     )
 
 
-def _registers(root: Json) -> list[Register]:
-    result: list[Register] = []
-    for name, place, item in named(objects(root, "register_arrays"), "register array"):
-        width = natural(item, "bitwidth", place, MAX_BITS)
+def _arrays(items: list[Json], what: str) -> dict[str, ArrayInfo]:
+    """Read registers, which have a width, or indirect counters."""
+    result: dict[str, ArrayInfo] = {}
+    for name, place, item in named(items, what):
+        width = natural(item, "bitwidth", place, MAX_BITS) if what == "register array" else None
         if width == 0:
             raise InvalidProgram(f"{place}: 0 bits")
-        result.append(Register(name, len(result), natural(item, "size", place, MAX_ARRAY), width))
-    return result
-
-
-def _counters(root: Json) -> list[ArrayInfo]:
-    result: list[ArrayInfo] = []
-    # Tables do not refer to direct counters, so several may have the same name.
-    indirect = [item for item in objects(root, "counter_arrays") if not item.get("is_direct", False)]
-    for name, place, item in named(indirect, "counter array"):
-        result.append(ArrayInfo(name, len(result), natural(item, "size", place, MAX_ARRAY)))
+        result[name] = ArrayInfo(name, len(result), natural(item, "size", place, MAX_ARRAY), width or 0)
     return result
 
 
@@ -120,12 +116,11 @@ def _meters(root: Json, headers: Headers) -> tuple[dict[str, MeterInfo], dict[st
 
 
 def _table_size(root: Json, name: str) -> int:
-    for pipeline in objects(root, "pipelines"):
-        for table in objects(pipeline, "tables"):
-            if table.get("name") == name:
-                entries = table.get("entries")
-                size = natural(table, "max_size", f"table {name!r}", MAX_ARRAY)
-                return max(size, len(entries) if isinstance(entries, list) else 0)
+    for table in (table for pipeline in objects(root, "pipelines") for table in objects(pipeline, "tables")):
+        if table.get("name") == name:
+            entries = table.get("entries")
+            size = natural(table, "max_size", f"table {name!r}", MAX_ARRAY)
+            return max(size, len(entries) if isinstance(entries, list) else 0)
     raise InvalidProgram(f"a direct meter is bound to table {name!r}, which does not exist")
 
 

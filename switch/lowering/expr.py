@@ -16,6 +16,7 @@ from railweave.switch.errors import InvalidProgram
 Bound = int | None
 
 COMPARISONS = {"==", "<", "<="}
+CASTS = {"two_comp_mod", "sat_cast", "usat_cast"}
 BOOLEANS = COMPARISONS | {"and", "or", "not", "d2b", "header_eq"}
 MAX_SHIFT = 4096  # a left shift by a variable that may be greater has no useful bound
 MAX_NODES = 1 << 19  # far more than any sane program's expressions have
@@ -100,14 +101,6 @@ def _shift_right_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
     return min(a.low >> least, a.low if a.low < 0 else 0), max(a.high >> least, 0 if a.high >= 0 else -1)
 
 
-def _divide_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
-    return 0, a.high
-
-
-def _modulo_range(a: Expr, b: Expr) -> tuple[Bound, Bound]:
-    return 0, a.high if b.high is None else max(b.high - 1, 0)
-
-
 _RANGES: dict[str, Callable[[Expr, Expr], tuple[Bound, Bound]]] = {
     "+": lambda a, b: _corners(a, b, lambda x, y: x + y),
     "-": lambda a, b: _corners(a, b, lambda x, y: x - y),
@@ -117,8 +110,8 @@ _RANGES: dict[str, Callable[[Expr, Expr], tuple[Bound, Bound]]] = {
     "^": _bitwise_range,
     "<<": _shift_left_range,
     ">>": _shift_right_range,
-    "/": _divide_range,
-    "%": _modulo_range,
+    "/": lambda a, b: (0, a.high),
+    "%": lambda a, b: (0, a.high if b.high is None else max(b.high - 1, 0)),
 }
 
 
@@ -160,12 +153,12 @@ class Graph:
         return self._node("reg", (index,), array, 0, mask(width))
 
     def binary(self, op: str, a: Expr, b: Expr) -> Expr:
-        """Make integer arithmetic or a comparison."""
+        """Make integer arithmetic, a comparison, or a logical `and` or `or`."""
         if op in {">", ">="}:
             return self.binary("<" if op == ">" else "<=", b, a)
         if op == "!=":
             return self.negate(self.binary("==", a, b))
-        if op in COMPARISONS:
+        if op in COMPARISONS | {"and", "or"}:
             return self._node(op, (a, b), None, 0, 1)
         if op == "&":
             for x, y in ((a, b), (b, a)):  # a mask that keeps every bit
@@ -185,10 +178,6 @@ class Graph:
         """Make a logical not."""
         return a.args[0] if a.op == "not" else self._node("not", (a,), None, 0, 1)
 
-    def logic(self, op: str, a: Expr, b: Expr) -> Expr:
-        """Make a logical `and` or `or`."""
-        return self._node(op, (a, b), None, 0, 1)
-
     def to_bool(self, a: Expr) -> Expr:
         """Make the truth value that a number is not zero."""
         return a if a.is_bool else a.args[0] if a.op == "b2d" else self._node("d2b", (a,), None, 0, 1)
@@ -201,18 +190,12 @@ class Graph:
         """Make `a` modulo 2^width, unsigned or in two's complement."""
         if not signed or width == 0:
             return self.binary("&", a, self.const(mask(width)))
-        if a.fits(-(1 << (width - 1)), mask(width - 1)):
-            return a
-        return self._node("two_comp_mod", (a,), width, -(1 << (width - 1)), mask(width - 1))
+        return self.cast("two_comp_mod", a, width)
 
-    def saturate(self, a: Expr, width: int, signed: bool) -> Expr:
-        """Make `a` clamped to the range of `width` bits."""
-        low, high = (-(1 << (width - 1)), mask(width - 1)) if signed else (0, mask(width))
-        return (
-            a
-            if a.fits(low, high)
-            else self._node("sat_cast" if signed else "usat_cast", (a,), width, low, high)
-        )
+    def cast(self, op: str, a: Expr, width: int) -> Expr:
+        """Make `a` in two's complement of `width` bits, or clamped to their range (sat_cast, usat_cast)."""
+        low, high = (0, mask(width)) if op == "usat_cast" else (-(1 << (width - 1)), mask(width - 1))
+        return a if a.fits(low, high) else self._node(op, (a,), width, low, high)
 
     def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
         """Make `condition ? a : b`."""

@@ -8,13 +8,14 @@ several headers each.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    find,
     get,
     name_of,
     named,
@@ -24,8 +25,6 @@ from railweave.switch.lowering.source import (
     unsupported,
     where,
 )
-
-T = TypeVar("T")
 
 MAX_VARIABLE_BYTES = 1 << 14  # of a variable-length field
 MAX_HEADER_BYTES = 1 << 19  # of all headers together
@@ -121,28 +120,6 @@ class Stack:
         return self.members.index(name)
 
 
-@dataclass(frozen=True)
-class Register:
-    """A register array."""
-
-    name: str
-    index: int
-    size: int
-    width: int
-
-    @property
-    def element_bytes(self) -> int:
-        """Return the size of a cell as an element of a vector in memory; 0 if it cannot be one."""
-        return 0 if self.width > 64 else 4 if self.width <= 32 else 8
-
-
-def _find(table: dict[str, T], name: Any, what: str, place: str) -> T:
-    found = table.get(check(name, str, place))
-    if found is None:
-        raise InvalidProgram(f"{place}: no {what} {name!r}")
-    return found
-
-
 @dataclass
 class Headers:
     """All header instances and stacks of a program."""
@@ -156,7 +133,7 @@ class Headers:
 
     def header(self, name: Any, place: str) -> Header:
         """Return the instance of this name."""
-        return _find(self.by_name, name, "header", place)
+        return find(self.by_name, name, "header", place)
 
     def field(self, reference: Any, place: str) -> Field:
         """Return the field named by ["header", "field"]."""
@@ -174,15 +151,15 @@ class Headers:
 
     def stack(self, name: Any, place: str) -> Stack:
         """Return the header stack of this name."""
-        return _find(self.stacks, name, "header stack", place)
+        return find(self.stacks, name, "header stack", place)
 
     def union_stack(self, name: Any, place: str) -> Stack:
         """Return the stack of header unions of this name."""
-        return _find(self.union_stacks, name, "stack of header unions", place)
+        return find(self.union_stacks, name, "stack of header unions", place)
 
     def union(self, name: Any, place: str) -> Union:
         """Return the header union of this name."""
-        return _find(self.unions, name, "header union", place)
+        return find(self.unions, name, "header union", place)
 
     @property
     def all_stacks(self) -> list[Stack]:
@@ -195,51 +172,39 @@ class Headers:
         return [header for header in self.by_name.values() if not header.metadata]
 
 
-@dataclass(frozen=True)
-class _FieldType:
-    name: str
-    width: int
-    signed: bool
-    variable: bool
-
-
-def _read_type(item: Json) -> tuple[str, list[_FieldType]]:
+def _read_type(item: Json) -> tuple[str, list[Field]]:
+    """Return name and fields of a header type, as they are in packet headers."""
     name = name_of(item, "header type")
     place = where(item, f"header type {name!r}")
-    fields: list[_FieldType] = []
-    variable: str | None = None
+    fields: list[Field] = []
+    position = 0
     for entry in get(item, "fields", list, place):
         parts = check(entry, list, place)
         if len(parts) < 2 or not isinstance(parts[0], str):
             raise InvalidProgram(f"{place}: a field of another form", "[name, width, signed]")
         if len(parts) > 3 and parts[3]:
             raise unsupported("a saturating field", item, f"{place}, field {parts[0]!r}")
-        if parts[1] == "*":
-            if variable is not None:
-                raise InvalidProgram(f"{place}: two variable-length fields")
-            variable = parts[0]
-            fields.append(_FieldType(variable, 0, signed=False, variable=True))
-            continue
-        width = check(parts[1], int, place)
+        variable = parts[1] == "*"
+        width = 0 if variable else check(parts[1], int, place)
         if not 0 <= width <= MAX_BITS:
             raise InvalidProgram(f"{place}: field {parts[0]!r} of {width} bits")
-        fields.append(_FieldType(parts[0], width, len(parts) > 2 and bool(parts[2]), variable=False))
+        signed = not variable and len(parts) > 2 and bool(parts[2])
+        fields.append(
+            Field("", parts[0], width, signed, metadata=False, position=position, variable=variable)
+        )
+        position += width
     if len({entry.name for entry in fields}) != len(fields):
         raise InvalidProgram(f"{place}: two fields of the same name")
-    if variable is not None:
-        fields = _with_width(item, fields, place)
+    if sum(entry.variable for entry in fields) > 1:
+        raise InvalidProgram(f"{place}: two variable-length fields")
+    if any(entry.variable for entry in fields):  # it gets the bits that the greatest length leaves
+        if "length_exp" in item:
+            raise unsupported("a header type with an expression for its length", item, place)
+        left = 8 * natural(item, "max_length", place, MAX_VARIABLE_BYTES + 1) - position
+        if left < 0 or left % 8:
+            raise InvalidProgram(f"{place}: {left} bits are left for the variable-length field")
+        fields = [replace(entry, width=left) if entry.variable else entry for entry in fields]
     return name, fields
-
-
-def _with_width(item: Json, fields: list[_FieldType], place: str) -> list[_FieldType]:
-    """Give the variable field the bits that the header's greatest length leaves to it."""
-    if "length_exp" in item:
-        raise unsupported("a header type with an expression for its length", item, place)
-    greatest = 8 * natural(item, "max_length", place, MAX_VARIABLE_BYTES + 1)
-    left = greatest - sum(entry.width for entry in fields)
-    if left < 0 or left % 8:
-        raise InvalidProgram(f"{place}: {left} bits are left for the variable-length field")
-    return [replace(entry, width=left) if entry.variable else entry for entry in fields]
 
 
 def read_headers(root: Json) -> Headers:
@@ -269,22 +234,17 @@ def read_headers(root: Json) -> Headers:
     return result
 
 
-def _header(item: Json, types: dict[str, list[_FieldType]], index: int) -> Header:
+def _header(item: Json, types: dict[str, list[Field]], index: int) -> Header:
     name, metadata = item["name"], index < 0
     place = f"header {name!r}"
     type_name = get(item, "header_type", str, place)
-    if type_name not in types:
-        raise InvalidProgram(f"{place}: no header type {type_name!r}")
-    position, fields = 0, {}
-    for entry in types[type_name]:
-        fields[entry.name] = Field(
-            name, entry.name, entry.width, entry.signed, metadata, position, entry.variable
-        )
-        position += 0 if entry.variable else entry.width
-    if not metadata and position % 8:
-        raise InvalidProgram(f"{place}: {position} bits are not whole bytes")
-    fields["$valid$"] = Field(name, "$valid$", 1, False, metadata, -1)
-    return Header(name, index, metadata, type_name, fields, position)
+    entries = find(types, type_name, "header type", place)
+    fields = {entry.name: replace(entry, header=name, metadata=metadata) for entry in entries}
+    bits = sum(entry.width for entry in fields.values() if not entry.variable)
+    if not metadata and bits % 8:
+        raise InvalidProgram(f"{place}: {bits} bits are not whole bytes")
+    fields["$valid$"] = Field(name, "$valid$", 1, signed=False, metadata=metadata, position=-1)
+    return Header(name, index, metadata, type_name, fields, bits)
 
 
 def _members(item: Json, key: str, by_id: dict[int, Any], place: str) -> tuple[Any, ...]:

@@ -12,21 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from railweave.switch.lowering.fields import Field, Headers, Register
+from railweave.switch.lowering.fields import Field, Headers
+from railweave.switch.program import ArrayInfo
 
 SLACK = 8  # fields are loaded as 64-bit words: the last one may reach past its header
 BANK_ALIGNMENT = 16  # words: a row of a bank begins on a cache line
 LENGTH_BYTES = 4  # of a variable-length field, in front of its contents
 
 
-Row = tuple[Field, ...] | tuple[Register, ...]  # metadata fields or registers that must lie side by side
+Row = tuple[Field, ...] | tuple[ArrayInfo, ...]  # metadata fields or registers that must lie side by side
 
 
-def lay_out(headers: Headers, registers: Iterable[Register], rows: Iterable[Row]) -> Layout:
+def lay_out(headers: Headers, registers: Iterable[ArrayInfo], rows: Iterable[Row]) -> Layout:
     """Give everything its place: `rows` of metadata fields first, then all other fields."""
     layout = Layout()
     for row in rows:
-        if isinstance(row[0], Register):
+        if isinstance(row[0], ArrayInfo):
             layout._add_bank(row)
         else:
             for member in row:
@@ -54,8 +55,8 @@ def lay_out(headers: Headers, registers: Iterable[Register], rows: Iterable[Row]
 class Layout:
     """Places in the PHV and in the register banks."""
 
-    banks: list[tuple[Register, ...]] = field(default_factory=list)  # of registers, in a row's order
-    _bank_positions: dict[Register, tuple[int, int]] = field(default_factory=dict)
+    banks: list[tuple[ArrayInfo, ...]] = field(default_factory=list)  # of registers, in a row's order
+    _bank_positions: dict[ArrayInfo, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[Field, int] = field(default_factory=dict)
     metadata_bytes: int = 0
     validity: dict[str, int] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Layout:
     variables: dict[Field, int] = field(default_factory=dict)  # numbers of the variable-length fields
     size: int = 0
 
-    def _add_bank(self, registers: tuple[Register, ...]) -> None:
+    def _add_bank(self, registers: tuple[ArrayInfo, ...]) -> None:
         words = 0
         for register in registers:
             self._bank_positions[register] = len(self.banks), words
@@ -97,7 +98,7 @@ class Layout:
         self.size = offset + size
         return offset
 
-    def bank_position(self, register: Register) -> tuple[int, int]:
+    def bank_position(self, register: ArrayInfo) -> tuple[int, int]:
         """Return the bank of a register and its word in the bank's rows."""
         return self._bank_positions[register]
 
@@ -116,6 +117,6 @@ class Layout:
         return self.images[member.header] * 8 + member.position
 
 
-def register_words(register: Register) -> int:
+def register_words(register: ArrayInfo) -> int:
     """Return how many 32-bit words one cell takes."""
     return 1 if register.width <= 32 else (register.width + 63) // 64 * 2

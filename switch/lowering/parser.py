@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parser: states of statements, a key and transitions."""
+"""The parser: states of statements, a key and transitions; and parser value sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.actions import Assign, Effect, Jump, Statement, reads
 from railweave.switch.lowering.code import Code, Label
-from railweave.switch.lowering.control import emit_key
+from railweave.switch.lowering.control import TableNode, emit_key, pack_key
 from railweave.switch.lowering.emit import emit_statements
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Header
@@ -19,9 +19,11 @@ from railweave.switch.lowering.source import (
     MAX_BITS,
     Json,
     check,
+    find,
     get,
     hexstr,
     name_of,
+    named,
     natural,
     objects,
     pair,
@@ -29,10 +31,10 @@ from railweave.switch.lowering.source import (
     where,
 )
 from railweave.switch.lowering.statements import PrimitiveReader, read_action
-from railweave.switch.lowering.value_sets import ValueSets
 from railweave.switch.lowering.values import branch
-from railweave.switch.program import ValueSetInfo
+from railweave.switch.program import KeyField, MatchType, TableInfo, ValueSetInfo
 
+MAX_MEMBERS = 1 << 20  # of a value set
 # Operations, and the number of their arguments.
 OPERATIONS = {"extract": 1, "extract_VL": 2, "set": 2, "verify": 2, "advance": 1, "shift": 1, "primitive": 1}
 
@@ -64,9 +66,8 @@ class Parser:
     def reads(self) -> list[Expr]:
         """Return every expression."""
         nodes = [node for state in self.states for node in state.key]
-        for state in self.states:
-            nodes += [node for body in state.operations for part in body for node in reads(part)]
-        return nodes
+        bodies = [body for state in self.states for body in state.operations]
+        return nodes + [node for body in bodies for part in body for node in reads(part)]
 
 
 def emit_parser(out: Code, parser: Parser) -> Label:
@@ -96,6 +97,47 @@ def emit_parser(out: Code, parser: Parser) -> Label:
     return start
 
 
+class ValueSets:
+    """All value sets; the parser's states define their members' fields."""
+
+    def __init__(self, root: Json, first_index: int) -> None:
+        """Read the program's value sets; the sets that are used are numbered from `first_index`."""
+        self._declared: dict[str, Json] = {}
+        for name, place, item in named(objects(root, "parse_vsets"), "value set"):
+            natural(item, "compressed_bitwidth", place, MAX_BITS + 1)
+            self._declared[name] = item
+        self.found: dict[str, ValueSetInfo] = {}
+        self._first_index = first_index
+
+    def read(self, item: Json, widths: list[int], place: str) -> ValueSetInfo:
+        """Return the set that a transition names; `widths` are those of the key's fields, in bits."""
+        if item.get("mask") is not None:
+            raise unsupported("a value set with a mask", item, place)
+        name = get(item, "value", str, place)
+        declared = find(self._declared, name, "value set", place)
+        if sum(widths) != declared["compressed_bitwidth"]:
+            raise InvalidProgram(f"{place}: value set {name!r} has members of another width than {widths}")
+        places, words = pack_key(widths)
+        key = tuple(
+            KeyField(f"{name}.{number}", MatchType.TERNARY, width, word, shift)
+            for number, (width, (word, shift)) in enumerate(zip(widths, places, strict=True))
+        )
+        info = self.found.get(name)
+        if info is None:
+            size = natural(declared, "max_size", place, MAX_MEMBERS) if "max_size" in declared else 1024
+            info = ValueSetInfo(name, self._first_index + len(self.found), key, words, size)
+            self.found[name] = info
+        elif info.key != key:
+            raise InvalidProgram(f"{place}: value set {name!r} is used with keys of different shapes")
+        return info
+
+
+def as_table(info: ValueSetInfo) -> TableNode:
+    """Return the value set as the engine's table without actions."""
+    size = 2 * info.size  # new members come in before the old ones go
+    return TableNode(TableInfo(info.name, info.index, info.key, info.key_words, (), size), [], [])
+
+
 def read_parser(root: Json, primitives: PrimitiveReader, first_value_set: int) -> Parser:
     """Read the program's parser; value sets are numbered from `first_value_set`."""
     parsers = objects(root, "parsers")
@@ -103,13 +145,11 @@ def read_parser(root: Json, primitives: PrimitiveReader, first_value_set: int) -
         raise unsupported(f"a program with {len(parsers)} parsers", None, "parsers")
     states = {name_of(state, "parse state"): state for state in objects(parsers[0], "parse_states")}
     labels = {name: Label() for name in states}
-    initial = parsers[0].get("init_state")
-    if not isinstance(initial, str) or initial not in labels:
-        raise InvalidProgram(f"the parser has no state {initial!r}")
+    initial = find(labels, parsers[0].get("init_state"), "state", "parser")
     end, value_sets = Label(), ValueSets(root, first_value_set)
     reader = _StateReader(primitives, labels, end, value_sets)
     read = [reader.read(name, state) for name, state in states.items()]
-    return Parser(read, labels[initial], end, value_sets.found)
+    return Parser(read, initial, end, value_sets.found)
 
 
 @dataclass
@@ -134,9 +174,7 @@ class _StateReader:
         default = self.end
         for transition in objects(item, "transitions"):
             following = transition.get("next_state")
-            if following is not None and (not isinstance(following, str) or following not in self.labels):
-                raise InvalidProgram(f"{place}: no state {following!r}")
-            target = self.end if following is None else self.labels[following]
+            target = self.end if following is None else find(self.labels, following, "state", place)
             kind = check(transition.get("type", "hexstr"), str, place)
             if kind == "default" or transition.get("value") == "default":
                 default = target
@@ -159,14 +197,18 @@ class _StateReader:
         if len(params) != OPERATIONS[op]:
             raise InvalidProgram(f"{place}: {op} with {len(params)} arguments")
         match op:
-            case "extract":
-                return self._extract(params[0], (), place)
-            case "extract_VL":
-                return self._extract(params[0], (self._size(params[1], place),), place)
+            case "extract" | "extract_VL":
+                return self._extract(params[0], tuple(self._size(size, place) for size in params[1:]), place)
             case "set":
-                return self._set(params, place)
+                if get(params[1], "type", str, place) != "lookahead":
+                    return self.primitives.assign(place, *params)
+                target = check(params[0], dict, place).get("value")
+                return [Assign(self.expressions.headers.field(target, place), self._value(params[1], place))]
             case "verify":
-                return self._verify(params, place)
+                fails = self.graph.negate(self.graph.to_bool(self._value(params[0], place)))
+                error = params[1]  # old programs give the bare number
+                number = self.graph.const(error) if isinstance(error, int) else self._value(error, place)
+                return [Jump(2, fails), Effect("PARSE_ERROR", (), (number,))]
             case "primitive":
                 return read_action(self.primitives, params, place)
             case "shift":
@@ -208,18 +250,6 @@ class _StateReader:
         if (header.variable is None) != (not bits):
             has = "has no" if header.variable is None else "has a"
             raise InvalidProgram(f"{place}: header {header.name!r} {has} variable-length field")
-
-    def _set(self, params: list[Any], place: str) -> list[Statement]:
-        if get(params[1], "type", str, place) != "lookahead":
-            return self.primitives.assign(params, place)
-        target = check(params[0], dict, place).get("value")
-        return [Assign(self.expressions.headers.field(target, place), self._value(params[1], place))]
-
-    def _verify(self, params: list[Any], place: str) -> list[Statement]:
-        fails = self.graph.negate(self.graph.to_bool(self._value(params[0], place)))
-        error = params[1]  # old programs give the bare number
-        number = self.graph.const(error) if isinstance(error, int) else self._value(error, place)
-        return [Jump(2, fails), Effect("PARSE_ERROR", (), (number,))]
 
     def _value(self, item: Any, place: str) -> Expr:
         if get(item, "type", str, place) != "lookahead":
@@ -263,7 +293,7 @@ class _StateReader:
                 wanted &= kept
                 node = self.graph.binary("&", node, self.graph.const(kept))  # noqa: PLW2901
             equal = self.graph.binary("==", node, self.graph.const(wanted))
-            condition = equal if condition is None else self.graph.logic("and", condition, equal)
+            condition = equal if condition is None else self.graph.binary("and", condition, equal)
         if condition is None:
             raise InvalidProgram(f"{place}: a value, but no key")
         return condition

@@ -13,11 +13,11 @@ from railweave.switch.lowering.blocks import Blocks
 from railweave.switch.lowering.code import Code, Constant, Label, Operand
 from railweave.switch.lowering.control import TableNode
 from railweave.switch.lowering.declarations import Declarations
-from railweave.switch.lowering.emit_actions import ActionBody
+from railweave.switch.lowering.emit import ActionBody
 from railweave.switch.lowering.expr import mask
 from railweave.switch.lowering.fields import Field, Header, Stack
 from railweave.switch.lowering.layout import Layout
-from railweave.switch.lowering.value_sets import as_table
+from railweave.switch.lowering.parser import as_table
 from railweave.switch.program import MatchType
 
 SIGNATURES: dict[int, str] = dict(OPS.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from railweave.switch.errors import InvalidProgram
-from railweave.switch.lowering.expr import BOOLEANS, UNARY, Expr, Graph
+from railweave.switch.lowering.expr import BOOLEANS, CASTS, UNARY, Expr, Graph
 from railweave.switch.lowering.fields import Field, Header, Headers, Stack
 from railweave.switch.lowering.source import MAX_BITS, check, get, hexstr, natural, pair, unsupported, where
 from railweave.switch.program import Parameter
@@ -18,12 +18,18 @@ Elements = list[tuple[Expr | None, tuple[Header, ...]]]  # of a stack, each with
 MAX_DEPTH = 200  # of nested expressions; p4c's stay far below
 MAX_CHAIN = 32  # alternatives in one chain of selects
 PLACES = {"field", "stack_field", "union_stack_field", "expression"}  # what `places` reads
+BINARY = set("+-*/%&|^") | {"<<", ">>", "<", "<=", ">", ">=", "==", "!=", "and", "or"}
 AGGREGATES = {"dereference_header_stack", "dereference_stack", "access_union_header"}
 
 
-def _accesses_field(content: Any) -> bool:
-    """Return whether an expression is a field of an element that is chosen at run time."""
-    return isinstance(content, dict) and content.get("op") == "access_field"
+def _unwrapped(item: Any, place: str) -> Any:
+    """Return an operand without the expressions that wrap it, as p4c does with parameters of primitives."""
+    for _ in range(MAX_DEPTH):
+        content = item.get("value") if isinstance(item, dict) and item.get("type") == "expression" else None
+        if not isinstance(content, dict) or "op" in content or "type" not in content:
+            return item
+        item = content
+    raise InvalidProgram(f"{place}: expressions nested too deeply")
 
 
 def _names_element(content: Any) -> bool:
@@ -48,16 +54,15 @@ class ExpressionReader:
             return self.graph.leaf("variable", member, member.width)
         return self.graph.leaf("field", member, member.width, member.signed)
 
-    def value(self, item: Any, place: str, depth: int = 0) -> Expr:  # noqa: PLR0911 - one case after the other
+    def value(self, item: Any, place: str, depth: int = 0) -> Expr:
         """Read a number or a truth value."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
+        item = _unwrapped(item, place)
         kind = get(item, "type", str, place)
         content = item.get("value")
-        if kind == "expression" and not _accesses_field(content):
-            if isinstance(content, dict) and "op" not in content and "type" in content:
-                return self.value(content, place, depth + 1)  # parameters of primitives are wrapped once more
-            return self._operation(check(content, dict, place), place, depth + 1)
+        if kind == "expression" and check(content, dict, place).get("op") != "access_field":
+            return self._operation(content, place, depth + 1)
         if kind == "field" and not _names_element(content):
             return self.load(self.headers.field(content, place))
         if kind == "hexstr":
@@ -65,17 +70,14 @@ class ExpressionReader:
         if kind == "bool":
             return self.graph.truth(check(content, bool, place))
         if kind in {"runtime_data", "local"}:
-            return self._parameter(content, place)
+            index = check(content, int, place)
+            if not 0 <= index < len(self.parameters):
+                parameters = f"an action that has {len(self.parameters)}"
+                raise InvalidProgram(f"{place}: parameter {index} of {parameters}")
+            return self.graph.leaf("param", self.parameters[index], self.parameters[index].bitwidth)
         if kind in PLACES:
             return self._chosen([(when, self.load(member)) for when, member in self.places(item, place)])
         raise unsupported(f"an operand of type {kind!r}", item, place)
-
-    def _parameter(self, content: Any, place: str) -> Expr:
-        index = check(content, int, place)
-        if not 0 <= index < len(self.parameters):
-            raise InvalidProgram(f"{place}: parameter {index} of an action that has {len(self.parameters)}")
-        parameter = self.parameters[index]
-        return self.graph.leaf("param", parameter, parameter.bitwidth)
 
     def _operation(self, item: dict[str, Any], place: str, depth: int) -> Expr:  # noqa: PLR0911 - one case after the other
         op = get(item, "op", str, place)
@@ -92,35 +94,30 @@ class ExpressionReader:
         if op in {"==", "!="} and self._is_aggregate(item.get("left")):
             equal = self._equal_aggregates(item.get("left"), item.get("right"), place)
             return equal if op == "==" else graph.negate(equal)
-        if op in {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!="}:
+        if op in BINARY:
             return graph.binary(op, left(), right())
-        if op in {"and", "or"}:
-            return graph.logic(op, left(), right())
         if op in UNARY:
             return UNARY[op](graph, right())
         if op == "?":
             return graph.select(self.value(item.get("cond"), place, depth), left(), right())
-        if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
-            return self._cast(op, left(), right(), place)
-        if op in {"valid", "valid_union"}:
-            return self._is_valid(op, item.get("right"), place)
-        if op in {"last_stack_index", "size_stack"}:
-            stack = self.stack(item.get("right"), place)
-            return self._last_index(stack) if op == "last_stack_index" else self._count(stack)
-        raise unsupported(f"the operation {op!r}", item, place)
-
-    def _cast(self, op: str, value: Expr, width: Expr, place: str) -> Expr:
-        if width.op != "const" or not 1 <= width.leaf <= MAX_BITS:
-            raise InvalidProgram(f"{place}: {op} needs a constant width")
-        if op == "two_comp_mod":
-            return self.graph.wrap(value, width.leaf, signed=True)
-        return self.graph.saturate(value, width.leaf, signed=op == "sat_cast")
-
-    def _is_valid(self, op: str, item: Any, place: str) -> Expr:
+        if op in CASTS:
+            value, width = left(), right()
+            if width.op != "const" or not 1 <= width.leaf <= MAX_BITS:
+                raise InvalidProgram(f"{place}: {op} needs a constant width")
+            return graph.cast(op, value, width.leaf)
+        if op == "valid":
+            choices = self.header_choices(item.get("right"), place)
+            return self._any((when, self.is_valid(header)) for when, header in choices)
         if op == "valid_union":
-            union = self.headers.union(get(item, "value", str, place), place)
+            union = self.headers.union(get(item.get("right"), "value", str, place), place)
             return self._any((None, self.is_valid(header)) for header in union.headers)
-        return self._any((when, self.is_valid(header)) for when, header in self.header_choices(item, place))
+        if op == "size_stack":
+            return self._count(self.stack(item.get("right"), place))
+        if op == "last_stack_index":
+            # One less than the count of extracted elements, in 64 bits without sign as in BMv2.
+            count = self._count(self.stack(item.get("right"), place))
+            return graph.wrap(graph.binary("-", count, graph.const(1)), 64, signed=False)
+        raise unsupported(f"the operation {op!r}", item, place)
 
     def is_valid(self, header: Header) -> Expr:
         """Return the truth value that a header is valid."""
@@ -129,17 +126,12 @@ class ExpressionReader:
     def _count(self, stack: Stack) -> Expr:
         return self.graph.leaf("stack_count", stack.name, 32)
 
-    def _last_index(self, stack: Stack) -> Expr:
-        # One less than the count of extracted elements, in 64 bits without sign as in BMv2.
-        before = self.graph.binary("-", self._count(stack), self.graph.const(1))
-        return self.graph.wrap(before, 64, signed=False)
-
     def _any(self, conditions: Iterable[tuple[Expr | None, Expr]]) -> Expr:
         """Return the truth value that any value holds together with its guard."""
         found: Expr | None = None
         for when, value in conditions:
-            term = value if when is None else self.graph.logic("and", when, value)
-            found = term if found is None else self.graph.logic("or", found, term)
+            term = value if when is None else self.graph.binary("and", when, value)
+            found = term if found is None else self.graph.binary("or", found, term)
         return found if found is not None else self.graph.truth(value=False)
 
     def _chosen(self, choices: list[tuple[Expr | None, Expr]]) -> Expr:
@@ -180,6 +172,7 @@ class ExpressionReader:
         """Return the headers that a reference to a header can mean."""
         if depth > MAX_DEPTH:
             raise InvalidProgram(f"{place}: expressions nested too deeply")
+        item = _unwrapped(item, place)
         kind, content = get(item, "type", str, place), item.get("value")
         if kind == "header":
             return [(None, self.headers.header(content, place))]
@@ -188,8 +181,6 @@ class ExpressionReader:
             return [(when, element[0]) for when, element in elements]
         if kind != "expression" or not isinstance(content, dict):
             raise unsupported(f"a header named by a {kind!r}", item, place)
-        if "op" not in content:
-            return self.header_choices(content, place, depth + 1)
         op = get(content, "op", str, place)
         if op in {"dereference_header_stack", "dereference_stack"}:
             return [(when, element[0]) for when, element in self._element_choices(content, place, depth + 1)]
@@ -232,11 +223,7 @@ class ExpressionReader:
         return [(when, element[number]) for when, element in self._last_element(stack)], parts[2]
 
     def _accessed_field(self, item: Any, place: str) -> list[tuple[Expr | None, Field]]:
-        content = get(item, "value", dict, place)
-        for _ in range(MAX_DEPTH):  # expressions are wrapped in expressions
-            if "op" in content or content.get("type") != "expression":
-                break
-            content = get(content, "value", dict, place)
+        content = get(_unwrapped(item, place), "value", dict, place)
         if content.get("op") != "access_field":
             raise unsupported(f"an assignment to {content.get('op', content.get('type'))!r}", item, place)
         headers = self.header_choices(content.get("left"), place)
@@ -248,15 +235,13 @@ class ExpressionReader:
 
     def _is_aggregate(self, item: Any) -> bool:
         """Return whether an operand is a header or a union."""
-        for _ in range(MAX_DEPTH):
-            if not isinstance(item, dict):
-                return False
-            if "op" in item:
-                return get(item, "op", str, "expression") in AGGREGATES
-            if item.get("type") != "expression":
-                return get(item, "type", str, "expression") in {"header", "header_union"}
-            item = item.get("value")
-        return False
+        item = _unwrapped(item, "expression")
+        if not isinstance(item, dict):
+            return False
+        content = item.get("value")
+        if item.get("type") == "expression" and isinstance(content, dict):
+            return str(content.get("op")) in AGGREGATES
+        return str(item.get("type")) in {"header", "header_union"}
 
     def _equal_aggregates(self, left: Any, right: Any, place: str) -> Expr:
         if get(left, "type", str, place) == "header_union":
@@ -273,7 +258,7 @@ class ExpressionReader:
 
     def both(self, a: Expr | None, b: Expr | None) -> Expr | None:
         """Return the guard that both guards hold."""
-        return b if a is None else a if b is None else self.graph.logic("and", a, b)
+        return b if a is None else a if b is None else self.graph.binary("and", a, b)
 
     def _equal_headers(self, a: Header, b: Header, place: str) -> Expr:
         if a.type_name != b.type_name or a.metadata != b.metadata:
@@ -283,7 +268,7 @@ class ExpressionReader:
         result = self.graph.truth(value=True)
         for name, member in a.fields.items():
             equal = self.graph.binary("==", self.load(member), self.load(b.fields[name]))
-            result = self.graph.logic("and", result, equal)
+            result = self.graph.binary("and", result, equal)
         return result
 
     def condition(self, item: Any, place: str) -> Expr:

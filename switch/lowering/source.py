@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import json.scanner
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from railweave.switch.errors import InvalidProgram, UnsupportedConstruct
@@ -69,6 +69,13 @@ def check(value: Any, kind: type[T], place: str) -> T:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InvalidProgram(f"{place}: {value!r:.60}", f"a {kind.__name__}")
     return value
+
+
+def find(table: Mapping[str, T], name: Any, what: str, place: str) -> T:
+    """Return the object of this name, which must be in the table."""
+    if check(name, str, place) not in table:
+        raise InvalidProgram(f"{place}: no {what} {name!r}")
+    return table[name]
 
 
 def objects(root: Json, key: str) -> list[Json]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from railweave.switch.lowering.fields import Field
@@ -28,9 +27,10 @@ class StaleFields:
         for key in ("header_stacks", "header_unions"):
             for item in objects(root, key):
                 self._headers |= {str(names.get(number)) for number in item.get("header_ids", [])}
-        for op, parameters in _primitives([root.get("actions"), root.get("parsers")]):
-            for position, parameter in enumerate(parameters):
-                self._add(op, position, parameter)
+        for part in parts([root.get("actions"), root.get("parsers")]):
+            if isinstance(part, dict) and "op" in part and isinstance(part.get("parameters"), list):
+                for position, parameter in enumerate(part["parameters"]):
+                    self._add(part["op"], position, parameter)
         for item in objects(root, "field_lists"):  # which copies of a packet take over
             for element in item.get("elements", []):
                 self._add("set", 0, element)
@@ -51,9 +51,3 @@ class StaleFields:
         if member.metadata or member.is_valid_bit:
             return False
         return member.header in self._headers or (member.header, member.name) in self._fields
-
-
-def _primitives(item: Any) -> Iterator[tuple[Any, list[Any]]]:
-    for part in parts(item):
-        if isinstance(part, dict) and "op" in part and isinstance(part.get("parameters"), list):
-            yield part["op"], part["parameters"]

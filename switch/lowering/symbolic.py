@@ -19,8 +19,9 @@ from railweave.switch.lowering.actions import (
     RegisterWrite,
     Statement,
 )
-from railweave.switch.lowering.expr import UNARY, Expr, Graph
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.expr import CASTS, UNARY, Expr, Graph
+from railweave.switch.lowering.fields import Field
+from railweave.switch.program import ArrayInfo
 
 MAX_DEPTH = 150  # of expressions: functions that visit them make one call per level
 MAX_WORK = 1 << 21  # fields visited where paths fork and join; beyond that, fusing is not worth the time
@@ -33,8 +34,8 @@ class Summary:
     """The effect of a piece of code, if every register index is in range."""
 
     fields: dict[Field, Expr]
-    registers: dict[Register, tuple[Expr, Expr]]  # index, value
-    indexes: dict[tuple[Register, Expr], None]  # that must be in range, in order
+    registers: dict[ArrayInfo, tuple[Expr, Expr]]  # index, value
+    indexes: dict[tuple[ArrayInfo, Expr], None]  # that must be in range, in order
 
     def leaves(self) -> set[Field]:
         """Return the fields whose value before the piece matters."""
@@ -60,7 +61,7 @@ class _Inexpressible(Exception):
 @dataclass
 class _State:
     fields: dict[Field, Expr] = field(default_factory=dict)
-    registers: dict[Register, tuple[Expr, Expr]] = field(default_factory=dict)
+    registers: dict[ArrayInfo, tuple[Expr, Expr]] = field(default_factory=dict)
     path: tuple[Expr, ...] = ()
 
     def fork(self, condition: Expr) -> _State:
@@ -146,7 +147,7 @@ class _Execution:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.work = 0
-        self.indexes: dict[tuple[Register, Expr], None] = {}
+        self.indexes: dict[tuple[ArrayInfo, Expr], None] = {}
 
     def run(self, statements: list[Statement]) -> Summary:
         pending: dict[int, list[_State]] = {}
@@ -192,15 +193,18 @@ class _Execution:
         self._spend(a, b)
         merged = _State(dict(a.fields), dict(a.registers), a.path[:-1])
         for member in {**a.fields, **b.fields}:
-            x, y = (state.fields.get(member) or self._initial(member) for state in (a, b))
+            x, y = (
+                state.fields.get(member) or self.graph.leaf("field", member, member.width, member.signed)
+                for state in (a, b)
+            )
             if x is not y:
                 merged.fields[member] = self._bounded(self.graph.select(condition, x, y))
         for array in {**a.registers, **b.registers}:
             merged.registers[array] = self._merge_cell(condition, array, a, b)
         return merged
 
-    def _merge_cell(self, condition: Expr, array: Register, a: _State, b: _State) -> tuple[Expr, Expr]:
-        index = (a.registers.get(array) or b.registers[array])[0]
+    def _merge_cell(self, condition: Expr, array: ArrayInfo, a: _State, b: _State) -> tuple[Expr, Expr]:
+        index, _ = a.registers.get(array) or b.registers[array]
         values = []
         for state in (a, b):
             cell = state.registers.get(array, (index, self.graph.register(array, index, array.width)))
@@ -220,9 +224,6 @@ class _Execution:
         if self.work > MAX_WORK:
             raise _Inexpressible("the action has too many branches")
 
-    def _initial(self, member: Field) -> Expr:
-        return self.graph.leaf("field", member, member.width, member.signed)
-
     def _execute(self, state: _State, statement: Statement) -> None:
         if isinstance(statement, Assign):
             value = self._substitute(statement.value, state)
@@ -241,7 +242,7 @@ class _Execution:
         target = statement.target
         state.fields[target] = self._bounded(self.graph.wrap(value, target.width, target.signed))
 
-    def _read(self, state: _State, array: Register, index: Expr) -> Expr:
+    def _read(self, state: _State, array: ArrayInfo, index: Expr) -> Expr:
         self.indexes[array, index] = None
         if array not in state.registers:
             return self.graph.register(array, index, array.width)
@@ -263,20 +264,12 @@ class _Execution:
         return rebuild(self.graph, node, args)
 
 
-def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:  # noqa: PLR0911 - one case after the other
+def rebuild(graph: Graph, node: Expr, args: tuple[Expr, ...]) -> Expr:
     """Return `node` with other arguments."""
     if node.op in UNARY:
         return UNARY[node.op](graph, *args)
-    match node.op:
-        case "and" | "or":
-            return graph.logic(node.op, *args)
-        case "select":
-            return graph.select(*args)
-        case "two_comp_mod":
-            return graph.wrap(args[0], node.leaf, signed=True)
-        case "usat_cast" | "sat_cast":
-            return graph.saturate(args[0], node.leaf, signed=node.op == "sat_cast")
-        case "reg":
-            return graph.register(node.leaf, args[0], node.leaf.width)
-        case _:
-            return graph.binary(node.op, *args)
+    if node.op in CASTS:
+        return graph.cast(node.op, args[0], node.leaf)
+    if node.op == "reg":
+        return graph.register(node.leaf, args[0], node.leaf.width)
+    return graph.select(*args) if node.op == "select" else graph.binary(node.op, *args)

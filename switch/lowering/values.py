@@ -29,7 +29,14 @@ def compute(out: Code, node: Expr) -> Operand:
     """Return a register that holds the value modulo 2^64 (truth values: 0 or 1)."""
     found = out.known.get(node.number)
     if found is None:
-        found = _compute(out, node) if _native(node) else _from_wide(out, node)
+        if _native(node):
+            found = _compute(out, node)
+        else:
+            found = out.fresh()
+            if node.op in {"==", "<", "<=", "d2b"}:
+                _compare_wide(out, node, found)
+            else:
+                out.op("W_TO", found, _compute_wide(out, node))
         out.known[node.number] = found
     return found
 
@@ -61,15 +68,6 @@ def branch(out: Code, node: Expr, target: Label, when: bool) -> None:
         out.op("JNZ" if when else "JZ", compute(out, inner), target)
 
 
-def _from_wide(out: Code, node: Expr) -> Operand:
-    result = out.fresh()
-    if node.op in {"==", "<", "<=", "d2b"}:
-        _compare_wide(out, node, result)
-    else:
-        out.op("W_TO", result, _compute_wide(out, node))
-    return result
-
-
 def _native(node: Expr) -> bool:  # noqa: PLR0911 - one case after the other
     """Return whether 64-bit instructions can give the value modulo 2^64."""
     args = node.args
@@ -98,13 +96,11 @@ def _native(node: Expr) -> bool:  # noqa: PLR0911 - one case after the other
             return True
 
 
-def _compute(out: Code, node: Expr) -> Operand:  # noqa: PLR0912 - one case after the other
+def _compute(out: Code, node: Expr) -> Operand:
     if node.op == "const":
         return out.constant(node.leaf)
     args = [] if node.op == "reg" else [compute(out, arg) for arg in node.args]
-    if node.op == "b2d":
-        return args[0]
-    if node.op == "two_comp_mod" and node.leaf == 64:
+    if node.op == "b2d" or (node.op == "two_comp_mod" and node.leaf == 64):
         return args[0]
     result = out.fresh()
     match node.op:
@@ -161,12 +157,6 @@ def field_access(out: Code, member: Field) -> tuple[str, int, int]:
 # Numbers of any width.
 
 
-def _widen(out: Code, node: Expr) -> None:
-    if node.low is not None and node.high is not None:
-        bits = max(node.low.bit_length(), node.high.bit_length()) + 1
-        out.limbs = max(out.limbs, -(-bits // 64))
-
-
 def compute_wide(out: Code, node: Expr) -> int:
     """Return a wide register with the value (modulo 2^(64 limbs) if it has no bound)."""
     found = out.known_wide.get(node.number)
@@ -182,7 +172,9 @@ def compute_wide(out: Code, node: Expr) -> int:
 
 
 def _compute_wide(out: Code, node: Expr) -> int:  # noqa: PLR0912 - one case after the other
-    _widen(out, node)
+    if node.low is not None and node.high is not None:
+        bits = max(node.low.bit_length(), node.high.bit_length()) + 1
+        out.limbs = max(out.limbs, -(-bits // 64))
     result = out.fresh_wide()
     match node.op:
         case "const":
@@ -213,7 +205,13 @@ def _compute_wide(out: Code, node: Expr) -> int:  # noqa: PLR0912 - one case aft
             name = "W_USAT" if node.op == "usat_cast" else "W_SSAT"
             out.op(name, result, compute_wide(out, node.args[0]), node.leaf)
         case "<<" | ">>":
-            _shift_wide(out, node, result)
+            value, by = node.args
+            if node.op == ">>":
+                _exact(out, value)
+            if not by.fits_unsigned64:
+                raise UnsupportedConstruct("a shift by a number of more than 64 bits", out.where)
+            name = "W_SHL" if node.op == "<<" else "W_SHR"
+            out.op(name, result, compute_wide(out, value), compute(out, by))
         case _:
             if node.op in DIVISION:
                 for arg in node.args:
@@ -221,15 +219,6 @@ def _compute_wide(out: Code, node: Expr) -> int:  # noqa: PLR0912 - one case aft
             name = "W_" + {**ARITHMETIC, **DIVISION}[node.op]
             out.op(name, result, compute_wide(out, node.args[0]), compute_wide(out, node.args[1]))
     return result
-
-
-def _shift_wide(out: Code, node: Expr, result: int) -> None:
-    if node.op == ">>":
-        _exact(out, node.args[0])
-    if not node.args[1].fits_unsigned64:
-        raise UnsupportedConstruct("a shift by a number of more than 64 bits", out.where)
-    name = "W_SHL" if node.op == "<<" else "W_SHR"
-    out.op(name, result, compute_wide(out, node.args[0]), compute(out, node.args[1]))
 
 
 def _compare_wide(out: Code, node: Expr, result: int) -> None:

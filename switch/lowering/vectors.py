@@ -15,9 +15,10 @@ from typing import Any
 
 from railweave.switch.lowering.actions import Assign, RegisterWrite, Statement
 from railweave.switch.lowering.expr import Expr, mask
-from railweave.switch.lowering.fields import Field, Register
+from railweave.switch.lowering.fields import Field
 from railweave.switch.lowering.layout import Row
 from railweave.switch.lowering.symbolic import TOO_DEEP, Piece, Summary
+from railweave.switch.program import ArrayInfo
 
 MIN_LENGTH = 4
 
@@ -40,7 +41,7 @@ class Vector:
 class VectorStore:
     """Where a vector goes: consecutive fields, or registers at one index."""
 
-    targets: tuple[Any, ...]  # of Field or of Register
+    targets: tuple[Any, ...]  # of Field or of ArrayInfo
     index: Expr | None
     value: Vector
 
@@ -50,17 +51,17 @@ class Fused:
     """A piece of an action as vectors and scalar values. `statements` run if an index is out of range."""
 
     statements: list[Statement]
-    indexes: list[tuple[Register, Expr]]  # that must be in range
+    indexes: list[tuple[ArrayInfo, Expr]]  # that must be in range
     vectors: list[VectorStore]
     fields: dict[Field, Expr]
-    registers: dict[Register, tuple[Expr, Expr]]
+    registers: dict[ArrayInfo, tuple[Expr, Expr]]
 
 
 @dataclass(frozen=True)
 class Refusal:
     """Outputs of an action that stay scalar, and the reason."""
 
-    first: Field | Register
+    first: Field | ArrayInfo
     length: int
     why: str
 
@@ -69,8 +70,8 @@ class Refusal:
         return f"{self.length} values from {_name(self.first)} on: {self.why}"
 
 
-def _name(output: Field | Register) -> str:
-    return output.name if isinstance(output, Register) else f"{output.header}.{output.name}"
+def _name(output: Field | ArrayInfo) -> str:
+    return output.name if isinstance(output, ArrayInfo) else f"{output.header}.{output.name}"
 
 
 def fuse(
@@ -156,7 +157,7 @@ class _Fuser:
         """Return the values as they lie in memory."""
         value = self._value(nodes)
         first = targets[0]
-        if isinstance(first, Register) or first.metadata:
+        if isinstance(first, ArrayInfo) or first.metadata:
             self._requests.append(targets)
             if 8 * first.element_bytes > first.width and not all(n.fits(0, mask(first.width)) for n in nodes):
                 value = self._make("V_AND", value, self._make("number", what=mask(first.width)))
@@ -211,8 +212,8 @@ class _Fuser:
         runs += [tuple(group) for group in groups.values()]
         return [run for run in runs if len(run) >= MIN_LENGTH]
 
-    def _register_runs(self, summary: Summary) -> list[tuple[Register, ...]]:
-        groups: dict[Any, list[Register]] = {}
+    def _register_runs(self, summary: Summary) -> list[tuple[ArrayInfo, ...]]:
+        groups: dict[Any, list[ArrayInfo]] = {}
         for array, (index, value) in summary.registers.items():
             if array.element_bytes:
                 key = index.number, array.size, array.width, self._shape(value)
@@ -242,10 +243,9 @@ class _Fuser:
 
     def _vector(self, nodes: tuple[Expr, ...]) -> Vector:
         key = self._word, tuple(node.number for node in nodes)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._compute(nodes)
-        return found
+        if key not in self._memo:
+            self._memo[key] = self._compute(nodes)
+        return self._memo[key]
 
     def _compute(self, nodes: tuple[Expr, ...]) -> Vector:
         first = nodes[0]

@@ -21,9 +21,16 @@ def decode(
     schema: Schema, table: p4i.Table, action: p4r.Action, *, default: bool = False
 ) -> tuple[str, tuple[int, ...]]:
     """Return name and parameters, in order; Refused if no entry (no `default`) may take the action."""
-    description = _allowed(schema, table, action.action_id, default=default)
-    params = {param.param_id: param.value for param in action.params}
+    where, number = f"table {table.preamble.name}", action.action_id
+    reference = next((ref for ref in table.action_refs if ref.id == number), None)
+    if reference is None:
+        raise invalid(f"{where} has no action with id {number}")
+    description = schema.actions[number]
     name = description.preamble.name
+    if reference.scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+        place = "default action" if default else "an entry's action"
+        raise denied(f"{where}: {name} must not be {place}", "choose another action")
+    params = {param.param_id: param.value for param in action.params}
     expected = {param.id for param in description.params}
     require(
         params.keys() == expected and len(action.params) == len(expected),
@@ -146,7 +153,15 @@ def _decode_set(
     given: p4r.ActionProfileActionSet,
     ports: Collection[int] | None,
 ) -> tuple[WeightedAction, ...]:
-    _require_own_mode(profile, given)
+    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
+    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
+    profile_name, mode, semantics = profile.preamble.name, given.action_selection_mode, given.size_semantics
+    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
+        raise unimplemented(f"a set of {profile_name} is selected from by HASH, not by mode {mode}")
+    if semantics not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
+        raise unimplemented(
+            f"a set of {profile_name} has the size semantics {sizes.Name(own)}, not {semantics}"
+        )
     weighted = []
     for one in given.action_profile_actions:
         name, params = decode(schema, table, one.action)
@@ -154,31 +169,6 @@ def _decode_set(
     size, limit = size_of(profile, weighted), profile.max_group_size
     require(
         not limit or size <= limit,
-        f"a group of {profile.preamble.name} has a size of at most {limit}, not {size}",
+        f"a group of {profile_name} has a size of at most {limit}, not {size}",
     )
     return tuple(weighted)
-
-
-def _require_own_mode(profile: p4i.ActionProfile, given: p4r.ActionProfileActionSet) -> None:
-    """Refuse a selection mode or a size that is not the selector's own."""
-    modes, sizes = p4r.ActionProfileActionSet.ActionSelectionMode, p4r.ActionProfileActionSet.SizeSemantics
-    own = sizes.SUM_OF_MEMBERS if profile.HasField("sum_of_members") else sizes.SUM_OF_WEIGHTS
-    name, mode, size = profile.preamble.name, given.action_selection_mode, given.size_semantics
-    if mode not in (modes.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR, modes.HASH):
-        raise unimplemented(f"a set of {name} is selected from by HASH, not by mode {mode}")
-    if size not in (sizes.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR, own):
-        raise unimplemented(f"a set of {name} has the size semantics {sizes.Name(own)}, not {size}")
-
-
-def _allowed(schema: Schema, table: p4i.Table, number: int, *, default: bool) -> p4i.Action:
-    """Return the action with this id; Refused if the table lacks it, or has it for the other scope."""
-    where = f"table {table.preamble.name}"
-    reference = next((ref for ref in table.action_refs if ref.id == number), None)
-    if reference is None:
-        raise invalid(f"{where} has no action with id {number}")
-    action = schema.actions[number]
-    forbidden = p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY
-    place = "default action" if default else "an entry's action"
-    if reference.scope == forbidden:
-        raise denied(f"{where}: {action.preamble.name} must not be {place}", "choose another action")
-    return action

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from finsy.proto import U128, p4r, rpc_status
-from google.protobuf.any_pb2 import Any
+from google.protobuf.any_pb2 import Any as PackedAny
 
 from railweave.switch.p4runtime.errors import (
     Code,
@@ -31,7 +32,7 @@ MAX_ROLES = 64  # a role is remembered with its election id after its controller
 ROLE_LIFETIME_S = 3600.0
 MAX_ROLE_NAME = 256
 
-Stream = Hashable
+Stream = Any  # anything hashable
 Notice = tuple[Stream, p4r.StreamMessageResponse]
 
 
@@ -43,7 +44,7 @@ class _Role:
     highest: int | None = None
     primary: Stream | None = None  # the elected one
     accepted: Stream | None = None  # the same, as soon as the Write of the primary before has ended
-    config: Any | None = None  # as the last primary gave it
+    config: PackedAny | None = None  # as the last primary gave it
     scope: Scope = field(default_factory=Scope)
     left_s: float = 0.0  # when the last controller left
 
@@ -72,7 +73,10 @@ class Arbitration:
             f"this is device {self._device_id}, not {message.device_id}",
             not_found if stream not in self._role_of else failed_precondition,
         )
-        name = _role_name(message.role)
+        name = message.role.name
+        if message.role.id and not name:
+            raise unimplemented("role.id is given: roles have names since P4Runtime 1.3", "give role.name")
+        require(len(name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
         self._forget_old_roles(name)
         known = self._role_of.get(stream)
         require(
@@ -89,7 +93,10 @@ class Arbitration:
                 f"election id {election_id} belongs to another open stream of role {name!r}",
                 "use another election id, or end the other stream",
             )
-        self._require_room(name, role, stream)
+        if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
+            raise exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
+        if name not in self._roles and len(self._roles) >= MAX_ROLES:
+            raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
         self._roles[name] = role
         self._role_of[stream] = name
         role.clients[stream] = election_id
@@ -148,7 +155,7 @@ class Arbitration:
     def must_wait(self, stream: Stream) -> bool:
         """Return whether the stream becomes primary when no Write is in progress any more."""
         role = self._roles[self._role_of[stream]]
-        return role.primary == stream != role.accepted
+        return bool(role.primary == stream != role.accepted)
 
     def accept(self, stream: Stream) -> Notice:
         """Let a stream that has been elected be primary, and return its message."""
@@ -168,40 +175,29 @@ class Arbitration:
                 break
             del self._roles[name]
 
-    def _require_room(self, name: str, role: _Role, stream: Stream) -> None:
-        if stream not in role.clients and len(role.clients) >= MAX_STREAMS:
-            raise exhausted(f"role {name!r} has {MAX_STREAMS} streams, which is the limit")
-        if name not in self._roles and len(self._roles) >= MAX_ROLES:
-            raise exhausted(f"there are {MAX_ROLES} roles, which is the limit")
-
     def _elect(
-        self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: Any | None
+        self, name: str, stream: Stream, election_id: int | None, scope: Scope, config: PackedAny | None
     ) -> list[Notice]:
         role = self._roles[name]
-        was_primary = role.primary == stream
         if election_id is not None and (role.highest is None or election_id >= role.highest):
             if role.accepted != stream:
                 role.accepted = None
             role.highest, role.primary = election_id, stream
             role.scope = scope
-            role.config = None
-            if config is not None:
-                role.config = copy.deepcopy(config)
-            changed = True
+            role.config = copy.deepcopy(config)
+        elif role.primary == stream:
+            role.primary = role.accepted = None
         else:
-            changed = was_primary
-            if was_primary:
-                role.primary = role.accepted = None
-        others = [client for client in role.clients if client != stream] if changed else []
-        return [self._notice(name, role, client) for client in others]
+            return []
+        return [self._notice(name, role, client) for client in role.clients if client != stream]
 
     def _notice(self, name: str, role: _Role, client: Stream) -> Notice:
+        code, message = Code.ALREADY_EXISTS, "you are backup"
         if role.primary is None:
-            status = rpc_status.Status(code=Code.NOT_FOUND, message="there is no primary")
+            code, message = Code.NOT_FOUND, "there is no primary"
         elif role.primary == client:
-            status = rpc_status.Status(code=Code.OK, message="you are primary")
-        else:
-            status = rpc_status.Status(code=Code.ALREADY_EXISTS, message="you are backup")
+            code, message = Code.OK, "you are primary"
+        status = rpc_status.Status(code=code, message=message)
         update = p4r.MasterArbitrationUpdate(device_id=self._device_id, status=status)
         if name or role.config is not None:
             update.role.name = name
@@ -210,10 +206,3 @@ class Arbitration:
         if role.highest is not None:
             update.election_id.CopyFrom(U128.encode(role.highest))
         return client, p4r.StreamMessageResponse(arbitration=update)
-
-
-def _role_name(role: p4r.Role) -> str:
-    if role.id and not role.name:
-        raise unimplemented("role.id is given: roles have names since P4Runtime 1.3", "give role.name")
-    require(len(role.name) <= MAX_ROLE_NAME, f"a role's name has up to {MAX_ROLE_NAME} characters")
-    return role.name

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 from finsy.proto import p4i, p4r
 
-from railweave.switch.p4runtime import meters
+from railweave.switch.p4runtime.cells import counter_value, encode_meter, meter_config, require_no_colours
 from railweave.switch.p4runtime.errors import out_of_range, require, unimplemented
 from railweave.switch.p4runtime.p4data import Plain, Types
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.p4runtime.tables import counter_value
+from railweave.switch.p4runtime.schema import Entities, Kind, Schema
 from railweave.switch.pipeline import CounterValue, MeterConfig, Pipeline
 
 _BLOCK = 1024  # cells read from the engine at once
@@ -23,24 +21,21 @@ _COPY_BYTES = 200  # of memory for a copied counter or meter
 _Block = Sequence[Any]  # cells in a row: counters and meters as a list, registers as the engine's bytes
 
 
-def blocks(cells: range) -> Iterator[range]:
-    """Yield the parts of a range that are read from the engine at once."""
-    return (cells[at : at + _BLOCK] for at in range(0, len(cells), _BLOCK))
-
-
-class Arrays:
+class Arrays(Entities):
     """All arrays of one kind (`counter`, `meter` or `register`) of a pipeline."""
 
-    def __init__(self, kind: str, objects: Mapping[int, Any], pipeline: Pipeline) -> None:
+    _kind: str
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Serve the objects of a P4Info."""
-        self._kind = kind
-        self._objects = objects
+        super().__init__(schema, pipeline)
+        self._objects: dict[int, Any] = getattr(schema, f"{self._kind}s")
         self._arrays = pipeline.arrays
         self._copies: dict[tuple[str, range], _Block] = {}  # of a snapshot
 
-    def snapshot(self) -> Self:
+    def snapshot(self, pipeline: Pipeline) -> Self:
         """Return the same arrays, to be read only: `copy_cells` keeps cells as they are."""
-        view = copy.copy(self)
+        view = super().snapshot(pipeline)
         view._copies = {}
         return view
 
@@ -88,25 +83,23 @@ class Arrays:
             if cells is None:
                 cells = self._read(one.preamble.name, block)
             for index, value in zip(block, self._split(cells, len(block)), strict=True):
-                yield self._entity(one, index, value)
+                entity = p4r.Entity()
+                entry = getattr(entity, f"{self._kind}_entry")
+                setattr(entry, f"{self._kind}_id", one.preamble.id)
+                entry.index.index = index
+                self._encode(one, value, entry)
+                yield entity
 
     def _blocks(self, pattern: Any) -> Iterator[tuple[Any, range]]:
         """Yield the arrays and cells that a pattern names, in blocks."""
         number = getattr(pattern, f"{self._kind}_id")
         for one in [self._objects[number]] if number else self._objects.values():
-            for block in blocks(self.cells(pattern) if number else range(one.size)):
-                yield one, block
+            cells = self.cells(pattern) if number else range(one.size)
+            for at in range(0, len(cells), _BLOCK):
+                yield one, cells[at : at + _BLOCK]
 
     def _named(self, message: Any) -> Any:
         return self._objects[getattr(message, f"{self._kind}_id")]
-
-    def _entity(self, one: Any, index: int, value: Any) -> p4r.Entity:
-        entity = p4r.Entity()
-        entry = getattr(entity, f"{self._kind}_entry")
-        setattr(entry, f"{self._kind}_id", one.preamble.id)
-        entry.index.index = index
-        self._encode(one, value, entry)
-        return entity
 
     def _check(self, one: Any, message: Any) -> None:
         """Refuse a write or read that is not supported."""
@@ -135,9 +128,7 @@ class Arrays:
 class Counters(Arrays):
     """Indirect counters. They start at 0."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the counters of a P4Info."""
-        super().__init__("counter", schema.counters, pipeline)
+    _kind = "counter"
 
     def _read(self, name: str, cells: range) -> list[CounterValue]:
         return self._arrays.counters(name, cells)
@@ -147,7 +138,7 @@ class Counters(Arrays):
             self._arrays.set_counters(name, cells, value)
 
     def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue | None:
-        return counter_value(message.data) if message.HasField("data") else None
+        return counter_value(message)
 
     def _encode(self, one: p4i.Counter, value: CounterValue, entry: p4r.CounterEntry) -> None:
         entry.data.packet_count, entry.data.byte_count = value
@@ -156,13 +147,10 @@ class Counters(Arrays):
 class Meters(Arrays):
     """Indirect meters. A cell without a config is green."""
 
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the meters of a P4Info."""
-        super().__init__("meter", schema.meters, pipeline)
+    _kind = "meter"
 
     def _check(self, one: p4i.Meter, message: p4r.MeterEntry) -> None:
-        if message.HasField("counter_data"):
-            raise meters.no_colours()
+        require_no_colours(message)
 
     def _read(self, name: str, cells: range) -> list[MeterConfig | None]:
         return self._arrays.meters(name, cells)
@@ -171,25 +159,27 @@ class Meters(Arrays):
         self._arrays.set_meters(name, cells, value)
 
     def _decode(self, one: p4i.Meter, message: p4r.MeterEntry) -> MeterConfig | None:
-        return meters.decode(one, message.config if message.HasField("config") else None)
+        return meter_config(one, message)
 
     def _encode(self, one: p4i.Meter, value: MeterConfig | None, entry: p4r.MeterEntry) -> None:
         if value is not None:
-            entry.config.CopyFrom(meters.encode(value))
+            entry.config.CopyFrom(encode_meter(value))
 
 
 class Registers(Arrays):
     """Registers. Their cells hold one number each, as those of BMv2 do, and start at 0."""
 
+    _kind = "register"
+
     def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Serve the registers of a P4Info."""
-        super().__init__("register", schema.registers, pipeline)
+        super().__init__(schema, pipeline)
         types, program = Types(schema.p4info), pipeline.program.registers
         self._types: dict[int, Plain] = {}
         for number, one in self._objects.items():
             plain = types.plain(one.type_spec)
             if plain and plain.bitwidth:  # the program's width counts, also for translated types
-                self._types[number] = replace(plain, bitwidth=program[one.preamble.name].bitwidth)
+                self._types[number] = replace(plain, bitwidth=program[one.preamble.name].width)
 
     def _check(self, one: p4i.Register, message: p4r.RegisterEntry) -> None:
         require(

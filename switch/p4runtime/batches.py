@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from finsy.proto import p4r
 
@@ -47,7 +48,10 @@ class Batch:
                     pass
                 return results
             case _Request.DATAPLANE_ATOMIC:
-                self._require_short(request.updates)
+                if len(request.updates) > MAX_ATOMIC_UPDATES:
+                    raise _too_large(f"up to {MAX_ATOMIC_UPDATES} updates, not {len(request.updates)}")
+                if sum(update.ByteSize() for update in request.updates) > MAX_ATOMIC_BYTES:
+                    raise _too_large(f"up to {MAX_ATOMIC_BYTES} bytes of updates")
                 results = []
                 # No packet passes meanwhile, so that each sees the tables before or after the batch.
                 with self.device.pipeline.frozen():
@@ -97,12 +101,6 @@ class Batch:
             return Refused(Code.INTERNAL, f"{type(error).__name__}: {error}")
         return None
 
-    def _require_short(self, updates: Sequence[p4r.Update]) -> None:
-        if len(updates) > MAX_ATOMIC_UPDATES:
-            raise _too_large(f"up to {MAX_ATOMIC_UPDATES} updates, not {len(updates)}")
-        if sum(update.ByteSize() for update in updates) > MAX_ATOMIC_BYTES:
-            raise _too_large(f"up to {MAX_ATOMIC_BYTES} bytes of updates")
-
 
 def _too_large(limit: str) -> Refused:
     """Refuse a batch as the specification says: this target cannot execute it in this way."""
@@ -111,20 +109,11 @@ def _too_large(limit: str) -> Refused:
 
 def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]:
     """Yield functions that undo an update after its success."""
-    if update.type not in _INVERSE:
-        return
-    if update.type == _Update.INSERT:
-        yield _writing(device, _Update.DELETE, update.entity)
-        return
-    try:
+    inverse = _INVERSE.get(update.type)
+    with contextlib.suppress(Refused):  # the update will be refused, too
         if device.cells(update.entity):
             yield device.keep_cells(update.entity)
-            return
-        for entity in list(device.current(update.entity)):
-            yield _writing(device, _INVERSE[update.type], entity)
-    except Refused:
-        return  # the update will be refused, too
-
-
-def _writing(device: Device, kind: p4r.Update.Type.ValueType, entity: p4r.Entity) -> Callable[[], None]:
-    return lambda: device.write(_Update(type=kind, entity=entity))
+        elif inverse is not None:
+            inserted = update.type == _Update.INSERT
+            for entity in [update.entity] if inserted else list(device.current(update.entity)):
+                yield partial(device.write, _Update(type=inverse, entity=entity))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,6 @@ from finsy.proto import p4r
 from railweave.switch.errors import DuplicateEntry, ImmutableTable, InUse, OutOfRange, TableFull, UnknownEntry
 from railweave.switch.p4runtime.arrays import Arrays, Counters, Meters, Registers
 from railweave.switch.p4runtime.digests import Digests
-from railweave.switch.p4runtime.direct import DirectEntries
 from railweave.switch.p4runtime.errors import Code, Refused, invalid, require, unimplemented
 from railweave.switch.p4runtime.packet_io import ControllerHeader
 from railweave.switch.p4runtime.profiles import Profiles
@@ -49,11 +48,8 @@ class Device:
     pipeline: Pipeline
     schema: Schema
     tables: Tables
-    direct: DirectEntries
     profiles: Profiles
-    counters: Counters
-    meters: Meters
-    registers: Registers
+    arrays: Mapping[str, Arrays]  # counters, meters and registers, by kind of entity
     replication: Replication
     value_sets: ValueSets
     digests: Digests
@@ -70,7 +66,7 @@ class Device:
     ) -> Device:
         """Serve a pipeline under its P4Info; Refused if they do not fit."""
         p4info = copy.deepcopy(config.p4info)
-        schema = Schema.of(p4info, pipeline.program)
+        schema = Schema(p4info, pipeline.program)
         tables = Tables(schema, pipeline, clock_us)
         translation = Translation(schema)
         for default in (False, True):
@@ -80,12 +76,13 @@ class Device:
             pipeline=pipeline,
             schema=schema,
             tables=tables,
-            direct=DirectEntries(schema, tables),
             profiles=Profiles(schema, pipeline),
-            counters=Counters(schema, pipeline),
-            meters=Meters(schema, pipeline),
-            registers=Registers(schema, pipeline),
-            replication=Replication(pipeline),
+            arrays={
+                "counter_entry": Counters(schema, pipeline),
+                "meter_entry": Meters(schema, pipeline),
+                "register_entry": Registers(schema, pipeline),
+            },
+            replication=Replication(schema, pipeline),
             value_sets=ValueSets(schema, pipeline),
             digests=Digests(schema, translation.types),
             packet_in=ControllerHeader.of(p4info, "packet_in"),
@@ -96,7 +93,11 @@ class Device:
     def write(self, update: p4r.Update) -> None:
         """Carry out one update, or be Refused."""
         with _refusals(), self.translation.writing(update) as inward:
-            self._write(inward)
+            kind = inward.type
+            if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
+                raise invalid(f"an update is INSERT, MODIFY or DELETE, not {kind}")
+            write, _ = self._handler(inward.entity)
+            write(kind, _content(inward.entity))
 
     def snapshot(self) -> Device:
         """Return the present state that controllers have written, to be read only.
@@ -104,19 +105,15 @@ class Device:
         Packets change cells and counters of entries later, except those that `copy_cells` keeps.
         """
         pipeline = self.pipeline.snapshot()
-        tables = self.tables.snapshot(pipeline)
         return replace(
             self,
             pipeline=pipeline,
-            tables=tables,
-            direct=DirectEntries(self.schema, tables),
-            profiles=Profiles(self.schema, pipeline),
-            counters=self.counters.snapshot(),
-            meters=self.meters.snapshot(),
-            registers=self.registers.snapshot(),
-            replication=self.replication.snapshot(),
+            tables=self.tables.snapshot(pipeline),
+            profiles=self.profiles.snapshot(pipeline),
+            arrays={kind: array.snapshot(pipeline) for kind, array in self.arrays.items()},
+            replication=self.replication.snapshot(pipeline),
+            value_sets=self.value_sets.snapshot(pipeline),
             digests=self.digests.snapshot(),
-            value_sets=ValueSets(self.schema, pipeline),
             translation=self.translation.snapshot(),
         )
 
@@ -130,28 +127,19 @@ class Device:
                 if counted or kind == "direct_counter_entry":
                     for table in self.schema.tables.chosen(p4_id(pattern) or 0):
                         yield from self.tables.copy_counters(table)
-                elif array := self._array(kind):
+                elif array := self.arrays.get(str(kind)):
                     yield from array.copy_cells(_content(pattern))
-
-    def _write(self, update: p4r.Update) -> None:
-        kind, entity = update.type, update.entity
-        if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):
-            raise invalid(f"an update is INSERT, MODIFY or DELETE, not {kind}")
-        write, _ = self._handler(entity)
-        write(kind, _content(entity))
 
     @cached_property
     def _handlers(self) -> dict[str, tuple[_Write, _Read]]:
         """Return the functions that write and read entities, by kind of entity."""
         return {
             "table_entry": (self.tables.write, self.tables.read),
-            "direct_counter_entry": (self.direct.write_counter, self.direct.read_counters),
-            "direct_meter_entry": (self.direct.write_meter, self.direct.read_meters),
+            "direct_counter_entry": (self.tables.write_counter, self.tables.read_counters),
+            "direct_meter_entry": (self.tables.write_meter, self.tables.read_meters),
             "action_profile_member": (self.profiles.write_member, self.profiles.read_members),
             "action_profile_group": (self.profiles.write_group, self.profiles.read_groups),
-            "counter_entry": (self.counters.write, self.counters.read),
-            "meter_entry": (self.meters.write, self.meters.read),
-            "register_entry": (self.registers.write, self.registers.read),
+            **{kind: (array.write, array.read) for kind, array in self.arrays.items()},
             "packet_replication_engine_entry": (self.replication.write, self.replication.read),
             "value_set_entry": (self.value_sets.write, self.value_sets.read),
             "digest_entry": (self.digests.write, self.digests.read),
@@ -193,25 +181,12 @@ class Device:
 
     def cells(self, entity: p4r.Entity) -> int:
         """Return how many cells of a counter, meter or register an update writes."""
-        array = self._array(entity.WhichOneof("entity"))
+        array = self.arrays.get(str(entity.WhichOneof("entity")))
         return len(array.cells(_content(entity))) if array else 0
 
     def keep_cells(self, entity: p4r.Entity) -> Callable[[], None]:
         """Return a function that restores the cells of a counter, meter or register that an update writes."""
-        array = self._array(entity.WhichOneof("entity"))
-        if array is None:
-            raise ValueError("no cells")
-        return array.keep(_content(entity))
-
-    def _array(self, kind: str | None) -> Arrays | None:
-        match kind:
-            case "counter_entry":
-                return self.counters
-            case "meter_entry":
-                return self.meters
-            case "register_entry":
-                return self.registers
-        return None
+        return self.arrays[str(entity.WhichOneof("entity"))].keep(_content(entity))
 
     def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
         """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""

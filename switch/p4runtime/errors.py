@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 from finsy.proto import p4r, rpc_status
-from google.protobuf import any_pb2
 
 from railweave.errors import explain
 
@@ -123,19 +122,12 @@ def batch_status(results: Sequence[Refused | None], what: str) -> rpc_status.Sta
     status = rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _MESSAGE_BYTES))
     for texts in (True, False) if len(results) <= _MOST_DETAILS else ():
         del status.details[:]
-        status.details.extend(_error(result, texts=texts) for result in results)
+        for result in results:
+            code, message = (Code.OK, "") if result is None else (result.code, result.message)
+            status.details.add().Pack(p4r.Error(canonical_code=code, message=message if texts else ""))
         if len(status.message) + status.ByteSize() * 4 // 3 <= _METADATA_BYTES:
             return status
     return rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _LONE_MESSAGE_BYTES))
-
-
-def _error(result: Refused | None, *, texts: bool) -> any_pb2.Any:
-    error = p4r.Error(canonical_code=Code.OK)
-    if result is not None:
-        error = p4r.Error(canonical_code=result.code, message=result.message if texts else "")
-    packed = any_pb2.Any()
-    packed.Pack(error)
-    return packed
 
 
 def _summary(results: Sequence[Refused | None], what: str, limit: int) -> str:

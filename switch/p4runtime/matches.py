@@ -6,7 +6,7 @@ A field that matches everything is left out. Fields stand in the P4Info's order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from finsy.proto import p4i, p4r
 
@@ -21,7 +21,21 @@ _KINDS = {
     p4i.MatchField.RANGE: "range",
     p4i.MatchField.OPTIONAL: "optional",
 }
-_ANYTHING = {
+_MAKE: Mapping[str, Callable[..., Match]] = {
+    "exact": exact,
+    "lpm": lpm,
+    "ternary": ternary,
+    "range": range_,
+    "optional": optional,
+}
+_PARTS = {  # of a FieldMatch's message, in the order that _MAKE takes them, and of a Match
+    "exact": {"value": "value"},
+    "lpm": {"value": "value", "prefix_len": "prefix"},
+    "ternary": {"value": "value", "mask": "mask"},
+    "range": {"low": "value", "high": "high"},
+    "optional": {"value": "value"},
+}
+_ANYTHING: Mapping[str, Callable[[int], Match]] = {
     "lpm": lambda width: lpm(0, 0),
     "ternary": lambda width: ternary(0, 0),
     "range": lambda width: range_(0, (1 << width) - 1),
@@ -52,17 +66,9 @@ def encode(fields: Iterable[p4i.MatchField], matches: Sequence[Match]) -> Iterab
         if kind != "exact" and match == _ANYTHING[kind](field.bitwidth):
             continue
         encoded = p4r.FieldMatch(field_id=field.id)
-        value = bytestrings.encode(match.value)
-        if kind == "exact":
-            encoded.exact.value = value
-        elif kind == "optional":
-            encoded.optional.value = value
-        elif kind == "lpm":
-            encoded.lpm.value, encoded.lpm.prefix_len = value, match.prefix
-        elif kind == "ternary":
-            encoded.ternary.value, encoded.ternary.mask = value, bytestrings.encode(match.mask)
-        else:
-            encoded.range.low, encoded.range.high = value, bytestrings.encode(match.high)
+        for name, source in _PARTS[kind].items():
+            value = getattr(match, source)
+            setattr(getattr(encoded, kind), name, value if source == "prefix" else bytestrings.encode(value))
         yield encoded
 
 
@@ -78,21 +84,9 @@ def _decode_field(name: str, field: p4i.MatchField, given: p4r.FieldMatch | None
         return _ANYTHING[kind](field.bitwidth)
     named = given.WhichOneof("field_match_type")
     require(named == kind, f"{what}: matches by {kind}, not by {named}")
-    part = getattr(given, kind)
-    if kind == "range":
-        match = range_(bytestrings.number(part.low, what), bytestrings.number(part.high, what))
-    else:
-        value = bytestrings.number(part.value, what)
-        if kind == "exact":
-            return exact(value)
-        if kind == "optional":
-            return optional(value)
-        if kind == "lpm":
-            match = lpm(value, part.prefix_len)
-        else:
-            match = ternary(value, bytestrings.number(part.mask, what))
-    require(
-        match != _ANYTHING[kind](field.bitwidth),
-        f"{what}: a field that matches everything must be left out",
-    )
+    parts = (getattr(getattr(given, kind), part) for part in _PARTS[kind])
+    numbers = [part if isinstance(part, int) else bytestrings.number(part, what) for part in parts]
+    match = _MAKE[kind](*numbers)
+    everything = kind != "exact" and match == _ANYTHING[kind](field.bitwidth)
+    require(not everything, f"{what}: a field that matches everything must be left out")
     return match

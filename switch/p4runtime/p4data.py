@@ -61,7 +61,11 @@ class Types:
         found = None
         match spec.WhichOneof("type_spec"):
             case "bitstring":
-                found = _number(spec.bitstring)
+                bits = spec.bitstring
+                varbit = "varbit is not supported in registers and digests"
+                require(not bits.HasField("varbit"), varbit, unimplemented)
+                width = _positive(bits.int.bitwidth or bits.bit.bitwidth)
+                found = Plain("bitstring", width, signed=bits.HasField("int"))
             case "bool":
                 found = Plain("bool", 1)
             case "enum":
@@ -73,16 +77,15 @@ class Types:
                 coded = _find("enum", self._info.serializable_enums, spec.serializable_enum.name)
                 found = Plain("enum_value", _positive(coded.underlying_type.bitwidth))
             case "new_type":
-                found = self._new_type(spec.new_type.name, depth)
+                name = spec.new_type.name
+                new = _find("type", self._info.new_types, name)
+                if not new.HasField("translated_type"):
+                    found = self.plain(new.original_type, depth + 1)
+                elif new.translated_type.HasField("sdn_string"):
+                    found = Plain("bitstring", 0, text=self._strings[name].string if self._strings else None)
+                else:
+                    found = Plain("bitstring", _positive(new.translated_type.sdn_bitwidth))
         return found
-
-    def _new_type(self, name: str, depth: int) -> Plain | None:
-        new = _find("type", self._info.new_types, name)
-        if not new.HasField("translated_type"):
-            return self.plain(new.original_type, depth + 1)
-        if new.translated_type.HasField("sdn_string"):
-            return Plain("bitstring", 0, text=self._strings[name].string if self._strings else None)
-        return Plain("bitstring", _positive(new.translated_type.sdn_bitwidth))
 
     def leaves(self, spec: p4t.P4DataTypeSpec, depth: int = 0) -> int:
         """Return how many plain values make up a type; Refused for types that digests cannot carry."""
@@ -127,12 +130,6 @@ class Types:
 
 def _check_depth(depth: int) -> None:
     require(depth < _MAX_DEPTH, f"types are nested more than {_MAX_DEPTH} deep")
-
-
-def _number(bits: p4t.P4BitstringLikeTypeSpec) -> Plain:
-    require(not bits.HasField("varbit"), "varbit is not supported in registers and digests", unimplemented)
-    signed = bits.HasField("int")
-    return Plain("bitstring", _positive(bits.int.bitwidth if signed else bits.bit.bitwidth), signed)
 
 
 def _named(field: str, names: list[str]) -> Plain:

@@ -26,8 +26,9 @@ class ControllerHeader:
         """Return the header that the P4Info describes under `name`, or else a header without fields."""
         described = (h for h in p4info.controller_packet_metadata if h.preamble.name == name)
         header = cls(name, tuple(next(described, p4i.ControllerPacketMetadata()).metadata))
-        bits = sum(header._widths)
-        require(min(header._widths, default=1) > 0, f"{name}: fields have 1 bit or more")
+        bits = sum(field.bitwidth for field in header.fields)
+        least = min((field.bitwidth for field in header.fields), default=1)
+        require(least > 0, f"{name}: fields have 1 bit or more")
         require(bits % 8 == 0, f"{name} has {bits} bits, which make no whole bytes; pad it")
         require(bits <= MAX_PACKET_BYTES * 8, f"{name} is longer than a packet")
         require(
@@ -36,13 +37,9 @@ class ControllerHeader:
         return header
 
     @property
-    def _widths(self) -> list[int]:
-        return [field.bitwidth for field in self.fields]
-
-    @property
     def size_bytes(self) -> int:
         """Return the length of the header."""
-        return sum(self._widths) // 8
+        return sum(field.bitwidth for field in self.fields) // 8
 
     def encode(self, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
         """Return the header with these values; Refused unless each field is given exactly once."""
@@ -72,13 +69,3 @@ class ControllerHeader:
             value = (bits >> left) & ((1 << field.bitwidth) - 1)
             message.metadata.add(metadata_id=field.id, value=bytestrings.encode(value))
         return message
-
-
-def packet_out(header: ControllerHeader, message: p4r.PacketOut) -> bytes:
-    """Return the packet for the pipeline's CPU port; Refused if it does not fit the P4Info."""
-    packet = header.encode(message.metadata) + message.payload
-    require(
-        len(packet) <= MAX_PACKET_BYTES,
-        f"a packet has up to {MAX_PACKET_BYTES} bytes with its header, not {len(packet)}",
-    )
-    return packet

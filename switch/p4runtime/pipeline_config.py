@@ -29,15 +29,10 @@ class PipelineConfig:
         """Call `commit` with every device that packets go through from then on."""
         self._commit = commit
         self._turns = turns
-        self._committed: Device | None = None
+        self.committed: Device | None = None  # packets go through it
         self._saved: Device | None = None
         self._loading = Turns()  # one program at a time, while other requests go on
         self.ports: Collection[int] | None = None  # of the switch; None: not known
-
-    @property
-    def committed(self) -> Device | None:
-        """Return the device that packets go through."""
-        return self._committed
 
     @property
     def device(self) -> Device:
@@ -46,7 +41,7 @@ class PipelineConfig:
         So entries that are written before COMMIT are in place when the saved program begins to run. Refused
         if there is no device.
         """
-        device = self._saved or self._committed
+        device = self._saved or self.committed
         if device is None:
             raise failed_precondition("No forwarding pipeline config set for this device")
         return device
@@ -70,7 +65,9 @@ class PipelineConfig:
         if request.action == _Set.COMMIT:
             require(not request.HasField("config"), "COMMIT takes the saved config, not one of its own")
         else:
-            config = _copy(request)
+            config = copy.deepcopy(request.config)
+            require(config.p4_device_config, "the config has no p4_device_config (BMv2 JSON as p4c emits it)")
+            require(config.HasField("p4info"), "the config has no P4Info")
             device = await self._loading.to_the_end(lambda: _load(config))
             device.pipeline.ports = self.ports
 
@@ -85,9 +82,9 @@ class PipelineConfig:
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Return the requested parts of the committed config, if there is a committed config."""
         answer = p4r.GetForwardingPipelineConfigResponse()
-        if self._committed is None:
+        if self.committed is None:
             return answer
-        config = self._committed.config
+        config = self.committed.config
         answer.config.SetInParent()
         if config.HasField("cookie"):
             answer.config.cookie.CopyFrom(config.cookie)
@@ -108,14 +105,7 @@ class PipelineConfig:
         if device is None:
             raise not_found("there is no saved config to commit", "VERIFY_AND_SAVE one first")
         self._commit(device)
-        self._committed, self._saved = device, None
-
-
-def _copy(request: p4r.SetForwardingPipelineConfigRequest) -> p4r.ForwardingPipelineConfig:
-    config = copy.deepcopy(request.config)
-    require(config.p4_device_config, "the config has no p4_device_config (BMv2 JSON as p4c emits it)")
-    require(config.HasField("p4info"), "the config has no P4Info")
-    return config
+        self.committed, self._saved = device, None
 
 
 async def _load(config: p4r.ForwardingPipelineConfig) -> Device:

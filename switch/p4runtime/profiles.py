@@ -9,39 +9,31 @@ from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime import actions
 from railweave.switch.p4runtime.errors import exhausted, invalid, not_found, require
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.pipeline import GroupMember, Pipeline
+from railweave.switch.p4runtime.schema import Entities, Kind
+from railweave.switch.pipeline import GroupMember
+from railweave.switch.pipeline.profiles import Profile
 
 _Update = p4r.Update
 
 
-class Profiles:
-    """All action profiles of a pipeline."""
-
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the action profiles of a pipeline, which keeps members and groups."""
-        self._schema = schema
-        self._pipeline = pipeline
+class Profiles(Entities):
+    """All action profiles of a pipeline, which keeps their members and groups."""
 
     def write_member(self, kind: Kind, message: p4r.ActionProfileMember) -> None:
         """INSERT, MODIFY or DELETE a member."""
-        profile = self._schema.profiles[message.action_profile_id]
-        name, number = profile.preamble.name, message.member_id
-        store = self._pipeline.profiles[name]
-        require(number > 0, f"a member of {name} needs an id greater than 0")
+        profile, store = self._named("member", message.action_profile_id, message.member_id)
+        number = message.member_id
         if kind == _Update.DELETE:
             store.delete_member(number)
             return
-        require(message.HasField("action"), f"member {number} of {name} needs an action")
+        require(message.HasField("action"), f"member {number} of {profile.preamble.name} needs an action")
         write = store.insert_member if kind == _Update.INSERT else store.modify_member
         write(number, *actions.decode(self._schema, self._table(profile), message.action))
 
     def write_group(self, kind: Kind, message: p4r.ActionProfileGroup) -> None:
         """INSERT, MODIFY or DELETE a group."""
-        profile = self._schema.profiles[message.action_profile_id]
-        name, number = profile.preamble.name, message.group_id
-        store = self._pipeline.profiles[name]
-        require(number > 0, f"a group of {name} needs an id greater than 0")
+        profile, store = self._named("group", message.action_profile_id, message.group_id)
+        number = message.group_id
         if kind == _Update.DELETE:
             store.delete_group(number)
             return
@@ -53,7 +45,7 @@ class Profiles:
         limit = profile.max_group_size
         require(
             not limit or 0 < message.max_size <= limit,
-            f"max_size of a group of {name} is 1…{limit}, not {message.max_size}",
+            f"max_size of a group of {profile.preamble.name} is 1…{limit}, not {message.max_size}",
         )
         size = actions.size_of(profile, members)
         if 0 < message.max_size < size:
@@ -90,6 +82,12 @@ class Profiles:
                     actions.encode_share(profile, member, part)
                 yield p4r.Entity(action_profile_group=message)
         require(found or not pattern.group_id, f"there is no group {pattern.group_id}", not_found)
+
+    def _named(self, what: str, profile_id: int, number: int) -> tuple[p4i.ActionProfile, Profile]:
+        """Return the action profile of a member or group, which needs an id, and the pipeline's."""
+        profile = self._schema.profiles[profile_id]
+        require(number > 0, f"a {what} of {profile.preamble.name} needs an id greater than 0")
+        return profile, self._pipeline.profiles[profile.preamble.name]
 
     def _table(self, profile: p4i.ActionProfile) -> p4i.Table:
         """Return a table of the profile. All its tables have the same actions."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from finsy.proto import p4r
 
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.errors import not_found, require, require_fits, unimplemented
-from railweave.switch.p4runtime.schema import Kind
+from railweave.switch.p4runtime.schema import Entities, Kind, Schema
 from railweave.switch.pipeline import Pipeline, Replica
 
 _PORT_BITS = 9  # of v1model's egress_spec
@@ -21,17 +21,17 @@ _KINDS = {  # by field of PacketReplicationEngineEntry: a name, and the field wi
 }
 
 
-class Replication:
+class Replication(Entities):
     """All groups and sessions of a pipeline, as controllers wrote them."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
         """Begin without groups and sessions, as the pipeline does."""
-        self._pipeline = pipeline
+        super().__init__(schema, pipeline)
         self._known: dict[str, dict[int, Any]] = {kind: {} for kind in _KINDS}  # messages by number
 
-    def snapshot(self) -> Replication:
+    def snapshot(self, pipeline: Pipeline) -> Self:
         """Return groups and sessions as they are now, to be read only."""
-        view = copy.copy(self)
+        view = super().snapshot(pipeline)
         view._known = {kind: dict(known) for kind, known in self._known.items()}
         return view
 

@@ -38,21 +38,17 @@ class Requests:
 
     def handler(self) -> grpc.GenericRpcHandler:
         """Return the methods for a server."""
-        service = self._service
+        kinds = {
+            "Write": p4r.WriteRequest,
+            "SetForwardingPipelineConfig": _Push,
+            "GetForwardingPipelineConfig": p4r.GetForwardingPipelineConfigRequest,
+            "Capabilities": p4r.CapabilitiesRequest,
+        }
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._unary(behaviour, kind), response_serializer=_serialize
+                self._unary(getattr(self._service, name), kind), response_serializer=_serialize
             )
-            for name, behaviour, kind in (
-                ("Write", service.Write, p4r.WriteRequest),
-                ("SetForwardingPipelineConfig", service.SetForwardingPipelineConfig, _Push),
-                (
-                    "GetForwardingPipelineConfig",
-                    service.GetForwardingPipelineConfig,
-                    p4r.GetForwardingPipelineConfigRequest,
-                ),
-                ("Capabilities", service.Capabilities, p4r.CapabilitiesRequest),
-            )
+            for name, kind in kinds.items()
         }
         methods["Read"] = grpc.unary_stream_rpc_method_handler(self._read, response_serializer=_serialize)
         methods["StreamChannel"] = grpc.stream_stream_rpc_method_handler(

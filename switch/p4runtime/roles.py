@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from finsy.proto import p4r, stratum
@@ -44,14 +44,8 @@ class Scope:
         chosen = None
         if message.HasField("packet_in_filter"):
             chosen = (message.packet_in_filter.metadata_id, message.packet_in_filter.value.lstrip(b"\0"))
-        return cls(
-            exclusive,
-            shared,
-            chosen,
-            message.receives_packet_ins,
-            message.can_push_pipeline,
-            everything=False,
-        )
+        rights = message.receives_packet_ins, message.can_push_pipeline
+        return cls(exclusive, shared, chosen, *rights, everything=False)
 
     def covers(self, p4_id: int | None) -> bool:
         """Return whether the role may write the object; None: objects without an id, such as groups."""
@@ -71,7 +65,8 @@ def require_apart(name: str, scope: Scope, others: Mapping[str, Scope]) -> None:
         if other == name:
             continue
         clash = scope.exclusive & (theirs.exclusive | theirs.shared) | scope.shared & theirs.exclusive
-        require(not clash, f"roles {name!r} and {other!r} both claim the ids {_some(clash)}")
+        some = ", ".join(map(str, sorted(clash)[:5]))
+        require(not clash, f"roles {name!r} and {other!r} both claim the ids {some}")
 
 
 def require_covered(scope: Scope, entity: p4r.Entity) -> None:
@@ -101,7 +96,3 @@ def p4_id(entity: p4r.Entity) -> int | None:
     """Return the id of the P4 object that an entity belongs to; None if it belongs to no object."""
     find = _P4_IDS.get(str(entity.WhichOneof("entity")))
     return find(entity) if find else None
-
-
-def _some(ids: Iterable[int]) -> str:
-    return ", ".join(str(one) for one in sorted(ids)[:5])

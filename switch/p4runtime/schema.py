@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r
 
 from railweave.switch.p4runtime.errors import not_found, require, unimplemented
 from railweave.switch.p4runtime.p4data import Types
 from railweave.switch.program import Program, TableInfo
+
+if TYPE_CHECKING:
+    from railweave.switch.pipeline import Pipeline
 
 Kind: TypeAlias = "p4r.Update.Type.ValueType"  # INSERT, MODIFY or DELETE
 
@@ -50,64 +53,53 @@ class _Objects(dict[int, _T]):
         """Return the objects that a pattern's id names: one object, or all (0)."""
         return [self[number]] if number else list(self.values())
 
+    def require_present(self, known: Mapping[str, Any]) -> None:
+        """Refuse objects that the program lacks, or has with another size."""
+        for one in self.values():
+            name = one.preamble.name
+            lacks = f"the P4Info has a {self._kind} {name!r} that the program lacks; compile both together"
+            require(name in known, lacks)
+            if isinstance(one, p4i.Counter | p4i.Meter | p4i.Register):
+                _require_equal(f"{self._kind} {name}", "cells", known[name].size, one.size)
 
-@dataclass(frozen=True)
+
 class Schema:
     """The objects of a P4Info that the server serves, by id."""
 
-    p4info: p4i.P4Info
-    names: dict[int, str]  # of all objects
-    tables: _Objects[p4i.Table]
-    actions: _Objects[p4i.Action]
-    profiles: _Objects[p4i.ActionProfile]
-    counters: _Objects[p4i.Counter]
-    direct_counters: _Objects[p4i.DirectCounter]
-    meters: _Objects[p4i.Meter]
-    direct_meters: _Objects[p4i.DirectMeter]
-    registers: _Objects[p4i.Register]
-    value_sets: _Objects[p4i.ValueSet]
-    digests: _Objects[p4i.Digest]
-    translated: dict[
-        str, int
-    ]  # types that controllers see otherwise: bits in the program, 0 if no table has it
-
-    @classmethod
-    def of(cls, p4info: p4i.P4Info, program: Program) -> Schema:
+    def __init__(self, p4info: p4i.P4Info, program: Program) -> None:
         """Index a P4Info; Refused if the program lacks something that it lists, or has it otherwise."""
-        names: dict[int, str] = {}
-        schema = cls(
-            p4info=p4info,
-            names=names,
-            tables=_Objects("table", p4info.tables, names),
-            actions=_Objects("action", p4info.actions, names),
-            profiles=_Objects("action profile", p4info.action_profiles, names),
-            counters=_Objects("counter", p4info.counters, names),
-            direct_counters=_Objects("direct counter", p4info.direct_counters, names),
-            meters=_Objects("meter", p4info.meters, names),
-            direct_meters=_Objects("direct meter", p4info.direct_meters, names),
-            registers=_Objects("register", p4info.registers, names),
-            value_sets=_Objects("value set", p4info.value_sets, names),
-            digests=_Objects("digest", p4info.digests, names),
-            translated={
-                name: 0 for name, new in p4info.type_info.new_types.items() if new.HasField("translated_type")
-            },
+        self.p4info = p4info
+        self.names: dict[int, str] = {}  # of all objects
+        self.tables = _Objects("table", p4info.tables, self.names)
+        self.actions = _Objects("action", p4info.actions, self.names)
+        self.profiles = _Objects("action profile", p4info.action_profiles, self.names)
+        self.counters = _Objects("counter", p4info.counters, self.names)
+        self.direct_counters = _Objects("direct counter", p4info.direct_counters, self.names)
+        self.meters = _Objects("meter", p4info.meters, self.names)
+        self.direct_meters = _Objects("direct meter", p4info.direct_meters, self.names)
+        self.registers = _Objects("register", p4info.registers, self.names)
+        self.value_sets = _Objects("value set", p4info.value_sets, self.names)
+        self.digests = _Objects("digest", p4info.digests, self.names)
+        new_types = p4info.type_info.new_types
+        # Types that controllers see otherwise: bits in the program, 0 if no table has it.
+        self.translated = {name: 0 for name, new in new_types.items() if new.HasField("translated_type")}
+        present: tuple[tuple[_Objects[Any], Mapping[str, Any]], ...] = (
+            (self.tables, program.tables),
+            (self.profiles, program.profiles),
+            (self.counters, program.counters),
+            (self.meters, program.meters),
+            (self.registers, program.registers),
+            (self.digests, {info.name: info for info in program.digests.values()}),
         )
-        present: tuple[tuple[str, Mapping[int, Any], Mapping[str, Any]], ...] = (
-            ("table", schema.tables, program.tables),
-            ("action profile", schema.profiles, program.profiles),
-            ("counter", schema.counters, program.counters),
-            ("meter", schema.meters, program.meters),
-            ("register", schema.registers, program.registers),
-        )
-        for kind, objects, known in present:
-            for one in objects.values():
-                _check_present(kind, one, known)
-        for table in schema.tables.values():
-            schema._check_table(table, program.tables[table.preamble.name])
-        for digest in schema.digests.values():
-            schema._check_digest(digest, program)
-        schema._measure_translated(program)
-        return schema
+        for objects, known in present:
+            objects.require_present(known)
+        for table in self.tables.values():
+            self._check_table(table, program.tables[table.preamble.name])
+        fields = {info.name: len(info.bitwidths) for info in program.digests.values()}
+        for digest in self.digests.values():
+            name, leaves = digest.preamble.name, Types(p4info).leaves(digest.type_spec)
+            _require_equal(f"digest {name}", "fields", fields[name], leaves)
+        self._measure_translated(program)
 
     @property
     def strings(self) -> dict[str, int]:
@@ -119,23 +111,14 @@ class Schema:
             if new_types[name].translated_type.HasField("sdn_string")
         }
 
-    def has_direct_counter(self, table: p4i.Table) -> bool:
-        """Return whether entries of the table count packets."""
-        return any(resource in self.direct_counters for resource in table.direct_resource_ids)
-
-    def direct_meter(self, table: p4i.Table) -> p4i.DirectMeter | None:
-        """Return the meter of the table's entries, if they have one."""
-        return next(
-            (self.direct_meters[r] for r in table.direct_resource_ids if r in self.direct_meters), None
-        )
+    def direct(self, kind: str, table: p4i.Table) -> Any:
+        """Return the direct counter or meter (`kind`) of the table's entries; None if they have none."""
+        objects: _Objects[Any] = getattr(self, f"direct_{kind}s")
+        return next((objects[number] for number in table.direct_resource_ids if number in objects), None)
 
     def _check_table(self, table: p4i.Table, info: TableInfo) -> None:
         name = table.preamble.name
-        require(
-            len(info.key) == len(table.match_fields),
-            f"table {name} has {len(info.key)} key fields in the program, "
-            f"{len(table.match_fields)} in the P4Info",
-        )
+        _require_equal(f"table {name}", "key fields", len(info.key), len(table.match_fields))
         for field, key in zip(table.match_fields, info.key, strict=True):
             self._check_width(f"field {field.name} of table {name}", field, key.bitwidth)
         profile = self.profiles.get(table.implementation_id)
@@ -144,39 +127,22 @@ class Schema:
             f"table {name} is implemented by {info.profile or 'no action profile'} in the program, but by "
             f"{table.implementation_id or 'none'} in the P4Info",
         )
-        require(
-            not self.has_direct_counter(table) or info.direct_counter,
-            f"the P4Info gives table {name} a direct counter that the program lacks",
-        )
-        require(
-            self.direct_meter(table) is None or info.direct_meter is not None,
-            f"the P4Info gives table {name} a direct meter that the program lacks",
-        )
-        for reference in table.action_refs:
-            require(
-                reference.id in self.actions,
-                f"table {name} refers to action {reference.id}, which the P4Info lacks",
-            )
-            self._check_action(self.actions[reference.id], info)
-
-    def _check_action(self, action: p4i.Action, table: TableInfo) -> None:
-        name = action.preamble.name
-        found = next((known for known in table.actions if known.name == name), None)
-        require(found, f"table {table.name} has no action {name} in the program")
-        widths = [parameter.bitwidth for parameter in found.parameters] if found else []
-        require(
-            len(widths) == len(action.params),
-            f"action {name} has {len(widths)} parameters in the program, {len(action.params)} in the P4Info",
-        )
-        for param, width in zip(action.params, widths, strict=True):
-            self._check_width(f"parameter {param.name} of action {name}", param, width)
+        for kind, has in (("counter", info.direct_counter), ("meter", info.direct_meter is not None)):
+            lacks = f"the P4Info gives table {name} a direct {kind} that the program lacks"
+            require(has or self.direct(kind, table) is None, lacks)
+        known = {action.name: action.parameters for action in info.actions}
+        for number in (reference.id for reference in table.action_refs):
+            require(number in self.actions, f"table {name} refers to action {number}, which the P4Info lacks")
+            action, params = self.actions[number].preamble.name, self.actions[number].params
+            require(action in known, f"table {name} has no action {action} in the program")
+            _require_equal(f"action {action}", "parameters", len(known[action]), len(params))
+            for param, parameter in zip(params, known[action], strict=True):
+                self._check_width(f"parameter {param.name} of action {action}", param, parameter.bitwidth)
 
     def _check_width(self, what: str, described: p4i.MatchField | p4i.Action.Param, width: int) -> None:
         """Refuse different widths. The width of a translated type is the program's."""
-        require(
-            described.bitwidth == width or described.HasField("type_name"),
-            f"{what} has {width} bits in the program, {described.bitwidth} in the P4Info",
-        )
+        if not described.HasField("type_name"):
+            _require_equal(what, "bits", width, described.bitwidth)
         described.bitwidth = width
         name = described.type_name.name
         if name in self.translated:
@@ -209,20 +175,21 @@ class Schema:
                     f"{what}: no table says how many bits {name} has",
                 )
 
-    def _check_digest(self, digest: p4i.Digest, program: Program) -> None:
-        name = digest.preamble.name
-        known = {info.name: info for info in program.digests.values()}
-        require(name in known, f"the P4Info has a digest {name!r} that the program lacks")
-        described, carried = Types(self.p4info).leaves(digest.type_spec), len(known[name].bitwidths)
-        require(
-            described == carried,
-            f"digest {name} has {carried} fields in the program, {described} in the P4Info",
-        )
+
+def _require_equal(what: str, parts: str, program: int, described: int) -> None:
+    require(program == described, f"{what} has {program} {parts} in the program, {described} in the P4Info")
 
 
-def _check_present(kind: str, one: Any, known: Mapping[str, Any]) -> None:
-    name = one.preamble.name
-    require(name in known, f"the P4Info has a {kind} {name!r} that the program lacks; compile both together")
-    if kind in ("counter", "meter", "register"):
-        size = known[name].size
-        require(one.size == size, f"{kind} {name} has {size} cells in the program, {one.size} in the P4Info")
+class Entities:
+    """Entities of a pipeline, as P4Runtime writes and reads them."""
+
+    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
+        """Serve a pipeline under its P4Info."""
+        self._schema = schema
+        self._pipeline = pipeline
+
+    def snapshot(self, pipeline: Pipeline) -> Self:
+        """Return the entities of a pipeline's snapshot, to be read only."""
+        view = copy.copy(self)
+        view._pipeline = pipeline
+        return view

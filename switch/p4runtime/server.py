@@ -64,7 +64,10 @@ def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
     causes = "it is in use, or not an address of this machine"
     credentials = None
     if tls is not None:
-        credentials = _credentials(tls)
+        key, certificate, ca = tls.read()
+        credentials = grpc.ssl_server_credentials(
+            [(key, certificate)], ca, require_client_auth=ca is not None
+        )
         causes += ", or the TLS certificate and key do not belong together"
     try:
         bound = (
@@ -74,8 +77,3 @@ def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> None:
         bound = 0
     if bound == 0:
         raise OSError(f"cannot listen on {address}: {causes}")
-
-
-def _credentials(tls: Tls) -> grpc.ServerCredentials:
-    key, certificate, ca = tls.read()
-    return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=ca is not None)

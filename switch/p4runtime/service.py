@@ -38,26 +38,16 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
         Packets that a program sends to `cpu_port` go to controllers. Packets of controllers arrive on it.
         """
-        self._device_id = device_id
+        self.device_id = device_id
         self._commit = commit
         self._cpu_port = cpu_port
         self._arbitration = Arbitration(device_id)
-        self._turns = Turns()
-        self._streams = Streams(self._arbitration, lambda: self._config.committed, self._turns)
+        self.turns = Turns()
+        self._streams = Streams(self._arbitration, lambda: self.config.committed, self.turns)
         self._notifier = Notifier(self._streams)
-        self._config = PipelineConfig(self._activate, self._turns)
-        self._reads = Reads(lambda: self._config.device, self._turns)
+        self.config = PipelineConfig(self._activate, self.turns)
+        self._reads = Reads(lambda: self.config.device, self.turns)
         self._open_streams = 0
-
-    @property
-    def config(self) -> PipelineConfig:
-        """Return the pipeline config, for a program given at start."""
-        return self._config
-
-    @property
-    def device_id(self) -> int:
-        """Return the number of the device."""
-        return self._device_id
 
     def check_operator(self, role: str, election_id: p4r.Uint128 | None) -> None:
         """Refuse unless the sender is the primary of the default role or of the operator's."""
@@ -68,11 +58,6 @@ class Service(p4r_grpc.P4RuntimeServicer):
     def close(self) -> None:
         """Send controllers no more notifications."""
         self._notifier.watch(None)
-
-    @property
-    def turns(self) -> Turns:
-        """Return the order of requests."""
-        return self._turns
 
     def _activate(self, device: Device) -> None:
         device.pipeline.set_cpu_port(self._cpu_port)
@@ -93,7 +78,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Verify, save or commit a program."""
         self._check_device(request.device_id)
         self._check_may_push(request)
-        await self._config.set(request, lambda: self._check_may_push(request))
+        await self.config.set(request, lambda: self._check_may_push(request))
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def GetForwardingPipelineConfig(  # noqa: N802 - gRPC's name
@@ -101,7 +86,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     ) -> p4r.GetForwardingPipelineConfigResponse:
         """Return the committed program."""
         self._check_device(request.device_id)
-        return self._config.get(request.response_type)
+        return self.config.get(request.response_type)
 
     async def Write(  # noqa: N802 - gRPC's name
         self, request: p4r.WriteRequest, context: _Context
@@ -109,12 +94,12 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Carry out a batch of updates. The status names the updates that failed."""
         self._check_device(request.device_id)
         self._primary(request)
-        _report(context, await self._turns.to_the_end(lambda: self._write(request)), "updates")
+        _report(context, await self.turns.to_the_end(lambda: self._write(request)), "updates")
         return p4r.WriteResponse()
 
     async def _write(self, request: p4r.WriteRequest) -> list[Refused | None]:
         scope = self._primary(request)  # there may be another primary since the request came
-        return await Batch(self._config.device, scope).write(request)
+        return await Batch(self.config.device, scope).write(request)
 
     async def Read(  # noqa: N802 - gRPC's name
         self, request: p4r.ReadRequest, context: _Context
@@ -157,8 +142,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
             )
 
     def _check_device(self, device_id: int) -> None:
-        if device_id != self._device_id:
-            raise not_found(f"this is device {self._device_id}, not {device_id}", "correct the device id")
+        if device_id != self.device_id:
+            raise not_found(f"this is device {self.device_id}, not {device_id}", "correct the device id")
 
 
 def _report(context: _Context, results: Sequence[Refused | None], what: str) -> None:

@@ -21,7 +21,7 @@ from railweave.switch.p4runtime.errors import (
     invalid,
     require,
 )
-from railweave.switch.p4runtime.packet_io import packet_out
+from railweave.switch.p4runtime.packet_io import MAX_PACKET_BYTES
 from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.p4runtime.turns import Turns
 from railweave.switch.ports import PortError
@@ -136,7 +136,7 @@ class Streams:
 
     def primaries(self) -> list[tuple[Stream, Scope]]:
         """Return the primary's stream of every role that has a primary, with the role's rights."""
-        return [(s, scope) for s, scope in self._arbitration.primaries() if isinstance(s, Stream)]
+        return self._arbitration.primaries()
 
     async def _arbitrate(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
         """Elect a primary. It is accepted only after a Write of the previous primary is complete."""
@@ -167,7 +167,7 @@ class Streams:
             if device is None:
                 raise failed_precondition("No forwarding pipeline config set for this device")
             if kind == "packet":
-                self._packet_out(device, request.packet)
+                _packet_out(device, request.packet)
             elif kind == "digest_ack":
                 device.digests.acknowledge(request.digest_ack)
             else:
@@ -177,20 +177,22 @@ class Streams:
         except Refused as refusal:
             stream.send(_stream_error(refusal, request))
 
-    @staticmethod
-    def _packet_out(device: Device, message: p4r.PacketOut) -> None:
-        packet = packet_out(device.packet_out, device.translation.packet_out(message))
-        require(device.pipeline.cpu_port is not None, "the switch has no CPU port; see --cpu-port")
-        try:
-            device.pipeline.packet_out(packet)
-        except PortError as error:
-            raise exhausted(str(error), "") from None
+
+def _packet_out(device: Device, message: p4r.PacketOut) -> None:
+    inward = device.translation.packet_out(message)
+    packet = device.packet_out.encode(inward.metadata) + inward.payload
+    most, size = MAX_PACKET_BYTES, len(packet)
+    require(size <= most, f"a packet has up to {most} bytes with its header, not {size}")
+    require(device.pipeline.cpu_port is not None, "the switch has no CPU port; see --cpu-port")
+    try:
+        device.pipeline.packet_out(packet)
+    except PortError as error:
+        raise exhausted(str(error), "") from None
 
 
 def _deliver(notices: Iterable[Notice]) -> None:
     for stream, message in notices:
-        if isinstance(stream, Stream):
-            stream.notify(message)
+        stream.notify(message)
 
 
 def _stream_error(refusal: Refused, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:

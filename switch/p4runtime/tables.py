@@ -6,19 +6,30 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from finsy.proto import p4i, p4r
 
 from railweave._native.engine import NONE
-from railweave.switch.p4runtime import actions, matches, meters
-from railweave.switch.p4runtime.errors import Refused, invalid, not_found, require, unimplemented
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.pipeline import CounterValue, Entry, Match, Opaque, Pipeline, Table, Target
+from railweave.switch.p4runtime import actions, matches
+from railweave.switch.p4runtime.cells import counter_value, encode_meter, meter_config, require_no_colours
+from railweave.switch.p4runtime.errors import not_found, require, unimplemented
+from railweave.switch.p4runtime.schema import Entities, Kind, Schema
+from railweave.switch.pipeline import (
+    CounterValue,
+    Entry,
+    Match,
+    MeterConfig,
+    Opaque,
+    Pipeline,
+    Table,
+    Target,
+)
 from railweave.switch.pipeline.matches import check
 
 _Update = p4r.Update
 _COPY_BYTES = 200  # of memory for a copied counter
+_DEFAULT_HAS_NONE = "direct counters and meters see hits: a default action has none, as on BMv2"
 _EVERYTHING = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
 
 
@@ -27,19 +38,20 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-class Tables:
+class Tables(Entities):
     """All tables of a pipeline, which keeps their entries."""
 
     def __init__(self, schema: Schema, pipeline: Pipeline, clock_us: Callable[[], int]) -> None:
         """Serve the tables, with the entries that the program itself brought."""
-        self._schema = schema
-        self._pipeline = pipeline
+        super().__init__(schema, pipeline)
         self._clock_us = clock_us
         self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
 
-    def snapshot(self, pipeline: Pipeline) -> Tables:
-        """Return the tables of a snapshot of the pipeline."""
-        return Tables(self._schema, pipeline, self._clock_us)
+    def snapshot(self, pipeline: Pipeline) -> Self:
+        """Return the tables of a pipeline's snapshot: `copy_counters` keeps counters as they are."""
+        view = super().snapshot(pipeline)
+        view._copies = {}
+        return view
 
     def copy_counters(self, table: p4i.Table) -> Iterator[int]:
         """Keep the counters of a snapshot's entries as they are now. Yield the bytes of each step."""
@@ -71,7 +83,7 @@ class Tables:
             store.delete(self.entry(table, message).handle)
             return
         store.check_timeout(message.idle_timeout_ns)
-        self._check_direct(table, message)
+        counter, meter = self._direct_values(table, message)
         target = actions.decode_target(self._schema, table, message.action, self._pipeline.ports)
         given: dict[str, Any] = {
             "idle_timeout_ns": message.idle_timeout_ns,
@@ -84,7 +96,10 @@ class Tables:
             handle = self.entry(table, message).handle
             if with_action:  # without one only direct resources change
                 store.modify(handle, target, **given)
-        self._write_direct(table, handle, message)
+        if counter is not None:  # a counter that the entry leaves out stays, a meter turns green
+            store.set_direct_counter(handle, counter)
+        if store.info.direct_meter is not None:
+            store.set_direct_meter(handle, meter)
 
     def read(self, pattern: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
         """Yield entries, or default entries, that fit a pattern. Its unset fields are wildcards.
@@ -96,8 +111,8 @@ class Tables:
             if pattern.HasField("time_since_last_hit"):
                 require(self.store(table).info.idle_timeouts, f"{table.preamble.name} has no idle time-outs")
             if pattern.HasField("meter_counter_data"):
-                self.meter_of(table)
-                raise meters.no_colours()
+                self._resource("meter", table)
+                require_no_colours(pattern, "meter_counter_data")
         for table in self._schema.tables.chosen(pattern.table_id):
             for entry in self.select(table, pattern):
                 if entry is None:
@@ -141,8 +156,15 @@ class Tables:
     def current(self, message: p4r.TableEntry) -> p4r.Entity:
         """Return the entry that an update would replace, complete enough to be written back."""
         table = self._schema.tables[message.table_id]
-        entry = self.store(table).default if message.is_default_action else self.entry(table, message)
-        return p4r.Entity(table_entry=self._writable(table, entry))
+        store = self.store(table)
+        entry = store.default if message.is_default_action else self.entry(table, message)
+        writable = self.encode(table, entry)
+        if entry.handle != NONE:
+            self._read_direct(table, entry, _EVERYTHING, writable)
+        if entry.const or entry == store.declared:
+            writable.ClearField("action")
+        writable.is_const = False
+        return p4r.Entity(table_entry=writable)
 
     def expired(self, most: int) -> tuple[list[p4r.TableEntry], bool]:
         """Look at up to `most` entries. Return the keys of idle ones, and whether more are due."""
@@ -183,16 +205,6 @@ class Tables:
             message.action.CopyFrom(actions.encode_target(self._schema, table, entry.target))
         return message
 
-    def _writable(self, table: p4i.Table, entry: Entry) -> p4r.TableEntry:
-        """Return an entry with its direct resources, as an update that restores it."""
-        message = self.encode(table, entry)
-        if entry.handle != NONE:
-            self._read_direct(table, entry, _EVERYTHING, message)
-        if entry.const or entry == self.store(table).declared:
-            message.ClearField("action")
-        message.is_const = False
-        return message
-
     def _match(self, table: p4i.Table, message: p4r.TableEntry) -> tuple[Match, ...]:
         return matches.decode(table.preamble.name, table.match_fields, message.match)
 
@@ -203,8 +215,8 @@ class Tables:
             not message.match and not message.priority and not message.idle_timeout_ns,
             "a default entry has neither match nor priority nor idle time-out",
         )
-        if any(message.HasField(f) for f in ("counter_data", "meter_config", "meter_counter_data")):
-            raise default_has_none()
+        direct = any(message.HasField(f) for f in ("counter_data", "meter_config", "meter_counter_data"))
+        require(not direct, _DEFAULT_HAS_NONE, unimplemented)
         store.require_mutable_default()
         if not message.HasField("action"):
             store.set_default(None)
@@ -215,63 +227,99 @@ class Tables:
 
     # Direct counters and meters.
 
-    def meter_of(self, table: p4i.Table) -> p4i.DirectMeter:
-        """Return the meter of the table's entries; Refused if they have no meter."""
-        meter = self._schema.direct_meter(table)
-        if meter is None:
-            raise invalid(f"table {table.preamble.name} has no direct meter")
-        return meter
+    def write_counter(self, kind: Kind, message: p4r.DirectCounterEntry) -> None:
+        """MODIFY the counter of an existing entry; without data nothing changes."""
+        table, entry = self._modified("counter", kind, message.table_entry)
+        value = counter_value(message)
+        if value is not None:
+            self.store(table).set_direct_counter(entry.handle, value)
 
-    def count(self, table: p4i.Table, handle: int) -> p4r.CounterData:
+    def write_meter(self, kind: Kind, message: p4r.DirectMeterEntry) -> None:
+        """MODIFY the meter of an existing entry; without a config it turns green."""
+        require_no_colours(message)
+        table, entry = self._modified("meter", kind, message.table_entry)
+        config = meter_config(self._schema.direct("meter", table), message)
+        self.store(table).set_direct_meter(entry.handle, config)
+
+    def read_counters(self, pattern: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
+        """Yield counters of the entries that fit the pattern; None for an entry that does not."""
+        for found in self._having("counter", pattern.table_entry):
+            yield found and p4r.Entity(
+                direct_counter_entry=p4r.DirectCounterEntry(
+                    table_entry=self.key(*found), data=self._count(*found)
+                )
+            )
+
+    def read_meters(self, pattern: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
+        """Yield meter configs of the entries that fit the pattern; None for an entry that does not."""
+        require_no_colours(pattern)
+        for found in self._having("meter", pattern.table_entry):
+            config = encode_meter(found[1].meter) if found and found[1].meter else None
+            yield found and p4r.Entity(
+                direct_meter_entry=p4r.DirectMeterEntry(table_entry=self.key(*found), config=config)
+            )
+
+    def _modified(self, resource: str, kind: Kind, message: p4r.TableEntry) -> tuple[p4i.Table, Entry]:
+        """Return the table and the entry whose counter or meter an update changes."""
+        require(kind == _Update.MODIFY, f"a direct {resource} comes and goes with its entry: only MODIFY")
+        table = self._schema.tables[message.table_id]
+        self._resource(resource, table)
+        require(not message.is_default_action, _DEFAULT_HAS_NONE, unimplemented)
+        return table, self.entry(table, message)
+
+    def _having(self, resource: str, pattern: p4r.TableEntry) -> Iterator[tuple[p4i.Table, Entry] | None]:
+        """Yield the entries that fit and have a counter or meter; None for other entries.
+
+        NOT_FOUND if a complete key names no entry.
+        """
+        require(not pattern.is_default_action, _DEFAULT_HAS_NONE, unimplemented)
+        if pattern.table_id:
+            self._resource(resource, self._schema.tables[pattern.table_id])
+            if pattern.match:
+                self.entry(self._schema.tables[pattern.table_id], pattern)
+        for table in self._schema.tables.chosen(pattern.table_id):
+            has = self._schema.direct(resource, table) is not None
+            for entry in self.select(table, pattern):
+                yield (table, entry) if has and entry is not None else None
+
+    def _resource(self, kind: str, table: p4i.Table) -> None:
+        """Refuse a table whose entries have no counter, or no meter."""
+        has = self._schema.direct(kind, table) is not None
+        require(has, f"table {table.preamble.name} has no direct {kind}")
+
+    def _count(self, table: p4i.Table, entry: Entry) -> p4r.CounterData:
         """Return the counter of an entry."""
-        counted = self._copies.get(table.preamble.id, {}).get(handle)
+        counted = self._copies.get(table.preamble.id, {}).get(entry.handle)
         if counted is None:
-            counted = self.store(table).direct_counter(handle)
+            counted = self.store(table).direct_counter(entry.handle)
         return p4r.CounterData(packet_count=counted.packets, byte_count=counted.bytes)
 
-    def _check_direct(self, table: p4i.Table, message: p4r.TableEntry) -> None:
-        """Refuse resources that the table lacks, or values that they cannot take."""
+    def _direct_values(
+        self, table: p4i.Table, message: p4r.TableEntry
+    ) -> tuple[CounterValue | None, MeterConfig | None]:
+        """Return an entry's counter and meter; Refused if the table lacks them or they cannot take values."""
+        counter = meter = None
         if message.HasField("counter_data"):
-            self.store(table).require_counter()
-            counter_value(message.counter_data)
-        if message.HasField("meter_config"):
-            meters.decode(self.meter_of(table), message.meter_config)
-        if message.HasField("meter_counter_data"):
-            self.meter_of(table)
-            raise meters.no_colours()
-
-    def _write_direct(self, table: p4i.Table, handle: int, message: p4r.TableEntry) -> None:
-        """Write checked resources: a counter that the entry leaves out stays, a meter turns green."""
-        if message.HasField("counter_data"):
-            self.store(table).set_direct_counter(handle, counter_value(message.counter_data))
-        meter = self._schema.direct_meter(table)
-        if meter is not None:
-            given = message.meter_config if message.HasField("meter_config") else None
-            self.store(table).set_direct_meter(handle, meters.decode(meter, given))
+            self._resource("counter", table)
+            counter = counter_value(message, "counter_data")
+        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+            self._resource("meter", table)
+            require_no_colours(message, "meter_counter_data")
+            meter = meter_config(self._schema.direct("meter", table), message, "meter_config")
+        return counter, meter
 
     def _read_direct(
         self, table: p4i.Table, entry: Entry, pattern: p4r.TableEntry, message: p4r.TableEntry
     ) -> None:
         """Add the resources that the pattern asks for and the table has."""
         if pattern.HasField("counter_data") and self.store(table).info.direct_counter:
-            message.counter_data.CopyFrom(self.count(table, entry.handle))
+            message.counter_data.CopyFrom(self._count(table, entry))
         if pattern.HasField("meter_config") and entry.meter is not None:
-            message.meter_config.CopyFrom(meters.encode(entry.meter))
+            message.meter_config.CopyFrom(encode_meter(entry.meter))
         if pattern.HasField("time_since_last_hit") and self.store(table).info.idle_timeouts:
             with contextlib.suppress(IndexError):  # the entry has gone since a snapshot
                 elapsed = self.store(table).time_since_last_hit_ns(entry.handle, self._clock_us())
                 message.time_since_last_hit.elapsed_ns = elapsed
-
-
-def default_has_none() -> Refused:
-    """Return a refusal: a default entry has no direct resources."""
-    return unimplemented("direct counters and meters see hits: a default action has none, as on BMv2")
-
-
-def counter_value(data: p4r.CounterData) -> CounterValue:
-    """Return a counter's value from its message; Refused if it is negative."""
-    require(data.packet_count >= 0 and data.byte_count >= 0, "a counter's packets and bytes are 0 or more")
-    return CounterValue(data.packet_count, data.byte_count)
 
 
 def _opaque(message: p4r.TableEntry) -> Opaque:

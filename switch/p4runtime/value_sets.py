@@ -9,17 +9,11 @@ from finsy.proto import p4r
 
 from railweave.switch.p4runtime import matches
 from railweave.switch.p4runtime.errors import require
-from railweave.switch.p4runtime.schema import Kind, Schema
-from railweave.switch.pipeline import Pipeline
+from railweave.switch.p4runtime.schema import Entities, Kind
 
 
-class ValueSets:
-    """All value sets of a pipeline."""
-
-    def __init__(self, schema: Schema, pipeline: Pipeline) -> None:
-        """Serve the value sets of a pipeline, which keeps the members."""
-        self._schema = schema
-        self._pipeline = pipeline
+class ValueSets(Entities):
+    """All value sets of a pipeline, which keeps their members."""
 
     def write(self, kind: Kind, message: p4r.ValueSetEntry) -> None:
         """MODIFY a value set: the given members replace all others."""

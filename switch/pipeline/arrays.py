@@ -42,7 +42,7 @@ class Arrays:
     def set_registers(self, name: str, cells: range, value: int) -> None:
         """Write the same into cells of a register array; ValueError if the value is too wide."""
         number = _number(self._program.registers, name, cells)
-        width = self._program.registers[name].bitwidth
+        width = self._program.registers[name].width
         if not 0 <= value < 1 << width:
             raise ValueError(f"register {name!r} holds {width} bits; {value} does not fit")
         cell = value.to_bytes((width + 7) // 8, "big")

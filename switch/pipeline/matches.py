@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from railweave.switch.errors import OutOfRange
-from railweave.switch.pipeline.values import Number, as_int
+from railweave.switch.pipeline.values import LOW64, Number, as_int
 from railweave.switch.program import KeyField, Match, MatchType, TableInfo, ValueSetInfo
 
-LOW64 = (1 << 64) - 1
 _ALL = -1  # the mask of a field of any width
 
 

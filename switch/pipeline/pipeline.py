@@ -17,13 +17,12 @@ from railweave.switch.lowering import lower
 from railweave.switch.lowering.messages import fill
 from railweave.switch.pipeline.arrays import Arrays
 from railweave.switch.pipeline.idle import IdleTimers
-from railweave.switch.pipeline.matches import LOW64
 from railweave.switch.pipeline.profiles import Profile
 from railweave.switch.pipeline.replication import Replication
 from railweave.switch.pipeline.tables import Table
 from railweave.switch.pipeline.traces import Traces
 from railweave.switch.pipeline.value_sets import ValueSet
-from railweave.switch.pipeline.values import Digest, Entry
+from railweave.switch.pipeline.values import LOW64, Digest, Entry
 from railweave.switch.program import Program
 from railweave.switch.trace import number_of
 
@@ -69,7 +68,7 @@ class Pipeline:
         self.arrays = Arrays(program, self.native)
         self.replication = Replication(self.native)
         self.traces = Traces(program, self.native, source)
-        self._cpu_port: int | None = None
+        self.cpu_port: int | None = None  # of packet-in and packet-out: see set_cpu_port
         self._outlet: Callable[[int, bytes], None] | None = None
         self._notices_fd: int | None = None
 
@@ -147,16 +146,11 @@ class Pipeline:
             result.append(Digest(info.name, tuple(values)))
         return result
 
-    @property
-    def cpu_port(self) -> int | None:
-        """Return the port of packet-in and packet-out, if there is one."""
-        return self._cpu_port
-
     def set_cpu_port(self, port: int | None) -> None:
         """Queue packets to this port for `packets_in` from now on, instead of sending them."""
         if port is not None and not 0 <= port < NO_PORT:
             raise ValueError(f"ports have 16 bits: {port}")
-        self._cpu_port = port
+        self.cpu_port = port
         self.native.set_cpu_port(NO_PORT if port is None else port)
 
     def packets_in(self) -> list[bytes]:
@@ -168,12 +162,12 @@ class Pipeline:
 
         Packets leave through the ports that serve this pipeline. Without ports they are returned.
         """
-        if self._cpu_port is None:
+        if self.cpu_port is None:
             raise ValueError("there is no CPU port: see set_cpu_port")
         if self._outlet is not None:
-            self._outlet(self._cpu_port, packet)
+            self._outlet(self.cpu_port, packet)
             return []
-        return self.inject(self._cpu_port, packet, self.native.now_us() if now_us is None else now_us)
+        return self.inject(self.cpu_port, packet, self.native.now_us() if now_us is None else now_us)
 
     def connect(self, outlet: Callable[[int, bytes], None] | None) -> None:
         """Give the packets of `packet_out` to these ports; None: run them here."""

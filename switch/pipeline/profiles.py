@@ -19,8 +19,15 @@ from typing import NamedTuple, Self
 
 from railweave._native.engine import GROUP, Engine
 from railweave.switch.errors import DuplicateEntry, InUse, TableFull, UnknownEntry
-from railweave.switch.pipeline.parameters import arguments, words
-from railweave.switch.pipeline.values import Group, GroupMember, Params, Target, WeightedAction
+from railweave.switch.pipeline.values import (
+    Group,
+    GroupMember,
+    Params,
+    Target,
+    WeightedAction,
+    arguments,
+    words,
+)
 from railweave.switch.program import ProfileInfo, TableInfo
 
 MAX_WEIGHT = 1 << 16  # of a group
@@ -86,6 +93,7 @@ class Profile:
     ) -> None:
         """Begin empty; `tables` are those whose entries refer to the profile."""
         self.info = info
+        self._what = f"action profile {info.name!r}"
         self._tables = {table.index: table for table in tables}
         self._engine = engine
         self._lock = lock
@@ -104,11 +112,9 @@ class Profile:
         with self._lock:
             self._require_no_sets()
             if member_id in self._members:
-                raise DuplicateEntry(f"action profile {self.info.name!r} has a member {member_id} already")
+                raise DuplicateEntry(f"{self._what} has a member {member_id} already")
             if self.info.size and len(self._members) >= self.info.size:
-                raise TableFull(
-                    f"action profile {self.info.name!r} is full: it holds {self.info.size} members"
-                )
+                raise TableFull(f"{self._what} is full: it holds {self.info.size} members")
             value = self._action(action, params)
             self._members[member_id] = _Member(value, [self._handles.take()])
 
@@ -128,7 +134,7 @@ class Profile:
         with self._lock:
             member = self._member(member_id)
             if member.users or member.weights.total():
-                raise InUse(f"member {member_id} of action profile {self.info.name!r} is in use")
+                raise InUse(f"member {member_id} of {self._what} is in use")
             for handle in member.handles:
                 self._handles.give(handle)
             del self._members[member_id]
@@ -148,10 +154,10 @@ class Profile:
             self._require_selector()
             self._require_no_sets()
             if group_id in self._groups:
-                raise DuplicateEntry(f"action profile {self.info.name!r} has a group {group_id} already")
+                raise DuplicateEntry(f"{self._what} has a group {group_id} already")
             value = self._group_value(members, max_size)
             if len(self._groups) + len(self._sets) >= MAX_WEIGHT:
-                raise TableFull(f"action profile {self.info.name!r} holds at most {MAX_WEIGHT} groups")
+                raise TableFull(f"{self._what} holds at most {MAX_WEIGHT} groups")
             self._groups[group_id] = _Group(self._numbers.take(), Group((), max_size))
             self._regroup(self._groups[group_id], value)
 
@@ -171,7 +177,7 @@ class Profile:
         with self._lock:
             group = self._group(group_id)
             if group.users:
-                raise InUse(f"group {group_id} of action profile {self.info.name!r} is in use")
+                raise InUse(f"group {group_id} of {self._what} is in use")
             self._regroup(group, Group(()))
             self._numbers.give(group.number)
             del self._groups[group_id]
@@ -236,7 +242,7 @@ class Profile:
     def checked(self, target: Target) -> Target:
         """Return the target of an entry with parameters as numbers; ValueError if no entry can have it."""
         if target.action is not None:
-            raise ValueError(f"entries refer to action profile {self.info.name!r}, not to actions")
+            raise ValueError(f"entries refer to {self._what}, not to actions")
         if target.member is None:
             self._require_selector()
         if target.action_set is None:
@@ -301,18 +307,18 @@ class Profile:
 
     def _member(self, number: int) -> _Member:
         if number not in self._members:
-            raise UnknownEntry(f"action profile {self.info.name!r} has no member {number}")
+            raise UnknownEntry(f"{self._what} has no member {number}")
         return self._members[number]
 
     def _group(self, number: int) -> _Group:
         if number not in self._groups:
-            raise UnknownEntry(f"action profile {self.info.name!r} has no group {number}")
+            raise UnknownEntry(f"{self._what} has no group {number}")
         return self._groups[number]
 
     def _action(self, action: str, params: Params) -> Target:
         """Return the action of a member; ValueError unless all tables of the profile have it."""
         if not self._tables:
-            raise ValueError(f"no table uses action profile {self.info.name!r}")
+            raise ValueError(f"no table uses {self._what}")
         for table in self._tables.values():
             _, description = table.action(action)
         return Target(action, arguments(description, params))
@@ -331,15 +337,13 @@ class Profile:
     def _require_room(self, weight: int) -> None:
         if weight > MAX_WEIGHT or self._choices + weight > MAX_CHOICES:
             raise TableFull(
-                f"action profile {self.info.name!r}: weights of a group sum to at most {MAX_WEIGHT}, "
+                f"{self._what}: weights of a group sum to at most {MAX_WEIGHT}, "
                 f"of all groups to {MAX_CHOICES}"
             )
 
     def _require_selector(self) -> None:
         if not self.info.selector:
-            raise ValueError(
-                f"action profile {self.info.name!r} has no selector, so entries name members only"
-            )
+            raise ValueError(f"{self._what} has no selector, so entries name members only")
 
     def _require_no_sets(self) -> None:
         if self._sets:

@@ -14,9 +14,17 @@ from railweave.switch.errors import DuplicateEntry, ImmutableTable, TableFull, U
 from railweave.switch.pipeline.arrays import rates
 from railweave.switch.pipeline.idle import IdleTimers
 from railweave.switch.pipeline.matches import check, encode
-from railweave.switch.pipeline.parameters import arguments, words
 from railweave.switch.pipeline.profiles import Call, Profile
-from railweave.switch.pipeline.values import NO_OPAQUE, CounterValue, Entry, MeterConfig, Opaque, Target
+from railweave.switch.pipeline.values import (
+    NO_OPAQUE,
+    CounterValue,
+    Entry,
+    MeterConfig,
+    Opaque,
+    Target,
+    arguments,
+    words,
+)
 from railweave.switch.program import Match, MeterInfo, TableInfo
 
 EntryKey = tuple[tuple[Match, ...], int]  # matches and priority
@@ -38,6 +46,7 @@ class Table:
     ) -> None:
         """Install the program's entries and default action."""
         self.info = info
+        self._what = f"table {info.name!r}"
         self._engine = engine
         self._profile = profile
         self._meter = meter
@@ -72,9 +81,7 @@ class Table:
         """
         self.require_mutable()
         if not self.info.key:
-            raise ValueError(
-                f"table {self.info.name!r} has no key: it takes no entries, only a default action"
-            )
+            raise ValueError(f"{self._what} has no key: it takes no entries, only a default action")
         key = self.key(match, priority)
         self.check_timeout(idle_timeout_ns)
         return self._add(key, self._checked(target), idle_timeout_ns, opaque, self._now(now_us))
@@ -95,9 +102,9 @@ class Table:
         encoded = encode(info, matches)
         with self._lock:
             if key in self._handles:
-                raise DuplicateEntry(f"table {info.name!r} has an entry with this key already")
+                raise DuplicateEntry(f"{self._what} has an entry with this key already")
             if len(self._entries) >= info.size:
-                raise TableFull(f"table {info.name!r} is full: it holds {info.size} entries")
+                raise TableFull(f"{self._what} is full: it holds {info.size} entries")
             call = self._call(target)
             rank = priority if self._needs_priority else encoded.prefix
             handle = self._engine.insert(
@@ -159,7 +166,7 @@ class Table:
         declared = self.info.default
         if declared is not None and declared.const_action and target.action != declared.action:
             raise ImmutableTable(
-                f"the default action of table {self.info.name!r} is {declared.action!r} and cannot change"
+                f"the default action of {self._what} is {declared.action!r} and cannot change"
             )
         self._put_default(Entry(NONE, (), 0, self._checked(target), opaque=opaque))
 
@@ -173,32 +180,28 @@ class Table:
     def key(self, match: Sequence[Match], priority: int) -> EntryKey:
         """Return the key of an entry as the table keeps it; ValueError if none can have it."""
         if self._needs_priority and priority <= 0:
-            raise ValueError(
-                f"an entry of table {self.info.name!r} needs a priority of at least 1, not {priority}"
-            )
+            raise ValueError(f"an entry of {self._what} needs a priority of at least 1, not {priority}")
         if not self._needs_priority and priority != 0:
-            raise ValueError(
-                f"an entry of table {self.info.name!r} has no priority, but {priority} was given"
-            )
+            raise ValueError(f"an entry of {self._what} has no priority, but {priority} was given")
         return check(self.info, match), priority
 
     def require_mutable(self) -> None:
         """Raise ImmutableTable if the program itself makes all entries."""
         if self.info.immutable:
-            raise ImmutableTable(f"table {self.info.name!r} has constant entries only")
+            raise ImmutableTable(f"{self._what} has constant entries only")
 
     def require_mutable_default(self) -> None:
         """Raise ImmutableTable if the default action is constant, as that of an action profile's table."""
         declared = self.info.default
         if self.info.profile is not None or (declared is not None and declared.const):
-            raise ImmutableTable(f"the default action of table {self.info.name!r} is constant")
+            raise ImmutableTable(f"the default action of {self._what} is constant")
 
     def check_timeout(self, timeout_ns: int) -> None:
         """Raise ValueError unless entries can have this idle time-out."""
         if timeout_ns < 0:
             raise ValueError(f"an idle time-out is not negative: {timeout_ns} ns")
         if timeout_ns and not self.info.idle_timeouts:
-            raise ValueError(f"table {self.info.name!r} has no idle time-outs (support_timeout)")
+            raise ValueError(f"{self._what} has no idle time-outs (support_timeout)")
 
     def _checked(self, target: Target) -> Target:
         """Return the target with parameters as numbers; ValueError if no entry can have it."""
@@ -208,7 +211,7 @@ class Table:
         if self._profile is not None:
             return self._profile.checked(target)
         if target.action is None:
-            raise ValueError(f"table {self.info.name!r} has no action profile: its entries take an action")
+            raise ValueError(f"{self._what} has no action profile: its entries take an action")
         return Target(target.action, arguments(self.info.action(target.action)[1], target.params))
 
     def _call(self, target: Target) -> Call:
@@ -223,7 +226,7 @@ class Table:
     def _mutable(self, handle: int) -> Entry:
         entry = self.entry(handle)
         if entry.const:
-            raise ImmutableTable(f"entry {handle} of table {self.info.name!r} is constant")
+            raise ImmutableTable(f"entry {handle} of {self._what} is constant")
         return entry
 
     # Reading.
@@ -233,7 +236,7 @@ class Table:
         with self._lock:
             found = self._entries.get(handle)
         if found is None:
-            raise UnknownEntry(f"table {self.info.name!r} has no entry {handle}")
+            raise UnknownEntry(f"{self._what} has no entry {handle}")
         return found
 
     def find(self, matches: tuple[Match, ...], priority: int) -> Entry | None:
@@ -262,7 +265,7 @@ class Table:
     def time_since_last_hit_ns(self, handle: int, now_us: int | None = None) -> int:
         """Return the time since a packet hit the entry, or since the entry was made."""
         if not self.info.idle_timeouts:
-            raise ValueError(f"table {self.info.name!r} has no idle time-outs")
+            raise ValueError(f"{self._what} has no idle time-outs")
         return max(0, self._now(now_us) - self.last_hit_us(handle)) * 1000
 
     def last_hit_us(self, handle: int) -> int:
@@ -284,12 +287,12 @@ class Table:
     def require_counter(self) -> None:
         """Raise ValueError unless entries count packets."""
         if not self.info.direct_counter:
-            raise ValueError(f"table {self.info.name!r} has no direct counter")
+            raise ValueError(f"{self._what} has no direct counter")
 
     def set_direct_meter(self, handle: int, config: MeterConfig | None) -> None:
         """Configure the meter of an entry; None: back to always green."""
         if self._meter is None:
-            raise ValueError(f"table {self.info.name!r} has no direct meter")
+            raise ValueError(f"{self._what} has no direct meter")
         with self._lock:
             entry = self.entry(handle)
             if config is not None or entry.meter is not None:

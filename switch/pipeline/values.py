@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railweave.switch.program import Match
+from railweave.switch.errors import OutOfRange
+from railweave.switch.program import Action, Match
 
+LOW64 = (1 << 64) - 1
 Number = int | bytes  # bytes are in network order
 Params = Sequence[Number]
 
@@ -16,6 +18,32 @@ Params = Sequence[Number]
 def as_int(value: Number) -> int:
     """Return the number that `value` stands for."""
     return value if isinstance(value, int) else int.from_bytes(value, "big")
+
+
+def arguments(action: Action, params: Params) -> tuple[int, ...]:
+    """Return an action's parameters as numbers.
+
+    ValueError for too few or too many, OutOfRange for a value that is too wide.
+    """
+    if len(params) != len(action.parameters):
+        raise ValueError(
+            f"action {action.name!r} takes {len(action.parameters)} parameters, not {len(params)}"
+        )
+    values = tuple(as_int(value) for value in params)
+    for value, parameter in zip(values, action.parameters, strict=True):
+        if not 0 <= value < 1 << parameter.bitwidth:
+            raise OutOfRange(
+                f"parameter {parameter.name!r} has {parameter.bitwidth} bits; {value} does not fit"
+            )
+    return values
+
+
+def words(action: Action, values: tuple[int, ...]) -> list[int]:
+    """Return parameters in the engine's format: 64-bit words, least significant first."""
+    result: list[int] = []
+    for value, parameter in zip(values, action.parameters, strict=True):
+        result += [(value >> shift) & LOW64 for shift in range(0, max(parameter.bitwidth, 1), 64)]
+    return result
 
 
 class CounterValue(NamedTuple):

@@ -143,7 +143,7 @@ def config(**fields: int) -> p4r.DigestEntry:
 
 def learner(**fields: int) -> tuple[Digests, int]:
     program = Pipeline.load(SCHEMA.p4blob).program
-    digests, entry = Digests(Schema.of(SCHEMA.p4info, program), {}), config(**fields)
+    digests, entry = Digests(Schema(SCHEMA.p4info, program), {}), config(**fields)
     digests.write(p4r.Update.INSERT, entry)
     return digests, entry.digest_id
 
