@@ -70,6 +70,7 @@ class Job:
     series: bool = False  # also write the start of each call, and the bytes of each rail over time
     rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
+    topology: str = ""  # file of the network
 
     def result_of(self, rank: int) -> Path:
         """Return the file of a rank's result."""

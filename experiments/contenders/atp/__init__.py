@@ -12,7 +12,6 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job
@@ -53,26 +52,13 @@ class Kind(Implementation):
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
         """Take the switches from the controller for one run. Yield the switches' counts."""
         async with switches(lab, job.planes[0], 1, self.slots) as counts:
-            write(file_of(job), lab, job.planes[0])
             yield counts
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
         from railweave.experiments.contenders.atp.endpoint import Atp  # noqa: PLC0415 - not in the runner
 
-        return Atp(job, rank, 0, file_of(job))
-
-
-def file_of(job: Job, number: int = 0) -> Path:
-    """Return the file that a job's server reads. `number` counts the jobs on the same switches."""
-    return Path(job.out) / f"atp-{number}.json"
-
-
-def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
-    """Write the configuration of a job's server."""
-    plane = lab.topology.plane(plane_name)
-    values = {"number": number, "address": plane.nics[0].address, "receivers": fabric.receivers(plane)}
-    path.write_text(json.dumps(values))
+        return Atp(job, rank)
 
 
 @contextlib.asynccontextmanager
