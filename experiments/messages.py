@@ -57,25 +57,6 @@ def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
     return {rail.name: RailCounts.of(asdict(rail)) for rail in comm.stats().rails}
 
 
-def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
-    """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
-
-    `survey` marks the slices of surveys, in which ranks agree on the rails' costs. `repair` marks the slices
-    that a TCP connection carried in place of a failed rail.
-    """
-    return [
-        {
-            "rail": record.rail,
-            "start": record.start_s,
-            "end": record.end_s,
-            "bytes": record.bytes,
-            "survey": record.survey,
-            "repair": record.repair,
-        }
-        for record in comm.drain_records()
-    ]
-
-
 def emit(event: str, **values: Any) -> None:
     """Send a message to the lab. Threads may do so at the same time."""
     sys.stdout.write(json.dumps({"event": event, **values}) + "\n")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave.experiments import limits
+from railweave.hosts import reports
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
@@ -43,16 +44,6 @@ class Contender:
         module = importlib.import_module(f"railweave.experiments.contenders.{self.kind}")
         made: Implementation = module.Kind(self)
         return made
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A part of a call that a rail has carried on this rank. Times are of CLOCK_MONOTONIC."""
-
-    rail: str
-    bytes: int  # of the tensor
-    start_s: float
-    end_s: float
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ class Endpoint(ABC):
         """Whether nothing is left to learn for such calls."""
         return True
 
-    def slices(self) -> Sequence[Slice]:
+    def slices(self) -> Sequence[reports.Record]:
         """Return the slices since the last call of `slices`; empty if the contender does not know them."""
         return ()
 

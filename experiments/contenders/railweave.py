@@ -14,9 +14,10 @@ from dataclasses import asdict, replace
 
 import railweave
 from railweave.experiments import limits
-from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
+from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
+from railweave.hosts import reports
 from railweave.hosts.options import parse_rails
 from railweave.topologies.model import Plane
 
@@ -79,12 +80,8 @@ class _Endpoint(Endpoint):
             self._comm.plan(size_bytes, one, dtype, op).state not in LEARNING for one in collective.split("+")
         )
 
-    def slices(self) -> Sequence[Slice]:
-        return [
-            Slice(record.rail, record.bytes, record.start_s, record.end_s)
-            for record in self._comm.drain_records()
-            if not record.survey
-        ]
+    def slices(self) -> Sequence[reports.Record]:
+        return [record for record in self._comm.drain_records() if not record.survey]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         return {rail: asdict(counts) for rail, counts in rail_counts(self._comm).items()}

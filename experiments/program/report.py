@@ -12,9 +12,8 @@ from typing import Any
 from rich.console import Console
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import RULE
 from railweave.experiments.program.run import ProgramResult
-from railweave.experiments.tables import byte_table, rail_table
+from railweave.experiments.tables import print_rails
 
 
 def as_json(result: ProgramResult) -> dict[str, Any]:
@@ -34,11 +33,7 @@ def print_report(result: ProgramResult, console: Console) -> None:
     if not result.collected.rails:
         console.print("no rank has called railweave.init, so there are no counts to compare")
         return
-    console.print(rail_table(result.collected.rails))
-    console.print()
-    console.print(byte_table(result.collected.rails))
-    console.print()
-    console.print(RULE, style="dim")
+    print_rails(result.collected.rails, console)
     wrong = [rail.name for rail in result.collected.rails if not rail.bytes_agree]
     verdict = f"failed: bytes of {', '.join(wrong)} do not agree" if wrong else "all counts agree"
     console.print(verdict, style="bold")
@@ -48,12 +43,8 @@ def write_files(result: ProgramResult) -> dict[str, Path]:
     """Write the Chrome trace and the picture if there are slices. Return their paths by description."""
     if not result.collected.spans:
         return {}
-    out = result.options.lab.out
     rails = [rail.name for rail in result.collected.rails]
-    picture, trace = out / "timeline.png", out / "trace.json"
-    timeline.write_trace(result.collected.spans, rails, trace)
     events = [(at - result.collected.start_s, text) for at, text in result.events]
     program = textwrap.shorten(shlex.join(result.options.command), 60, placeholder=" …")
     title = f"{len(result.options.topology.hosts)} hosts run {program}"
-    timeline.draw(result.collected.spans, rails, picture, title, events=events)
-    return {"timeline": picture, "Chrome trace (open in Perfetto)": trace}
+    return timeline.write_files(result.collected.spans, rails, result.options.lab.out, title, events)

@@ -63,7 +63,7 @@ class Step:
         rates: dict[str, list[float]] = defaultdict(list)
         for piece in (piece for message in messages for piece in _gradients(message)):
             payload[piece["rail"]] += piece["bytes"]
-            rates[piece["rail"]].append(piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9))
+            rates[piece["rail"]].append(piece["bytes"] * 8 / max(piece["end_s"] - piece["start_s"], 1e-9))
         return cls(
             messages[0]["step"],
             mean([message["loss"] for message in messages]),
@@ -146,11 +146,11 @@ class Recorder:
         start, found = self.start, []
         for message in self._messages["step"]:
             rank, number = message["rank"], message["step"]
-            times = message["began"] - start, message["computed"] - start
-            found.append(Span(rank, "compute", number, *times))
-            for piece in _gradients(message):
-                times = piece["start"] - start, piece["end"] - start
-                found.append(Span(rank, piece["rail"], number, *times, piece["bytes"]))
+            found.append(Span(rank, "compute", number, message["began"] - start, message["computed"] - start))
+            found += [
+                Span(rank, s["rail"], number, s["start_s"] - start, s["end_s"] - start, s["bytes"])
+                for s in _gradients(message)
+            ]
         return found
 
     def chunks(self, lanes: Mapping[str, int], netreduce: Collection[str] = ()) -> Counter[str]:
