@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from railweave.experiments import fault_kinds
 from railweave.experiments.errors import OptionError
-from railweave.experiments.failover.figures import Curve
 from railweave.experiments.failover.series import Series
 from railweave.experiments.failover.values import FailoverOptions, Trial
 from railweave.experiments.fault_kinds import Kind
@@ -19,11 +18,10 @@ from railweave.topologies.lab.lab import Lab
 
 @dataclass(frozen=True)
 class FailoverResult:
-    """All trials, and a curve for each fault and rail."""
+    """All trials."""
 
     options: FailoverOptions
     trials: Sequence[Trial]
-    curves: Mapping[tuple[str, str], Curve]  # by fault and rail
 
     @property
     def ok(self) -> bool:
@@ -57,7 +55,6 @@ async def run(
     The calls around each fault of a rail are written to the folder records in the lab's folder.
     """
     trials: list[Trial] = []
-    curves: dict[tuple[str, str], Curve] = {}
     records = Records(options.lab.out / "records")
     for kind, rail in check(options):
         on_phase(f"{kind.name}{f', {rail}' if kind.words else ''}, {options.trials} trials per fault")
@@ -71,7 +68,5 @@ async def run(
             trials += found
             for record in series.records:
                 records.append(record)
-            if series.curve is not None:
-                curves.setdefault((kind.name, rail), series.curve)
             done += len(found)
-    return FailoverResult(options, trials, curves)
+    return FailoverResult(options, trials)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from railweave.experiments.endless import COMPUTE, Calls
-from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Curve, Window, curve, figures
-from railweave.experiments.failover.record import record_of
+from railweave.experiments.failover.figures import BASELINE_S, SETTLE_S, Window, curve, figures
 from railweave.experiments.failover.values import (
     EXCLUDED,
     HUNG,
@@ -23,10 +23,11 @@ from railweave.experiments.failover.values import (
     Trial,
 )
 from railweave.experiments.fault_kinds import RANK_COMPUTES, Kind
+from railweave.experiments.figures import run_by
 from railweave.experiments.hosts import JobOptions
-from railweave.experiments.records import Record
+from railweave.experiments.records import Record, Sample
 from railweave.experiments.supervisor import EndlessJob, Supervisor, alongside
-from railweave.experiments.trace import RankTrace
+from railweave.experiments.trace import RankTrace, error_texts, joined, wrong_elements
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.injection import Injection
 from railweave.topologies.lab.lab import Lab
@@ -51,8 +52,6 @@ class Series:
             self._supervisor, JobOptions("failover", calls.command(), timeout_s=options.deadline_s)
         )
         self._traces = self._job.traces
-        self._window: Window | None = None  # of the last trial with a fault of a rail
-        self.curve: Curve | None = None  # of the first trial
         self.records: list[Record] = []  # of the trials with a fault of a rail
 
     async def run(self, first: int, on_trial: Callable[[Trial], None]) -> list[Trial]:
@@ -70,11 +69,16 @@ class Series:
             name, rail = self._kind.name, self._rail
             rng = random.Random(f"{self._options.seed}/{name}/{rail}/{number}")  # noqa: S311 - not secret
             await self._progress(time.monotonic() + BASELINE_S + rng.uniform(0, JITTER_S))
-            wrong = self._wrong()
+            wrong = wrong_elements(self._traces)
             trial = await self._trial(Trial(name, rail, number), rng)
-            trial = replace(trial, wrong=self._wrong() - wrong)
-            if self._window is not None:
-                self.records.append(record_of(self._options, trial, self._traces, self._window))
+            trial = replace(trial, wrong=wrong_elements(self._traces) - wrong)
+            if trial.window is not None:
+                trial = replace(
+                    trial,
+                    figures=figures(self._traces, rail, trial.window),
+                    curve=curve(self._traces, trial.window),
+                )
+                self.records.append(record_of(self._options, trial, trial.window, self._traces))
             done.append(trial)
             on_trial(trial)
             if trial.outcome in (HUNG, NOT_BACK):
@@ -123,16 +127,14 @@ class Series:
         back = went_on and await self._until(lambda trace: trace.first_use(rail, repaired.end))
         end = time.monotonic() + (SETTLE_S + BASELINE_S if back else 0.0)
         went_on = went_on and await self._progress(end)
-        self._window = window = Window(injected.begin, repair_begin, repaired.end, end)
-        self.curve = self.curve or curve(self._traces, window)
         return replace(
             trial,
             where=f"{fault.name} {fault.where}",
             outcome=WENT_ON if back and went_on else NOT_BACK if went_on else HUNG,
             expected=back and went_on,
-            errors=self._errors(begin),
+            errors=tuple(error_texts(self._traces, begin)),
             inject_s=injected.end - injected.begin,
-            figures=figures(self._traces, rail, window),
+            window=Window(injected.begin, repair_begin, repaired.end, end),
             failures=self._failures()[rail] - failures[rail],
             others=self._failed_since(failures),
         )
@@ -160,7 +162,7 @@ class Series:
             where=f"rank {rank} for {until - since:.1f} s",
             outcome=HUNG if not went_on else EXCLUDED if others else KEPT,
             expected=went_on and not others,
-            errors=self._errors(begin),
+            errors=tuple(error_texts(self._traces, begin)),
             others=others,
         )
 
@@ -187,18 +189,6 @@ class Series:
             formed_s=max(trace.joined for trace in self._traces) - restarted if formed else None,
         )
 
-    def _wrong(self) -> int:
-        """Return the number of wrong elements of all ranks so far."""
-        return sum(trace.wrong for trace in self._traces)
-
-    def _errors(self, since: float) -> tuple[str, ...]:
-        return tuple(
-            f"rank {rank}: {error.kind}: {error.text}"
-            for rank, trace in enumerate(self._traces)
-            for error in trace.errors
-            if error.at >= since
-        )
-
     def _failures(self) -> dict[str, int]:
         """Return the number of exclusions that the ranks have reported, by rail."""
         rails = [plane.name for plane in self._lab.topology.planes]
@@ -208,3 +198,47 @@ class Series:
         """Return the rails without the fault that have failed since `before`."""
         more = (rail for rail, count in self._failures().items() if count > before[rail])
         return tuple(rail for rail in more if rail != self._rail)
+
+
+def record_of(options: FailoverOptions, trial: Trial, window: Window, traces: Sequence[RankTrace]) -> Record:
+    """Return the calls from shortly before the fault to the end of the trial.
+
+    Times are relative to the fault. A call lasts from the start of the last rank to the end of the last rank.
+    The bytes by rail are those of rank 0.
+    """
+    shown, carried = [], []
+    for by_rank in joined(traces):
+        begin, end = max(call.begin for call in by_rank), max(call.end for call in by_rank)
+        if window.injected - BASELINE_S <= end and begin <= window.end:
+            shown.append((begin, end))
+            carried.append(Counter[str]())
+            for piece in by_rank[0].slices:
+                carried[-1][piece.rail] += piece.bytes
+    sample = Sample(
+        size_bytes=options.bytes,
+        times_us=tuple(round((end - begin) * 1e6, 1) for begin, end in shown),
+        verified=len(shown) * len(traces),
+        wrong=trial.wrong,
+        starts_s=tuple(round(begin - window.injected, 6) for begin, _ in shown),
+        carried=tuple(carried),
+    )
+    configuration = {
+        "hosts": len(options.topology.hosts),
+        "topology": options.topology.name,
+        "collective": options.collective,
+        "dtype": options.dtype,
+        "fault": trial.fault,
+        "rail": trial.rail,
+    }
+    return run_by(
+        f"failover: {trial.fault}, {trial.rail}",
+        configuration,
+        trial.number,
+        contender="+".join(plane.name for plane in options.topology.planes),
+        samples=(sample,),
+        seed=options.seed,
+        extra={
+            "fault": f"{trial.fault}, {trial.rail}",
+            "repaired_s": round(window.repaired - window.injected, 6),
+        },
+    )

@@ -17,7 +17,7 @@ from railweave.experiments.endless import Calls
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers
 from railweave.experiments.supervisor import EndlessJob, Supervisor, alongside
-from railweave.experiments.trace import RankTrace, throughput
+from railweave.experiments.trace import RankTrace, throughput, wrong_elements
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -145,7 +145,7 @@ def result_of(options: JobsOptions, jobs: Mapping[str, Sequence[RankTrace]]) -> 
         JobRow(
             job=name,
             calls=len(traces[0].calls),
-            wrong=sum(trace.wrong for trace in traces),
+            wrong=wrong_elements(traces),
             bps=bps[name],
             share={rail: bps[name][rail] / totals[rail] if totals[rail] else 0.0 for rail in rails},
             why=traces[0].unused,
