@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 
 import railweave
 from railweave.experiments import limits
-from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
+from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
 from railweave.hosts import reports
@@ -29,11 +29,6 @@ class Kind(Implementation):
 
     collectives = COLLECTIVES
     ops = ("sum", "max", "min", "avg")
-
-    def __init__(self, contender: Contender) -> None:
-        """Take the contender that it runs."""
-        super().__init__(contender)
-        self.shares = contender.options.get("shares")
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
         """Return the rate that a plane's links allow the rail on this plane."""
