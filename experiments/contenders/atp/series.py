@@ -8,6 +8,7 @@ The rank has the messages and the signal of `railweave.experiments.endless`.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from railweave.experiments.contenders import Contender, Job
 from railweave.experiments.contenders.atp.endpoint import Atp
 from railweave.experiments.endless import STOP
 from railweave.experiments.messages import emit, run_worker
+from railweave.experiments.problem import ITEM, problem
 from railweave.topologies.serialize import load
 
 TIMEOUT_S = 120.0
@@ -26,29 +28,28 @@ TIMEOUT_S = 120.0
 
 def work() -> None:
     """Make calls until rank 0 marks a call as the last one, in its first element."""
-    path, name, rank, number = sys.argv[1], sys.argv[2], int(os.environ["RANK"]), int(sys.argv[4])
+    path, plane = sys.argv[1], load(sys.argv[1]).plane(sys.argv[2])
+    size, number = int(sys.argv[3]), int(sys.argv[4])
+    rank, ranks, rails = int(os.environ["RANK"]), len(plane.nics), (plane.name,)
     stopped: list[int] = []
     signal.signal(STOP, lambda received, _: stopped.append(received))
-    addresses = tuple(nic.address for nic in load(path).plane(name).nics)
-    ranks = len(addresses)
-    job = Job(Contender("atp", "atp"), ranks, (name,), {name: addresses}, "", TIMEOUT_S, {}, topology=path)
+    addresses = {plane.name: tuple(nic.address for nic in plane.nics)}
+    job = Job(Contender("atp", "atp"), ranks, rails, addresses, "", TIMEOUT_S, {}, topology=path)
     endpoint = Atp(job, rank, number)
-    inputs = np.random.default_rng(number).integers(-(2**20), 2**20, (ranks, int(sys.argv[3]) // 4), np.int32)
-    given, total = inputs[rank], inputs.sum(axis=0, dtype=np.int32)
-    out = np.empty_like(given)
-    last = False
-    while not last:
+    task = problem(size // ITEM - 1, "int32", "sum", rank, ranks, number)
+    given, out = (np.zeros(size // ITEM, np.int32) for _ in range(2))
+    for call in itertools.count():
+        task.fill(call, given[1:])
         given[0] = rank == 0 and bool(stopped)
         begin = time.monotonic()
         endpoint.all_reduce(given, out, "sum")
         end = time.monotonic()
-        counts = {"done": 1, "bytes": out.nbytes, "longest_s": end - begin, "rss_bytes": 0, "rails": {}}
-        emit("calls", rank=rank, calls=[[0, begin, end, 0.0, [[name, begin, end, out.nbytes]]]], **counts)
-        last = bool(out[0])
-        if wrong := int(np.count_nonzero(out[1:] != total[1:])):
+        counts = {"done": 1, "bytes": size, "longest_s": end - begin, "rss_bytes": 0, "rails": {}}
+        emit("calls", rank=rank, calls=[[call, begin, end, 0.0, [[*rails, begin, end, size]]]], **counts)
+        if wrong := task.wrong(call, out[1:]):
             emit("wrong", rank=rank, elements=wrong)
-        np.add(given, 1, out=given)  # results that are left over are wrong
-        np.add(total, ranks, out=total)
+        if out[0]:
+            break
     endpoint.close()
 
 
