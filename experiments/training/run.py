@@ -17,8 +17,7 @@ from railweave.experiments.accounting import RailAccount, chunks_of, maxima_of, 
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
 from railweave.experiments.messages import read
-from railweave.experiments.program.run import ProgramOptions, ProgramResult
-from railweave.experiments.program.run import run as run_program
+from railweave.experiments.program import run as program
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.statistics import mean
 from railweave.experiments.timeline import Span
@@ -203,7 +202,7 @@ async def run(
     recorder = Recorder(len(options.topology.hosts), on_step)
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
-    program = ProgramOptions(
+    demo = program.ProgramOptions(
         options.topology,
         command,
         options.lab,
@@ -217,7 +216,7 @@ async def run(
         if (message := read(text)) is not None:
             recorder.take(message)
 
-    ran = await run_program(program, on_phase, on_line, on_news)
+    ran = await program.run(demo, on_phase, on_line, on_news)
     on_phase("checking against the same training in one process")
     return _result(options, recorder, ran, await _train_alone(options))
 
@@ -240,7 +239,9 @@ async def _train_alone(options: DemoOptions) -> Reference:
         stop.set()  # after a cancellation, the thread must not keep the program alive
 
 
-def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
+def _result(
+    options: DemoOptions, recorder: Recorder, ran: program.ProgramResult, alone: Reference
+) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
     netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
     chunks, done, spans = recorder.chunks(_lanes(options), netreduce), recorder.done(), recorder.spans()
