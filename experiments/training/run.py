@@ -16,10 +16,10 @@ import numpy as np
 from railweave.experiments.accounting import RailAccount, chunks_of, maxima_of, sums_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
-from railweave.experiments.messages import read
 from railweave.experiments.program import run as program
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.statistics import mean
+from railweave.experiments.supervisor import messages
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
@@ -211,12 +211,7 @@ async def run(
         live=options.live,
         title="railweave demo",
     )
-
-    def on_line(_: int, text: str) -> None:
-        if (message := read(text)) is not None:
-            recorder.take(message)
-
-    ran = await program.run(demo, on_phase, on_line, on_news)
+    ran = await program.run(demo, on_phase, messages(lambda _, message: recorder.take(message)), on_news)
     on_phase("checking against the same training in one process")
     return _result(options, recorder, ran, await _train_alone(options))
 
