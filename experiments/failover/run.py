@@ -130,13 +130,10 @@ class Series:
             wrong = wrong_elements(self._traces)
             trial = await self._trial(Trial(name, rail, number), rng)
             trial = replace(trial, wrong=wrong_elements(self._traces) - wrong)
-            if trial.window is not None:
-                trial = replace(
-                    trial,
-                    figures=figures(self._traces, rail, trial.window),
-                    curve=curve(self._traces, trial.window),
-                )
-                self.records.append(record_of(self._options, trial, trial.window, self._traces))
+            if (window := trial.window) is not None:
+                found = figures(self._traces, rail, window)
+                trial = replace(trial, figures=found, curve=curve(self._traces, window))
+                self.records.append(record_of(self._options, trial, window, self._traces))
             done.append(trial)
             on_trial(trial)
             if trial.outcome in (HUNG, NOT_BACK):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.endpoint import LARGEST, udp_socket
 from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.server import Server
+from railweave.experiments.endless import STOP
 from railweave.topologies.model import Plane
 from railweave.topologies.serialize import load
 
@@ -46,5 +48,6 @@ def _ways(ranks: int, ways: Sequence[tuple[str, int]]) -> Sequence[tuple[str, in
 
 
 if __name__ == "__main__":
+    signal.signal(STOP, signal.SIG_IGN)  # it reaches all processes of a rank
     with contextlib.suppress(KeyboardInterrupt):
         serve(load(sys.argv[1]).plane(sys.argv[2]), int(sys.argv[3]))

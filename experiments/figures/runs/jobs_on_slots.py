@@ -30,8 +30,9 @@ async def measure(
     dedicated = options["kind"] == "dedicated"
     lab = LabOptions(out, controller=_quotas(options["jobs"]) if dedicated else ())
     asked = JobsOptions(topology, lab, options["jobs"], options["bytes"], options["seconds"])
+    counts: dict[str, Any] = {}
     if dedicated:
-        found, counts = await jobs.run(asked, on_phase), {}
+        found = await jobs.run(asked, on_phase)
     else:
         found, counts = await _best_effort(asked, on_phase)
     goodputs = [row.bps["ina"] for row in found.rows]
