@@ -16,7 +16,7 @@ from railweave.hosts.errors import RailweaveError
 
 @dataclass(frozen=True)
 class RailCounts:
-    """The counts of a rail on one rank since the rank joined. They can be added and subtracted."""
+    """The counts of a rail on one rank since the rank joined. They can be added."""
 
     payload_bytes: int = 0  # tensor bytes of the slices that the rail has reduced
     bytes_sent: int = 0  # on the wire, Ethernet headers included
@@ -37,10 +37,6 @@ class RailCounts:
     sent_heartbeats: int = 0
     sent_control: int = 0
 
-    def __sub__(self, other: RailCounts) -> RailCounts:
-        """Return the counts since `other`."""
-        return RailCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
-
     def __add__(self, other: RailCounts) -> RailCounts:
         """Return the sum of both."""
         return RailCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -55,25 +51,6 @@ class RailCounts:
 def rail_counts(comm: railweave.Communicator) -> dict[str, RailCounts]:
     """Return the counts of every rail by its name."""
     return {rail.name: RailCounts.of(asdict(rail)) for rail in comm.stats().rails}
-
-
-def slices(comm: railweave.Communicator) -> list[dict[str, Any]]:
-    """Return the slices completed since the last call: rail, start and end (CLOCK_MONOTONIC, s), bytes.
-
-    `survey` marks the slices of surveys, in which ranks agree on the rails' costs. `repair` marks the slices
-    that a TCP connection carried in place of a failed rail.
-    """
-    return [
-        {
-            "rail": record.rail,
-            "start": record.start_s,
-            "end": record.end_s,
-            "bytes": record.bytes,
-            "survey": record.survey,
-            "repair": record.repair,
-        }
-        for record in comm.drain_records()
-    ]
 
 
 def emit(event: str, **values: Any) -> None:

@@ -210,6 +210,7 @@ class Runner:
             seed=scenario.seed + run.round,
             series=bool(scenario.faults),
             services=lab.processes(),
+            topology=str(lab.topology_file.absolute()),
         )
 
     async def _follow(

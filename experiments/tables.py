@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
+from railweave.experiments.accounting import BYTE_CLASSES, RULE, RailAccount
 
 NOTE_WIDTH = 98  # columns
 LEAST_SHOWN = 500  # bytes; fewer round to 0.000 MB
@@ -110,6 +111,15 @@ def byte_table(rails: Sequence[RailAccount]) -> Table:
                 cells = (f"{count / 1e6:.3f}" if column == "others" else "" for column in columns)
                 rows.append((f"  {what}", *cells))
     return table(("MB sent", *columns), rows, box=None, padding=(0, 1, 0, 0))
+
+
+def print_rails(rails: Sequence[RailAccount], console: Console) -> None:
+    """Print the accounts of rails, and when their counts agree."""
+    console.print(rail_table(rails))
+    console.print()
+    console.print(byte_table(rails))
+    console.print()
+    console.print(RULE, style="dim")
 
 
 def _megabytes(count: int) -> str:

@@ -38,6 +38,21 @@ def colour(row: str) -> tuple[float, float, float]:
     return (red + (1 - red) * paleness, green + (1 - green) * paleness, blue + (1 - blue) * paleness)
 
 
+def write_files(
+    spans: Sequence[Span],
+    rows: Sequence[str],
+    out: Path,
+    title: str,
+    events: Sequence[tuple[float, str]],
+    unit: str = "call",
+) -> dict[str, Path]:
+    """Write the Chrome trace and the picture of a run. Return their paths by description."""
+    picture, trace = out / "timeline.png", out / "trace.json"
+    write_trace(spans, rows, trace)
+    draw(spans, rows, picture, title, unit, events)
+    return {"timeline": picture, "Chrome trace (open in Perfetto)": trace}
+
+
 def write_trace(spans: Sequence[Span], rows: Sequence[str], path: Path) -> None:
     """Write a Chrome trace with a process per rank. `rows` is the order of its rows."""
     events: list[dict[str, Any]] = []

@@ -113,6 +113,21 @@ class RankTrace:
         return next(ends, None)
 
 
+def wrong_elements(traces: Sequence[RankTrace]) -> int:
+    """Return the number of wrong elements of all ranks."""
+    return sum(trace.wrong for trace in traces)
+
+
+def error_texts(traces: Sequence[RankTrace], since: float = 0.0) -> list[str]:
+    """Return the errors of all ranks since an instant."""
+    return [
+        f"rank {rank}: {error.kind}: {error.text}"
+        for rank, trace in enumerate(traces)
+        for error in trace.errors
+        if error.at >= since
+    ]
+
+
 def joined(traces: Sequence[RankTrace]) -> list[list[Call]]:
     """Return the calls that all ranks have reported, each by rank."""
     by_key = [{call.key: call for call in trace.calls} for trace in traces]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave.experiments import limits
+from railweave.hosts import reports
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
@@ -46,16 +47,6 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Slice:
-    """A part of a call that a rail has carried on this rank. Times are of CLOCK_MONOTONIC."""
-
-    rail: str
-    bytes: int  # of the tensor
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
 class Job:
     """One run of a contender, as every rank reads it."""
 
@@ -70,6 +61,7 @@ class Job:
     series: bool = False  # also write the start of each call, and the bytes of each rail over time
     rates_bps: Mapping[str, int] = field(default_factory=dict)  # of every link, by plane; 0 is unshaped
     services: Mapping[str, int] = field(default_factory=dict)  # processes of switches and controller
+    topology: str = ""  # file of the network
 
     def result_of(self, rank: int) -> Path:
         """Return the file of a rank's result."""
@@ -110,7 +102,7 @@ class Endpoint(ABC):
         """Whether nothing is left to learn for such calls."""
         return True
 
-    def slices(self) -> Sequence[Slice]:
+    def slices(self) -> Sequence[reports.Record]:
         """Return the slices since the last call of `slices`; empty if the contender does not know them."""
         return ()
 

@@ -14,9 +14,10 @@ from dataclasses import asdict, replace
 
 import railweave
 from railweave.experiments import limits
-from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job, Slice
+from railweave.experiments.contenders import Array, Endpoint, Implementation, Job
 from railweave.experiments.messages import rail_counts
 from railweave.experiments.problem import COLLECTIVES
+from railweave.hosts import reports
 from railweave.hosts.options import parse_rails
 from railweave.topologies.model import Plane
 
@@ -28,11 +29,6 @@ class Kind(Implementation):
 
     collectives = COLLECTIVES
     ops = ("sum", "max", "min", "avg")
-
-    def __init__(self, contender: Contender) -> None:
-        """Take the contender that it runs."""
-        super().__init__(contender)
-        self.shares = contender.options.get("shares")
 
     def limit_bps(self, plane: Plane, collective: str) -> float:
         """Return the rate that a plane's links allow the rail on this plane."""
@@ -79,12 +75,8 @@ class _Endpoint(Endpoint):
             self._comm.plan(size_bytes, one, dtype, op).state not in LEARNING for one in collective.split("+")
         )
 
-    def slices(self) -> Sequence[Slice]:
-        return [
-            Slice(record.rail, record.bytes, record.start_s, record.end_s)
-            for record in self._comm.drain_records()
-            if not record.survey
-        ]
+    def slices(self) -> Sequence[reports.Record]:
+        return [record for record in self._comm.drain_records() if not record.survey]
 
     def counters(self) -> Mapping[str, Mapping[str, float]]:
         return {rail: asdict(counts) for rail, counts in rail_counts(self._comm).items()}

@@ -35,6 +35,7 @@ TIMES = {  # name in the rows, and field of Trial or Figures
     "fault": "inject_s",
 }
 COLUMNS = 3  # of the picture
+INTERNAL = ("fault", "rail", "window", "curve")  # fields that a trial's JSON lacks
 
 
 def table(result: FailoverResult) -> Table:
@@ -88,6 +89,12 @@ def line(trial: Trial) -> str:
         reported.append(f"{len(trial.errors)} errors, the first: {trial.errors[0]}")
     words = [trial.outcome, *reported, f"{trial.wrong} wrong"]
     return f"{trial.fault}, {trial.rail} #{trial.number} ({trial.where}): " + "; ".join(words)
+
+
+def curves(result: FailoverResult) -> dict[tuple[str, str], Curve]:
+    """Return the throughput around the first trial of each fault of a rail, by fault and rail."""
+    firsts = [trials[0] for trials in _grouped(result.trials)]
+    return {(trial.fault, trial.rail): trial.curve for trial in firsts if trial.curve}
 
 
 def draw(curves: Mapping[tuple[str, str], Curve]) -> Figure:
@@ -177,7 +184,7 @@ def _row(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _run(trial: Trial) -> dict[str, Any]:
-    return {name: value for name, value in asdict(trial).items() if name not in ("fault", "rail")}
+    return {name: value for name, value in asdict(trial).items() if name not in INTERNAL}
 
 
 def _median(values: Sequence[float]) -> float | None:

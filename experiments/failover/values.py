@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railweave.experiments.failover.figures import Figures
+from railweave.experiments.failover.figures import Curve, Figures, Window
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Topology
 
@@ -47,7 +47,9 @@ class Trial:
     errors: tuple[str, ...] = ()  # unexpected errors that ranks raised
     wrong: int = 0  # elements
     inject_s: float = 0.0  # time that the injection took
-    figures: Figures | None = None  # None for faults of ranks
+    window: Window | None = None  # of a fault of a rail, as the next two
+    figures: Figures | None = None
+    curve: Curve | None = None
     failures: int = 0  # how often the ranks excluded the rail
     others: tuple[str, ...] = ()  # rails that were excluded although they had no fault
     error_s: float | None = None  # from a rank's death until all other ranks had an error

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from rich.table import Table
+
+from railweave.experiments import tables
 from railweave.experiments.allreduce.run import sum_of_limits
 from railweave.experiments.endless import Calls
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import JobOptions, require_peers
 from railweave.experiments.supervisor import EndlessJob, Supervisor, alongside
-from railweave.experiments.trace import RankTrace, throughput
+from railweave.experiments.trace import RankTrace, throughput, wrong_elements
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
@@ -77,27 +80,35 @@ async def run(options: JobsOptions, on_phase: Callable[[str], None] = lambda _: 
     if options.bytes < 8 or options.bytes % 4:
         raise OptionError(f"--size {options.bytes}", "a multiple of 4 bytes, at least 8", "correct --size")
     require_peers(options.topology)
-    hosts = len(options.topology.hosts)
-    on_phase(f"making a network of {hosts} hosts")
+    on_phase(f"making a network of {len(options.topology.hosts)} hosts")
     command = Calls("all_reduce", options.bytes, "int32").command()
     async with Lab(options.topology, options.lab) as lab:
-        on_phase(f"{options.jobs} jobs of {hosts} ranks, {options.seconds:g} s")
-        supervisor = Supervisor(lab)
-        jobs: dict[str, EndlessJob] = {}
-        for name in (f"job{number + 1}" for number in range(options.jobs)):
-            jobs[name] = EndlessJob(
-                supervisor, JobOptions(name, command, name=name), partial(_refuse_errors, name)
-            )
-            await jobs[name].start()
-
-        async def measure() -> None:
-            for job in jobs.values():
-                await job.begun()
-            await asyncio.sleep(options.seconds)
-            await supervisor.stop(*(job.children[0] for job in jobs.values()), deadline_s=END_S)
-
-        await alongside(measure(), supervisor.read())
+        result = await measure(lab, options, [command] * options.jobs, on_phase)
         on_phase("taking the network down")
+    return result
+
+
+async def measure(
+    lab: Lab, options: JobsOptions, commands: Sequence[Sequence[str]], on_phase: Callable[[str], None]
+) -> JobsResult:
+    """Run a job of each command in a lab at once. The ranks behave as those of `endless.Calls`."""
+    on_phase(f"{len(commands)} jobs of {len(lab.topology.hosts)} ranks, {options.seconds:g} s")
+    supervisor = Supervisor(lab)
+    jobs: dict[str, EndlessJob] = {}
+    for number, command in enumerate(commands):
+        name = f"job{number + 1}"
+        jobs[name] = EndlessJob(
+            supervisor, JobOptions(name, command, name=name), partial(_refuse_errors, name)
+        )
+        await jobs[name].start()
+
+    async def window() -> None:
+        for job in jobs.values():
+            await job.begun()
+        await asyncio.sleep(options.seconds)
+        await supervisor.stop(*(job.children[0] for job in jobs.values()), deadline_s=END_S)
+
+    await alongside(window(), supervisor.read())
     return result_of(options, {name: job.traces for name, job in jobs.items()})
 
 
@@ -134,7 +145,7 @@ def result_of(options: JobsOptions, jobs: Mapping[str, Sequence[RankTrace]]) -> 
         JobRow(
             job=name,
             calls=len(traces[0].calls),
-            wrong=sum(trace.wrong for trace in traces),
+            wrong=wrong_elements(traces),
             bps=bps[name],
             share={rail: bps[name][rail] / totals[rail] if totals[rail] else 0.0 for rail in rails},
             why=traces[0].unused,
@@ -142,3 +153,41 @@ def result_of(options: JobsOptions, jobs: Mapping[str, Sequence[RankTrace]]) -> 
         for name, traces in jobs.items()
     ]
     return JobsResult(options, end - begin, rows)
+
+
+def table(result: JobsResult) -> Table:
+    """Return a row per job: throughput and share on every rail, and the reason for an unused rail."""
+    rails = [plane.name for plane in result.options.topology.planes]
+    per_rail = [title for rail in rails for title in (f"{rail} (Mbit/s)", "share")]
+    rows = []
+    for row in result.rows:
+        got = [text for rail in rails for text in (f"{row.bps[rail] / 1e6:.1f}", f"{row.share[rail]:.1%}")]
+        not_used = "; ".join(f"{rail}: {reason}" for rail, reason in row.why.items())
+        rows.append((row.job, *got, str(row.calls), str(row.wrong), not_used or "-"))
+    title = f"{len(result.rows)} jobs at once, for {result.window_s:.1f} s"
+    return tables.table(("job", *per_rail, "calls", "#wrong", "not used"), rows, title=title, box=None)
+
+
+def utilisations(result: JobsResult) -> list[str]:
+    """Return all jobs' throughput relative to every shaped rail's limit."""
+    found = {plane.name: result.utilisation(plane.name) for plane in result.options.topology.planes}
+    return [
+        f"{rail}: all jobs together reach {fraction:.1%} of the physical limit of the links."
+        for rail, fraction in found.items()
+        if fraction is not None
+    ]
+
+
+def as_json(result: JobsResult) -> dict[str, Any]:
+    """Return the result as JSON values; rates are bits of tensors per second."""
+    options = result.options
+    return {
+        "hosts": len(options.topology.hosts),
+        "topology": options.topology.name,
+        "switch": options.lab.switch_target,
+        "bytes": options.bytes,
+        "window_s": result.window_s,
+        "utilisation": {plane.name: result.utilisation(plane.name) for plane in options.topology.planes},
+        "rows": [asdict(row) for row in result.rows],
+        "ok": result.ok,
+    }

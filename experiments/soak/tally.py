@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from railweave.experiments import tables
-from railweave.experiments.trace import RankTrace
+from railweave.experiments.trace import RankTrace, error_texts, wrong_elements
 from railweave.experiments.units import format_bytes
 
 WARM_UP = 0.25  # share of the time: memory pools grow until the largest tensors have been used
@@ -46,16 +46,12 @@ class Tally:
     @property
     def errors(self) -> list[str]:
         """The errors of all ranks."""
-        return [
-            f"rank {rank}: {error.kind}: {error.text}"
-            for rank, trace in enumerate(self.ranks)
-            for error in trace.errors
-        ]
+        return error_texts(self.ranks)
 
     @property
     def wrong(self) -> int:
         """The number of wrong elements of all ranks."""
-        return sum(trace.wrong for trace in self.ranks)
+        return wrong_elements(self.ranks)
 
     def failed(self) -> str:
         """Return the failures as text; empty if there are no failures."""

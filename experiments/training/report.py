@@ -13,11 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from railweave.experiments import timeline
-from railweave.experiments.accounting import RULE
-from railweave.experiments.tables import byte_table, mark, rail_table
+from railweave.experiments.tables import mark, print_rails
 from railweave.experiments.training.reference import MOVED_RUNS, SAFETY
 from railweave.experiments.training.run import DemoResult, Step
 from railweave.experiments.units import format_bytes, format_rate
+
+OF_RAIL = (
+    *("name", "agent_bytes", "sent", "interface_bytes", "failures", "goodput_bps", "share"),
+    "retransmissions",
+)
 
 
 def step_line(step: Step, steps: int, rails: Sequence[str]) -> str:
@@ -55,19 +59,7 @@ def as_json(result: DemoResult) -> dict[str, Any]:
         "steps": len(result.steps),
         "accuracy": result.accuracy,
         "max_abs_diff": result.max_abs_diff,
-        "rails": [
-            {
-                "name": rail.name,
-                "agent_bytes": rail.agent_bytes,
-                "sent": dict(rail.sent),
-                "interface_bytes": rail.interface_bytes,
-                "failures": rail.failures,
-                "goodput_bps": rail.goodput_bps,
-                "share": rail.share,
-                "retransmissions": rail.retransmissions,
-            }
-            for rail in result.rails
-        ],
+        "rails": [{name: getattr(rail, name) for name in OF_RAIL} for rail in result.rails],
         "switch_results": result.switch_results,
         # Not in the schema:
         "max_abs_diff_bound": result.reference.bound,
@@ -81,26 +73,17 @@ def as_json(result: DemoResult) -> dict[str, Any]:
 
 def write_files(result: DemoResult) -> dict[str, Path]:
     """Write the Chrome trace and the picture. Return their paths by description."""
-    out = result.options.lab.out
-    files = {"timeline": out / "timeline.png", "Chrome trace (open in Perfetto)": out / "trace.json"}
-    *_, trace = files.values()
     rails = [rail.name for rail in result.rails]
-    rows = ["compute", *rails]
-    timeline.write_trace(result.spans, rows, trace)
     title = f"{len(result.options.topology.hosts)} hosts train over {', '.join(rails)}"
-    timeline.draw(result.spans, rows, out / "timeline.png", title, unit="step", events=result.events)
-    return files
+    out, rows = result.options.lab.out, ["compute", *rails]
+    return timeline.write_files(result.spans, rows, out, title, result.events, unit="step")
 
 
 def print_report(result: DemoResult, console: Console) -> None:
     """Print the result."""
     reference = result.reference
     communicate = sum(step.communicate_s for step in result.steps)
-    console.print(rail_table(result.rails))
-    console.print()
-    console.print(byte_table(result.rails))
-    console.print()
-    console.print(RULE, style="dim")
+    print_rails(result.rails, console)
     console.print()
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")

@@ -16,11 +16,10 @@ import numpy as np
 from railweave.experiments.accounting import RailAccount, chunks_of, maxima_of, sums_of
 from railweave.experiments.errors import OptionError
 from railweave.experiments.hosts import require_peers
-from railweave.experiments.messages import read
-from railweave.experiments.program.run import ProgramOptions, ProgramResult
-from railweave.experiments.program.run import run as run_program
+from railweave.experiments.program import run as program
 from railweave.experiments.program.worker import command_of
 from railweave.experiments.statistics import mean
+from railweave.experiments.supervisor import messages
 from railweave.experiments.timeline import Span
 from railweave.experiments.training.model import TrainingOptions
 from railweave.experiments.training.reference import Reference, reference
@@ -63,7 +62,7 @@ class Step:
         rates: dict[str, list[float]] = defaultdict(list)
         for piece in (piece for message in messages for piece in _gradients(message)):
             payload[piece["rail"]] += piece["bytes"]
-            rates[piece["rail"]].append(piece["bytes"] * 8 / max(piece["end"] - piece["start"], 1e-9))
+            rates[piece["rail"]].append(piece["bytes"] * 8 / max(piece["end_s"] - piece["start_s"], 1e-9))
         return cls(
             messages[0]["step"],
             mean([message["loss"] for message in messages]),
@@ -146,11 +145,11 @@ class Recorder:
         start, found = self.start, []
         for message in self._messages["step"]:
             rank, number = message["rank"], message["step"]
-            times = message["began"] - start, message["computed"] - start
-            found.append(Span(rank, "compute", number, *times))
-            for piece in _gradients(message):
-                times = piece["start"] - start, piece["end"] - start
-                found.append(Span(rank, piece["rail"], number, *times, piece["bytes"]))
+            found.append(Span(rank, "compute", number, message["began"] - start, message["computed"] - start))
+            found += [
+                Span(rank, s["rail"], number, s["start_s"] - start, s["end_s"] - start, s["bytes"])
+                for s in _gradients(message)
+            ]
         return found
 
     def chunks(self, lanes: Mapping[str, int], netreduce: Collection[str] = ()) -> Counter[str]:
@@ -203,7 +202,7 @@ async def run(
     recorder = Recorder(len(options.topology.hosts), on_step)
     training = options.training
     command = command_of(train, training.steps, training.seed, str(options.lab.out))
-    program = ProgramOptions(
+    demo = program.ProgramOptions(
         options.topology,
         command,
         options.lab,
@@ -212,12 +211,7 @@ async def run(
         live=options.live,
         title="railweave demo",
     )
-
-    def on_line(_: int, text: str) -> None:
-        if (message := read(text)) is not None:
-            recorder.take(message)
-
-    ran = await run_program(program, on_phase, on_line, on_news)
+    ran = await program.run(demo, on_phase, messages(lambda _, message: recorder.take(message)), on_news)
     on_phase("checking against the same training in one process")
     return _result(options, recorder, ran, await _train_alone(options))
 
@@ -240,7 +234,9 @@ async def _train_alone(options: DemoOptions) -> Reference:
         stop.set()  # after a cancellation, the thread must not keep the program alive
 
 
-def _result(options: DemoOptions, recorder: Recorder, ran: ProgramResult, alone: Reference) -> DemoResult:
+def _result(
+    options: DemoOptions, recorder: Recorder, ran: program.ProgramResult, alone: Reference
+) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
     netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
     chunks, done, spans = recorder.chunks(_lanes(options), netreduce), recorder.done(), recorder.spans()

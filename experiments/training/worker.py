@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from railweave.experiments.messages import emit, slices
+from railweave.experiments.messages import emit
 from railweave.experiments.training.model import Training, TrainingOptions, load_digits
 from railweave.hosts.communicator import Communicator
 
@@ -24,7 +26,7 @@ def train(comm: Communicator, steps: int, seed: int, out: str) -> None:
     training = Training(TrainingOptions(steps=steps, seed=seed), digits)
     gradient = np.zeros_like(training.model.parameters)
     comm.barrier()  # all ranks start the first step together
-    emit("start", rank=comm.rank, time=time.monotonic(), slices=slices(comm))
+    emit("start", rank=comm.rank, time=time.monotonic(), slices=_slices(comm))
     for step in range(steps):
         began = time.monotonic()
         loss = training.model.gradient(training.next_batch(comm.world_size)[comm.rank], gradient)
@@ -40,7 +42,7 @@ def train(comm: Communicator, steps: int, seed: int, out: str) -> None:
             began=began,
             computed=computed,
             reduced=reduced,
-            slices=slices(comm),
+            slices=_slices(comm),
         )
     parameters = training.model.parameters
     if comm.rank == 0:
@@ -49,7 +51,12 @@ def train(comm: Communicator, steps: int, seed: int, out: str) -> None:
     emit(
         "done",
         rank=comm.rank,
-        slices=slices(comm),
+        slices=_slices(comm),
         accuracy=training.model.accuracy(held_out),
         digest=hashlib.sha256(parameters.tobytes()).hexdigest(),
     )
+
+
+def _slices(comm: Communicator) -> list[dict[str, Any]]:
+    """Return the slices since the last call, as in a rank's report."""
+    return [asdict(record) for record in comm.drain_records()]

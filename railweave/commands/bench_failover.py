@@ -112,10 +112,10 @@ def failover(
         for text in report.odd(result):
             console.print(text)
         common.write_result(report.as_json(result), json_file, seed=seed)
-        if plot is not None and result.curves:
+        if plot is not None and (curves := report.curves(result)):
             from railweave.experiments.figures import drawing  # noqa: PLC0415
 
-            drawing.save(report.draw(result.curves), report.caption(result), plot)
+            drawing.save(report.draw(curves), report.caption(result), plot)
         if not result.ok:
             raise ResultError(
                 "a trial did not end as expected, or an element was wrong",

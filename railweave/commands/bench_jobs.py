@@ -45,7 +45,7 @@ def jobs(
     why rails were not used.
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
-        from railweave.experiments.jobs import report, run  # noqa: PLC0415
+        from railweave.experiments.jobs import run  # noqa: PLC0415
 
         chosen = common.topology_of(topology, hosts, rails, rate, switch)
         options = run.JobsOptions(
@@ -59,10 +59,10 @@ def jobs(
         )
         result = common.run(run.run(options, on_phase=common.phase), folder)
         console = common.console(json_file)
-        console.print(report.table(result))
-        for text in report.utilisations(result):
+        console.print(run.table(result))
+        for text in run.utilisations(result):
             console.print(text)
-        common.write_result(report.as_json(result), json_file)
+        common.write_result(run.as_json(result), json_file)
         if not result.ok:
             raise ResultError(
                 "an element was wrong, or a job completed no call",

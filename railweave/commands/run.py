@@ -92,14 +92,12 @@ def run(
     """
     with common.one_line_errors(), common.run_folder(out) as folder:
         from railweave.experiments.fault_script import parse  # noqa: PLC0415
-        from railweave.experiments.program import report  # noqa: PLC0415
-        from railweave.experiments.program.run import ProgramOptions  # noqa: PLC0415
-        from railweave.experiments.program.run import run as run_program  # noqa: PLC0415
+        from railweave.experiments.program import run as program  # noqa: PLC0415
 
         if not command and not shell:
             raise OptionError("no program", "one behind --", "write it as in railweave run -- python my.py")
         chosen = common.topology_of(topology, hosts, rails, rate, switch, mtu)
-        options = ProgramOptions(
+        options = program.ProgramOptions(
             topology=chosen,
             command=command or [],
             lab=common.lab_of(chosen, folder, switch, loss, impair=impair, seed=seed),
@@ -113,15 +111,15 @@ def run(
         try:
             on_phase = common.note if shell else common.phase  # the prompt has the terminal
             result = common.run(
-                run_program(options, on_phase, lambda rank, line: tell(f"[rank {rank}] {line}"), common.note),
+                program.run(options, on_phase, lambda rank, line: tell(f"[rank {rank}] {line}"), common.note),
                 folder,
             )
         except WorkerFailed as error:
             typer.echo(f"railweave: {error}", err=True)
             raise typer.Exit(error.code if error.code > 0 else SIGNALLED - error.code) from error
-        report.print_report(result, console)
-        for what, path in report.write_files(result).items():
+        program.print_report(result, console)
+        for what, path in program.write_files(result).items():
             console.print(f"{what}: {path}", soft_wrap=True)
-        common.write_result(report.as_json(result), json_file, seed=seed)
+        common.write_result(program.as_json(result), json_file, seed=seed)
         if not result.ok:
             raise typer.Exit(WRONG)

@@ -20,6 +20,7 @@ from railweave.benchmarks.switch_pauses import REQUESTS
 from railweave.cli import build
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
 from railweave.experiments.fault_kinds import RANK_KILLED
+from railweave.experiments.figures import modules
 from railweave.experiments.striping import parts
 from railweave.switch.targets import TARGETS
 
@@ -39,6 +40,16 @@ def test_a_job_without_slots_runs_on_its_other_rails(start: Start, tmp_path: Pat
     (refused,) = (job for job in result["rows"] if full in job["why"].get("ina", ""))
     assert refused["bps"]["ina"] == 0
     assert refused["bps"]["tcp"] > 0
+
+
+async def test_jobs_of_atp_share_the_slots_of_a_switch_and_end_when_they_are_told(tmp_path: Path) -> None:
+    topology = "racks:racks=2,hosts=2,ina=2"
+    options = {"kind": "best effort", "jobs": 2, "topology": topology, "rate_bps": 20_000_000}
+    measure = modules.load("jobs_on_slots", tmp_path, "measure")
+    (found,) = await measure({**options, "bytes": 65536, "seconds": 3}, tmp_path, lambda _: None)
+    assert found["wrong"] == 0
+    assert found["least_mbps"] > 0
+    assert found["counted"]["result"] > 0
 
 
 def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:

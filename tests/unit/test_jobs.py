@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from railweave.experiments.errors import OptionError
-from railweave.experiments.jobs.report import as_json, utilisations
-from railweave.experiments.jobs.run import JobsOptions, JobsResult, result_of
+from railweave.experiments.jobs.run import JobsOptions, JobsResult, as_json, result_of, utilisations
 from railweave.experiments.trace import Call, RankTrace, Slice, throughput
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes

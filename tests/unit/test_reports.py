@@ -45,8 +45,8 @@ def step_message(rank: int, step: int) -> dict[str, Any]:
     begin = 10.0 + step
     whole = {"survey": False, "repair": False}
     slices = [
-        {"rail": "ina", "start": begin + 0.2, "end": begin + 0.6, "bytes": 3_000_000, **whole},
-        {"rail": "tcp", "start": begin + 0.2, "end": begin + 0.7, "bytes": 1_000_000, **whole},
+        {"rail": "ina", "start_s": begin + 0.2, "end_s": begin + 0.6, "bytes": 3_000_000, **whole},
+        {"rail": "tcp", "start_s": begin + 0.2, "end_s": begin + 0.7, "bytes": 1_000_000, **whole},
     ]
     times = {"began": begin, "computed": begin + 0.2, "reduced": begin + 0.7}
     return {"event": "step", "rank": rank, "step": step, "loss": 0.5 + rank, "slices": slices, **times}

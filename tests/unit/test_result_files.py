@@ -36,7 +36,7 @@ def test_a_result_says_how_it_came_about(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_every_benchmark_has_ok_and_rows() -> None:
-    failover = FailoverResult(FailoverOptions(planes(2, ("tcp",)), LabOptions(Path("out"))), [], {})
+    failover = FailoverResult(FailoverOptions(planes(2, ("tcp",)), LabOptions(Path("out"))), [])
     for told in (
         failover_json(failover),
         loss_json([]),

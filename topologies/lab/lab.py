@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab import counters, flows, services
@@ -154,6 +155,17 @@ class Lab:
         if not any(switch.p4runtime for plane in self.topology.planes for switch in plane.switches):
             return {}
         command = [sys.executable, "-m", "railweave.topologies.lab.switch_counters", self.controller]
+        failed = "the controller did not return the switches' counters"
+        counters_by_plane: dict[str, dict[str, int]] = await self.ask(
+            command, failed, "an answer of the controller", f"read its log in {self._options.out}"
+        )
+        return counters_by_plane
+
+    async def ask(self, command: Sequence[str], failed: str, expected: str, remedy: str) -> Any:
+        """Run a command in the controller's node. Return the JSON that it prints.
+
+        Raises LabError with these texts, and the last line of its errors, if the command fails.
+        """
         process = await asyncio.create_subprocess_exec(
             *self.run_in(CONTROLLER_NODE, command),
             stdout=asyncio.subprocess.PIPE,
@@ -162,13 +174,8 @@ class Lab:
         answer, complaint = await process.communicate()
         if process.returncode:
             lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise LabError(
-                f"the controller did not return the switches' counters: {lines[-1]}",
-                "an answer of the controller",
-                f"read its log in {self._options.out}",
-            )
-        counters_by_plane: dict[str, dict[str, int]] = json.loads(answer)
-        return counters_by_plane
+            raise LabError(f"{failed}: {lines[-1]}", expected, remedy)
+        return json.loads(answer)
 
     async def prompt(self) -> None:
         """Open Mininet's prompt on this terminal; return when it is left."""

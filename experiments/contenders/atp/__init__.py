@@ -7,12 +7,9 @@ It is a power of two.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job
@@ -20,12 +17,13 @@ from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.packet import HEADER, LANES, SCALE
 from railweave.hosts.limits import ETHERNET, IPV4, LANE_BYTES, UDP
 from railweave.p4src.config import CONFIG
-from railweave.topologies.errors import LabError
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
+
+CONFIGURE = "railweave.experiments.contenders.atp.configure"
 
 
 class Kind(Implementation):
@@ -53,26 +51,13 @@ class Kind(Implementation):
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
         """Take the switches from the controller for one run. Yield the switches' counts."""
         async with switches(lab, job.planes[0], 1, self.slots) as counts:
-            write(file_of(job), lab, job.planes[0])
             yield counts
 
     def connect(self, job: Job, rank: int) -> Endpoint:
         """Join the job."""
         from railweave.experiments.contenders.atp.endpoint import Atp  # noqa: PLC0415 - not in the runner
 
-        return Atp(job, rank, 0, file_of(job))
-
-
-def file_of(job: Job, number: int = 0) -> Path:
-    """Return the file that a job's server reads. `number` counts the jobs on the same switches."""
-    return Path(job.out) / f"atp-{number}.json"
-
-
-def write(path: Path, lab: Lab, plane_name: str, number: int = 0) -> None:
-    """Write the configuration of a job's server."""
-    plane = lab.topology.plane(plane_name)
-    values = {"number": number, "address": plane.nics[0].address, "receivers": fabric.receivers(plane)}
-    path.write_text(json.dumps(values))
+        return Atp(job, rank)
 
 
 @contextlib.asynccontextmanager
@@ -85,29 +70,13 @@ async def switches(lab: Lab, plane: str, jobs: int, slots: int) -> AsyncIterator
     if not any(switch.p4runtime for switch in lab.topology.plane(plane).switches):
         yield counts
         return
+    command = [sys.executable, "-m", CONFIGURE, str(lab.topology_file), plane, str(jobs), str(slots)]
+    failed = "the switches could not be filled for ATP", "an answer of each switch", "read the switches' logs"
     await lab.kill(CONTROLLER_NODE)
     try:
-        await _configure(lab, plane, jobs, slots)
+        await lab.ask(command, *failed)
         await lab.programs_compiled()
         yield counts
-        counts |= await _configure(lab, plane, jobs, slots)
+        counts |= await lab.ask(command, *failed)
     finally:
         await lab.revive(CONTROLLER_NODE)
-
-
-async def _configure(lab: Lab, plane: str, jobs: int, slots: int) -> dict[str, int]:
-    module = "railweave.experiments.contenders.atp.configure"
-    command = [sys.executable, "-m", module, str(lab.topology_file), plane, str(jobs), str(slots)]
-    process = await asyncio.create_subprocess_exec(
-        *lab.run_in(CONTROLLER_NODE, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    answer, complaint = await process.communicate()
-    if process.returncode:
-        lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise LabError(
-            f"the switches could not be filled for ATP: {lines[-1]}",
-            "an answer of each switch",
-            "read the switches' logs",
-        )
-    counted: dict[str, int] = json.loads(answer)
-    return counted

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from railweave.experiments.contenders import Array, Endpoint, Job
 from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.worker import Worker
 from railweave.experiments.contenders.ring import left_s, meet
 
+SERVER = "railweave.experiments.contenders.atp.serve"
 MEETING_PORT = 29600  # of job 0; before the first call, and after the last
 SO_NO_CHECK = 11  # asm-generic/socket.h: no UDP checksum, because switches change the packets
 BUFFER_BYTES = 4 << 20
@@ -37,8 +37,11 @@ def udp_socket(address: str, port: int) -> socket.socket:
 class Atp(Endpoint):
     """One rank. The host of rank 0 also runs the parameter server, as a separate process."""
 
-    def __init__(self, job: Job, rank: int, number: int, configuration: Path) -> None:
-        """Open the socket. Return when all ranks and the server have opened theirs."""
+    def __init__(self, job: Job, rank: int, number: int = 0) -> None:
+        """Open the socket. Return when all ranks and the server have opened theirs.
+
+        `number` counts the jobs on the same switches.
+        """
         addresses = job.addresses[job.planes[0]]
         self._timeout_s = job.timeout_s
         self._rank, self._ranks = rank, job.size
@@ -49,7 +52,7 @@ class Atp(Endpoint):
         self._server: subprocess.Popen[bytes] | None = None
         self._failed = False
         if rank == 0:
-            command = [sys.executable, "-m", "railweave.experiments.contenders.atp.serve", str(configuration)]
+            command = [sys.executable, "-m", SERVER, job.topology, job.planes[0], str(number)]
             self._server = subprocess.Popen(command, stdout=subprocess.PIPE)
             assert self._server.stdout is not None  # noqa: S101
             if not self._server.stdout.readline():

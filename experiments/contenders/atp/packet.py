@@ -17,7 +17,6 @@ UDP_PORT, PORTS = CONFIG["ATP_UDP_PORT"], CONFIG["ATP_PORTS"]
 VERSION, GRADIENT, RESULT = CONFIG["ATP_VERSION"], CONFIG["ATP_GRADIENT"], CONFIG["ATP_RESULT"]
 RESEND = CONFIG["ATP_RESEND"]
 MAX_JOBS = PORTS // 2  # a port for a job's worker on a host, and one for its parameter server
-MAX_RANKS = 32  # bits of `ranks`
 SCALE = 10**6  # fixed-point units per 1.0
 MOST = 2**31 - 1
 

@@ -1,48 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of one of many jobs: `python -m railweave.experiments.contenders.atp.series JOB RANK NUMBER`.
+"""A rank of one of many jobs that share switches. It makes calls until it is stopped, and checks all results.
 
-The rank makes calls for the seconds of the job's workload, and checks every element. It reports the begin and
-the end of each call.
+    python -m railweave.experiments.contenders.atp.series TOPOLOGY PLANE BYTES NUMBER
+
+The rank has the messages and the signal of `railweave.experiments.endless`.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
+import os
+import signal
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-from railweave.experiments.contenders import Job
-from railweave.experiments.contenders.atp import file_of
+from railweave.experiments.contenders import Contender, Job
 from railweave.experiments.contenders.atp.endpoint import Atp
+from railweave.experiments.endless import STOP
 from railweave.experiments.messages import emit, run_worker
-from railweave.topologies.values import build
+from railweave.experiments.problem import ITEM, problem
+from railweave.topologies.serialize import load
+
+TIMEOUT_S = 120.0
 
 
 def work() -> None:
     """Make calls until rank 0 marks a call as the last one, in its first element."""
-    job = build(Job, json.loads(Path(sys.argv[1]).read_text()), "job")
-    rank, number = int(sys.argv[2]), int(sys.argv[3])
-    count, seconds = job.workload["bytes"] // 4, job.workload["seconds"]
-    inputs = np.random.default_rng(number).integers(-(2**20), 2**20, (job.size, count), np.int32)
-    given, total = inputs[rank], inputs.sum(axis=0, dtype=np.int32)
-    out = np.empty_like(given)
-    endpoint = Atp(job, rank, number, file_of(job, number))
-    begun = time.monotonic()
-    calls: list[tuple[float, float]] = []
-    wrong, last = 0, False
-    while not last:
-        given[0] = rank == 0 and time.monotonic() - begun > seconds
-        at = time.monotonic()
+    path, plane = sys.argv[1], load(sys.argv[1]).plane(sys.argv[2])
+    size, number = int(sys.argv[3]), int(sys.argv[4])
+    rank, ranks, rails = int(os.environ["RANK"]), len(plane.nics), (plane.name,)
+    stopped: list[int] = []
+    signal.signal(STOP, lambda received, _: stopped.append(received))
+    addresses = {plane.name: tuple(nic.address for nic in plane.nics)}
+    job = Job(Contender("atp", "atp"), ranks, rails, addresses, "", TIMEOUT_S, {}, topology=path)
+    endpoint = Atp(job, rank, number)
+    task = problem(size // ITEM - 1, "int32", "sum", rank, ranks, number)
+    given, out = (np.zeros(size // ITEM, np.int32) for _ in range(2))
+    for call in itertools.count():
+        task.fill(call, given[1:])
+        given[0] = rank == 0 and bool(stopped)
+        begin = time.monotonic()
         endpoint.all_reduce(given, out, "sum")
-        calls.append((at, time.monotonic()))
-        last = bool(out[0])
-        wrong += int(np.count_nonzero(out[1:] != total[1:]))
-        np.add(given, 1, out=given)  # results that are left over are wrong
-        np.add(total, job.size, out=total)
-    emit("calls", rank=rank, number=number, calls=calls, wrong=wrong)
+        end = time.monotonic()
+        counts = {"done": 1, "bytes": size, "longest_s": end - begin, "rss_bytes": 0, "rails": {}}
+        emit("calls", rank=rank, calls=[[call, begin, end, 0.0, [[*rails, begin, end, size]]]], **counts)
+        if wrong := task.wrong(call, out[1:]):
+            emit("wrong", rank=rank, elements=wrong)
+        if out[0]:
+            break
     endpoint.close()
 
 

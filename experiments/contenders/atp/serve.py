@@ -1,42 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter server of one job on its socket: `python -m railweave.experiments.contenders.atp.serve FILE`.
+"""The parameter server of a job on its socket.
 
-The server prints `ready` when it listens, and serves until it is killed.
+    python -m railweave.experiments.contenders.atp.serve TOPOLOGY PLANE NUMBER
+
+The server prints `ready` when it listens, and serves until it is killed. NUMBER counts the jobs on the same
+switches.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import select
+import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
+from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.endpoint import LARGEST, udp_socket
 from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.server import Server
-from railweave.topologies.values import build
+from railweave.experiments.endless import STOP
+from railweave.topologies.model import Plane
+from railweave.topologies.serialize import load
 
 AT_ONCE = 64  # packets received in a row, before the next check of the socket
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """The configuration of a job's server."""
-
-    number: int
-    address: str  # of the server
-    receivers: tuple[str, ...]  # address for the results of each rank
-
-
-def serve(configuration: Configuration) -> None:
+def serve(plane: Plane, number: int) -> None:
     """Serve until the process is killed."""
-    at, number = configuration.address, configuration.number
-    server = Server(number, len(configuration.receivers))
-    ways = [(receiver, worker_port(number)) for receiver in configuration.receivers]
-    sockets = udp_socket(at, server_port(number))
+    ways = [(receiver, worker_port(number)) for receiver in fabric.receivers(plane)]
+    server = Server(number, len(ways))
+    sockets = udp_socket(plane.nics[0].address, server_port(number))
     print("ready", flush=True)
     while True:
         select.select([sockets], [], [])
@@ -54,5 +48,6 @@ def _ways(ranks: int, ways: Sequence[tuple[str, int]]) -> Sequence[tuple[str, in
 
 
 if __name__ == "__main__":
+    signal.signal(STOP, signal.SIG_IGN)  # it reaches all processes of a rank
     with contextlib.suppress(KeyboardInterrupt):
-        serve(build(Configuration, json.loads(Path(sys.argv[1]).read_text()), "configuration"))
+        serve(load(sys.argv[1]).plane(sys.argv[2]), int(sys.argv[3]))

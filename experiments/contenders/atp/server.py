@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.contenders.atp.packet import (
-    GRADIENT,
-    LANES,
-    RESULT,
-    Packet,
-)
+from railweave.experiments.contenders.atp.packet import GRADIENT, LANES, RESULT, Packet
 from railweave.experiments.contenders.atp.worker import MAX_WINDOW, SEQUENCES
 
 
@@ -33,8 +28,6 @@ class Server:
     job: int
     ranks: int
     lanes: int = LANES
-    packets: int = 0  # packets that were added to a sum
-    discarded: int = 0  # packets with a rank that the sum already contained
     _newest: int = -1  # greatest sequence number that was completed
     _sums: dict[int, _Sum] = field(default_factory=dict)
     _results: dict[int, bytes] = field(default_factory=dict)
@@ -63,12 +56,9 @@ class Server:
         held = self._sums.get(sequence)
         if held is None:
             held = self._sums[sequence] = _Sum(0, np.zeros(self.lanes, np.int32))
-        if held.ranks & packet.ranks:
-            self.discarded += 1
-        else:
+        if not held.ranks & packet.ranks:
             held.ranks |= packet.ranks
             held.numbers += packet.numbers
-            self.packets += 1
         if held.ranks != self._everybody:
             return None
         return self._complete(sequence, held.numbers), self._everybody

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from railweave.experiments.contenders.atp.packet import (
-    GRADIENT,
-    LANES,
-    MOST,
-    RESEND,
-    RESULT,
-    SCALE,
-    Packet,
-)
+from railweave.experiments.contenders.atp.packet import GRADIENT, LANES, MOST, RESEND, RESULT, SCALE, Packet
 
 MAX_WINDOW = 256  # packets between the oldest without a result and the newest; the server relies on it
 FIRST_WINDOW = 8.0

@@ -23,14 +23,13 @@ async def measure(
         topology, LabOptions(out), options["trials"], faults=(options["fault"],), rails=(options["rail"],)
     )
     found = await failover.run(asked, on_phase)
-    curve = found.curves.get((options["fault"], options["rail"]))
     return [
         {
             **(asdict(trial.figures) if trial.figures else {}),
             "where": trial.where,
             "unexpected": float(not trial.expected or bool(trial.errors)),
             "wrong": float(trial.wrong),
-            "curve": asdict(curve) if curve and trial.number == 0 else None,
+            "curve": asdict(trial.curve) if trial.curve and trial.number == 0 else None,
         }
         for trial in found.trials
     ]
