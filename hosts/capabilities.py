@@ -14,7 +14,7 @@ from railweave.hosts.decisions import Reason, Verdict
 from railweave.hosts.errors import UnsupportedDType
 
 if TYPE_CHECKING:
-    from railweave.hosts.striping import StripedRail
+    from railweave.hosts.striping.priors import StripedRail
 
 OPS = {
     "sum": ReduceOp.SUM,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which host of a cluster file this machine is, and which of its interfaces are its rails."""
+"""Which host of a cluster file this machine is, and which of its interfaces are on which plane."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import socket
 
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.interfaces import addresses
-from railweave.hosts.options import RailSpec
 from railweave.topologies.cluster import Cluster
 
 
@@ -26,18 +25,6 @@ def this_host(cluster: Cluster) -> str:
         f"one of {', '.join(cluster.hosts)}",
         "call one of them by this machine's name, or give the addresses of its NICs",
     )
-
-
-def rails(cluster: Cluster) -> dict[str, RailSpec]:
-    """Return this machine's rails, one per plane."""
-    host = this_host(cluster)
-    return {
-        plane: RailSpec(
-            plane, cluster.kind(plane), interface_of(cluster, host, plane), cluster.rate_bps(plane)
-        )
-        for plane in cluster.planes
-        if plane in cluster.hosts[host]
-    }
 
 
 def interface_of(cluster: Cluster, host: str, plane: str) -> str:

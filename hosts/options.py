@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from railweave import quantities
 from railweave.access import IN_CLEAR, Access, access_of
+from railweave.hosts.cluster import interface_of, this_host
 from railweave.hosts.errors import InvalidOption
 from railweave.topologies import cluster as clusters
 from railweave.topologies.errors import TopologyError
@@ -321,14 +322,24 @@ def options_from(
 
 def _of_cluster(path: str, environment: Mapping[str, str]) -> tuple[dict[str, RailSpec], str, Access]:
     """Return this machine's rails, the controller's address, and the credentials of the cluster file."""
-    from railweave.hosts.cluster import rails  # noqa: PLC0415 - it needs RailSpec
-
     try:
         cluster = clusters.load(path) if path else None
         access = access_of(cluster, environment)
     except TopologyError as error:
         raise InvalidOption(str(error)) from None
-    return (rails(cluster), cluster.controller, access) if cluster else ({}, "", access)
+    return (rails_of(cluster), cluster.controller, access) if cluster else ({}, "", access)
+
+
+def rails_of(cluster: clusters.Cluster) -> dict[str, RailSpec]:
+    """Return this machine's rails, one per plane."""
+    host = this_host(cluster)
+    return {
+        plane: RailSpec(
+            plane, cluster.kind(plane), interface_of(cluster, host, plane), cluster.rate_bps(plane)
+        )
+        for plane in cluster.planes
+        if plane in cluster.hosts[host]
+    }
 
 
 def _switch(environment: Mapping[str, str], variable: str) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,28 @@ NEWS_S = 0.5  # what a rank whose time was up at the same moment needs to tell w
 REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
 
 
+class Changes(Sequence["Change"]):
+    """All changes of rails so far. Changes that the planner has used are forgotten."""
+
+    def __init__(self) -> None:
+        """Begin without changes."""
+        self._forgotten = 0
+        self._held: list[Change] = []
+
+    def __len__(self) -> int:
+        """Return the number of all changes, the forgotten ones included."""
+        return self._forgotten + len(self._held)
+
+    def __getitem__(self, behind: Any) -> Any:
+        """Return the changes of a slice `[known:]`."""
+        return self._held[behind.start - self._forgotten :]
+
+    def add(self, changes: Sequence[Change], planned_with: int) -> None:
+        """Add the newest changes. Forget those with which a call has been planned."""
+        planned_with = max(planned_with, self._forgotten)
+        self._held, self._forgotten = [*self[planned_with:], *changes], planned_with
+
+
 class CallSequence:
     """Submits this rank's calls, one at a time whatever the thread, and keeps their arrays until they end.
 
@@ -50,7 +72,7 @@ class CallSequence:
         self._health = health
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._changes: list[Change] = []  # of rails, all that there were
+        self._changes = Changes()
         self._arrays: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
         self._surveys: dict[int, tuple[Array, Array]] = {}  # likewise: those whose result is not taken
         self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
@@ -156,7 +178,7 @@ class CallSequence:
             except RailDown as down:
                 plan = None
                 self._await_change(down, end)
-                self._plan_point(end)
+                self._plan_point(end, planned_with)
                 continue
             except ValueError as error:
                 kept.pop(op_index, None)
@@ -172,19 +194,19 @@ class CallSequence:
                 return op_index
             if plan.survey_after:
                 self._survey_at = None
-            self._plan_point(end)
+            self._plan_point(end, planned_with)
 
     def _changed(self, op_index: int, known: int) -> bool:
         """Whether one of the changes behind those `known` is in force for this call."""
         return any(change.from_op <= op_index for change in self._changes[known:])
 
-    def _plan_point(self, end: float) -> None:
+    def _plan_point(self, end: float, planned_with: int) -> None:
         """Wait until the ranks agree on their rails, and for room; take what has changed."""
         try:
             self._agent.plan_point(_left_s(end))
         except TimeoutError:
             self._give_up(None)
-        self._changes += self._agent.changes(len(self._changes))
+        self._changes.add(self._agent.changes(len(self._changes)), planned_with)
 
     def _await_change(self, down: RailDown, end: float) -> None:
         """Wait until a rail is back: none of those that live can carry the call."""

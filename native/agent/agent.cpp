@@ -97,7 +97,7 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
   const std::uint64_t count = submission.call.count;
   for (const Part& part : submission.parts) {
     const bool inside = part.offset <= count && part.count <= count - part.offset;
-    if (part.rail >= rails_.size() || part.count == 0 || !inside) throw std::logic_error("no such part");
+    if (part.rail >= states_.size() || part.count == 0 || !inside) throw std::logic_error("no such part");
   }
 }
 

@@ -104,7 +104,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   Outcome plan_point(PlanPoint& point, Time latest);
   /// The next call's index.
   std::uint32_t next_op() const;
-  std::vector<Change> changes(std::size_t since) const;
+  /// The changes after the first `since`, in order. Forgets the first `since`.
+  std::vector<Change> changes(std::size_t since);
   /// Waits until there are more than so many changes, or the first failure.
   Outcome wait_change(std::size_t since, Time latest);
   /// Why this rank cannot use a rail, until it is cleared by "". Without recovery it has no effect.
@@ -189,7 +190,8 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   void check(const Submission& submission, std::uint32_t op_index) const;
   bool has_room() const;
   bool current(const PlanPoint& point) const { return !calls_.preparing() && point == next_point(); }
-  PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = changes_.size()}; }
+  std::size_t known_changes() const { return forgotten_changes_ + changes_.size(); }
+  PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = known_changes()}; }
   void start_submitted();
   void start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel);
   void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
@@ -219,8 +221,9 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // channels may take slices of calls before this one
   std::size_t most_kept_ = 0;
-  std::vector<Change> changes_;
-  std::uint32_t released_ = 0;  // calls before this one are complete on all ranks
+  std::deque<Change> changes_;
+  std::size_t forgotten_changes_ = 0;  // older ones
+  std::uint32_t released_ = 0;         // calls before this one are complete on all ranks
   std::vector<RailState> states_;
   std::deque<std::pair<std::size_t, Stall>> stalls_;
   std::set<std::uint32_t> failed_ops_;

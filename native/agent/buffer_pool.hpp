@@ -19,8 +19,8 @@ namespace railweave {
 
 /// Not for several threads at once. Buffers may outlive neither the pool nor its thread rule.
 ///
-/// The pool holds at most 256 MiB, or the greatest capacity that was in use at once. If more than 256 MiB is
-/// idle, the kernel may take pages of idle buffers when it needs memory.
+/// The pool holds at most 256 MiB more than the greatest capacity that was in use at once. If more than
+/// 256 MiB is idle, the kernel may take pages of idle buffers when it needs memory.
 class BufferPool {
  public:
   /// A piece of memory that goes back to its pool.
@@ -75,7 +75,7 @@ class BufferPool {
       return hand_out(data, bytes, index);
     }
     const std::size_t capacity = capacity_of(wanted);
-    const std::size_t most = std::max({kMostIdle, most_out_, out_ + capacity});
+    const std::size_t most = kMostIdle + std::max(most_out_, out_ + capacity);
     while (idle_bytes_ > 0 && out_ + capacity + idle_bytes_ > most) free_oldest();
     auto* data = static_cast<std::byte*>(std::aligned_alloc(kPage, capacity));
     if (data == nullptr) throw std::bad_alloc();

@@ -75,15 +75,15 @@ std::uint32_t Agent::next_op() const {
   return calls_.next();
 }
 
-std::vector<Change> Agent::changes(std::size_t since) const {
+std::vector<Change> Agent::changes(std::size_t since) {
   const std::lock_guard lock(mutex_);
-  const std::size_t from = std::min(since, changes_.size());
-  return {changes_.begin() + static_cast<std::ptrdiff_t>(from), changes_.end()};
+  for (; forgotten_changes_ < since && !changes_.empty(); ++forgotten_changes_) changes_.pop_front();
+  return {changes_.begin(), changes_.end()};
 }
 
 Outcome Agent::wait_change(std::size_t since, Time latest) {
   std::unique_lock lock(mutex_);
-  return shared_loop_.wait(lock, [&] { return changes_.size() > since || failure_.has_value(); }, latest);
+  return shared_loop_.wait(lock, [&] { return known_changes() > since || failure_.has_value(); }, latest);
 }
 
 void Agent::set_obstacle(std::size_t rail, const std::string& reason) {

@@ -544,7 +544,8 @@ void bind_agent(nb::module_& m) {
       .def("plan_point", &PythonAgent::plan_point, "timeout_s"_a = nb::none(),
            "(op index of the next call, number of changes known), to plan it by. Waits while the ranks agree "
            "on which rails live, and for earlier calls' memory. TimeoutError")
-      .def("changes", of_agent(&Agent::changes), "since"_a = 0, "The changes after so many, in order")
+      .def("changes", of_agent(&Agent::changes), "since"_a = 0,
+           "The changes after the first `since`, in order. Forgets the first `since`")
       .def("wait_change", &PythonAgent::wait_change, "since"_a, "timeout_s"_a = nb::none(),
            "Wait until there are more than so many changes or everything has ended; False if the time is up")
       .def("set_obstacle", of_agent(&Agent::set_obstacle), "rail"_a, "text"_a, Release(),

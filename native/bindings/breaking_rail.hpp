@@ -28,7 +28,10 @@ class BreakingRail final : public Rail, private RailListener {
   }
 
   std::string_view kind() const override { return rail_->kind(); }
-  bool takes() const override { return rail_->takes(); }
+  bool takes() const override {
+    pass("takes");
+    return rail_->takes();
+  }
   void start(const Slice& slice, Time now) override {
     pass("start");
     rail_->start(slice, now);
@@ -38,7 +41,10 @@ class BreakingRail final : public Rail, private RailListener {
     rail_->pass_over(call, now);
   }
   bool hears(int peer, Time now) const override { return rail_->hears(peer, now); }
-  Time deadline() const override { return where_ == "expire" && times_ > 0 ? 0 : rail_->deadline(); }
+  Time deadline() const override {
+    pass("deadline");
+    return where_ == "expire" && times_ > 0 ? 0 : rail_->deadline();
+  }
   void expire(Time now) override {
     pass("expire");
     rail_->expire(now);
@@ -73,7 +79,10 @@ class BreakingRail final : public Rail, private RailListener {
     pass("stats");
     return rail_->stats();
   }
-  std::uint64_t progress() const override { return rail_->progress(); }
+  std::uint64_t progress() const override {
+    pass("progress");
+    return rail_->progress();
+  }
 
  private:
   void pass(const char* where) const {

@@ -91,6 +91,7 @@ void ContainedRail::restart(const Restart& restart, Time now) {
     const EventLoop::Owned owned(loop_, this);
     running_ = true;  // it may report failures from here on
     broken_ = false;
+    thrown_.reset();
     rail_->restart(restart, now);
   } catch (const std::exception&) {
     halt(now);

@@ -35,7 +35,9 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
   const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
   const auto own =
       other_side_unknown && !ended_ ? pending_label({failure.op_index.value(), 0}) : std::nullopt;
-  if (!own) return failed(failure, now);
+  // Without a label of its own, the rank is in a trial, or an earlier part of the call has been summed: all
+  // ranks call the same.
+  if (!own) return other_side_unknown ? doubt(now) : failed(failure, now);
   if (show_until_ == kNever) show_label(*own, now);
 }
 
@@ -99,7 +101,7 @@ void GuardedRail::expire(Time now) {
   }
 }
 
-/// All labels are alike: what the switch has said is wrong.
+/// All ranks call the same: what the switch has said is wrong.
 void GuardedRail::doubt(Time now) {
   failed({.kind = FailureKind::kSilent,
           .rank = -1,

@@ -404,7 +404,9 @@ class Agent:
         """
 
     def changes(self, since: int = 0) -> list[Change]:
-        """The changes after so many, in order"""
+        """
+        The changes after the first `since`, in order. Forgets the first `since`
+        """
 
     def wait_change(self, since: int, timeout_s: float | None = None) -> bool:
         """

@@ -19,6 +19,8 @@ from protocol.loopback_switch import ADDRESS, GROUP, LANES, PLACE, SLOTS, Loopba
 from protocol.switch_model import CONTRIBUTE, PROBE, SPREAD, Packet
 from protocol.test_rail_restarts import CPUS, needs_cpus
 
+from railweave._native.agent import Call
+from railweave._native.collectives import DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
 from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
@@ -248,6 +250,44 @@ def test_a_trial_whose_packets_are_damaged_ends_nothing(switch: LoopbackSwitch, 
     def is_in(comm: Communicator, state: str) -> bool:
         return comm.stats().rails[0].state == state
 
+    job.run(work, "ina=ina@lo,tcp=tcp@lo")
+
+
+@pytest.mark.parametrize("intact", [0, 600], ids=["first part", "second part"])
+def test_marks_that_are_damaged_cost_the_rail_and_not_the_job(
+    switch: LoopbackSwitch, job: StaticJob, intact: int
+) -> None:
+    """All ranks make the same call, which has two parts on the rail. The first `intact` chunks arrive."""
+    process, seen = switch._process, set[tuple[int, int]]()
+
+    def damage(data: bytes, sender: tuple[str, int]) -> None:
+        packet = Packet.parse(data)
+        assert packet is not None
+        if packet.kind == CONTRIBUTE and packet.child == 1:
+            seen.add((packet.round, packet.slot))
+        switch.spoils = switch.spoils or len(seen) > chunks_before + intact
+        process(data, sender)
+
+    half = 400 * CHUNK // 4
+    call = Call(DType.INT32, ReduceOp.SUM, 2 * half)
+    chunks_before = 1 << 30
+
+    def work(comm: Communicator) -> None:
+        nonlocal chunks_before
+        x = np.arange(2 * half, dtype=np.int32)
+        out = np.empty_like(x)
+        comm.all_reduce(x[:1])
+        job.meet()
+        chunks_before = len(seen)
+        point = op, _ = comm._agent.plan_point(DEADLINE_S)
+        assert comm._agent.submit(point, call, x, out, [(0, 0, half), (0, half, half)])
+        assert comm._agent.wait(op, DEADLINE_S)
+        assert comm._agent.failure_of(op) is None
+        np.testing.assert_array_equal(out, RANKS * x)
+        assert comm._agent.rail_states()[0].failures == 1
+        job.meet()
+
+    switch._process = damage  # type: ignore[method-assign]
     job.run(work, "ina=ina@lo,tcp=tcp@lo")
 
 

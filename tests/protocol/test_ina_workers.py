@@ -340,7 +340,7 @@ def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
             wanted = "up" if phase % 2 else "down"
             latest = time.monotonic() + DEADLINE_S
             while comm._agent.rail_states()[0].state != wanted and time.monotonic() < latest:
-                comm._agent.wait_change(len(comm._agent.changes(0)), 0.1)
+                comm._agent.wait_change(comm._agent.plan_point(DEADLINE_S)[1], 0.1)
             job.meet()
         assert comm._agent.rail_states()[0].incarnation >= 3
 

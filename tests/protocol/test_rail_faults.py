@@ -32,7 +32,9 @@ def until_used_again(rank: Rank) -> None:
     rank.until(lambda: len(rank.agent.changes(0)) >= 2 and rank.alive(1 << 30) == [0, BROKEN])
 
 
-@pytest.mark.parametrize("where", ["start", "pass_over", "expire", "slice_done"])
+@pytest.mark.parametrize(
+    "where", ["start", "pass_over", "expire", "slice_done", "takes", "deadline", "progress"]
+)
 def test_a_rail_that_throws_is_excluded_and_used_again(where: str) -> None:
     """The rail throws on one rank. The other ranks have to learn of this fault."""
     with Job(3, breaking=True) as job:

@@ -52,6 +52,10 @@ def test_a_rail_with_an_obstacle_is_left_and_used_again(size: int) -> None:
             assert "it is tested" in up.last_failure
         changes = [[(c.from_op, c.alive) for c in rank.agent.changes(0)] for rank in job.ranks]
         assert changes == [changes[0]] * size
+        for rank in job.ranks:
+            assert [change.alive for change in rank.agent.changes(1)] == [[True, True]]
+            assert len(rank.agent.changes(0)) == 1, "the first change has not been forgotten"
+            assert rank.agent.plan_point(DEADLINE_S) == (180, 2)
 
 
 def test_calls_wait_for_memory_that_is_kept_for_a_late_rank() -> None:

@@ -235,19 +235,23 @@ def test_memory_goes_back_when_no_rank_needs_it(seed: int) -> None:
 
 
 def test_memory_of_large_calls_is_used_again() -> None:
-    """A second call of 300 MiB faults no pages, because it reuses the first call's memory."""
-    count, ranks = 5 << 20, 60
-    x, out = np.zeros(count * ranks, np.int8), np.zeros(count, np.int8)
+    """Later calls of 300 MiB fault no pages, because they reuse the first call's memory.
+
+    Small calls come between them.
+    """
+    ranks = 60
+    x, out = np.zeros(ranks * (5 << 20), np.int8), np.zeros(5 << 20, np.int8)
     calls = Calls(0, ranks, [1])
     faults = []
-    for number in range(3):
+    for number in range(6):
+        count = 1 if number % 2 else out.size
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         calls.submit(
             Call(DType.INT8, ReduceOp.SUM, count, Collective.REDUCE_SCATTER), x, out, [(0, 0, count)]
         )
         piece = calls.take(0, False)
         assert piece is not None
-        assert calls.kept_bytes == x.size + out.size
+        assert calls.kept_bytes == (ranks + 1) * count
         assert calls.finish(0, False, piece.id)
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
         calls.release(number + 1)

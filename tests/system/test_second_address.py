@@ -21,9 +21,9 @@ hosts:
 SCRIPT = """
 import json, socket, sys
 from railweave.commands import cluster_checks
-from railweave.hosts import cluster as clusters
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.interfaces import interface
+from railweave.hosts.options import rails_of
 from railweave.topologies.cluster import load
 
 socket.gethostname = lambda: "this"
@@ -31,7 +31,7 @@ cluster = load(sys.argv[1])
 steps = cluster_checks._plane(cluster, "this", "tcp", cluster.hosts["this"]["tcp"])
 finding = next(one for one in steps if not one.present)
 try:
-    used = interface(clusters.rails(cluster)["tcp"].interface).address
+    used = interface(rails_of(cluster)["tcp"].interface).address
 except InvalidOption as refusal:
     used = str(refusal)
 print(json.dumps([finding.name, finding.detail, finding.remedy, used]))

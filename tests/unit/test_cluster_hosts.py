@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from railweave.commands import cluster_checks
-from railweave.hosts import cluster as clusters
+from railweave.hosts.cluster import this_host
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.options import RailSpec, options_from
+from railweave.hosts.options import RailSpec, options_from, rails_of
 from railweave.topologies.cluster import load
 
 FILE = """\
@@ -37,22 +37,22 @@ def file(folder: Path, name: str, old: str = "", new: str = "") -> str:
 @pytest.mark.parametrize("name", [socket.gethostname(), "of-another-name"])
 def test_a_machine_is_known_by_its_name_or_its_addresses(tmp_path: Path, name: str) -> None:
     cluster = load(file(tmp_path, name))
-    assert clusters.this_host(cluster) == name
-    assert clusters.rails(cluster) == {"tcp": TCP, "second": SECOND}
+    assert this_host(cluster) == name
+    assert rails_of(cluster) == {"tcp": TCP, "second": SECOND}
 
 
 def test_a_host_name_with_its_domain_is_known_by_its_first_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "other.example.org")
-    assert clusters.this_host(load(file(tmp_path, "one"))) == "other"
+    assert this_host(load(file(tmp_path, "one"))) == "other"
 
 
 def test_a_machine_that_is_none_of_the_hosts_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidOption, match=r"127\.0\.0\.1.* is none of the cluster's hosts: expected one of one, other"
     ):
-        clusters.rails(load(file(tmp_path, "one", "127.0.0.1", "127.0.0.3")))
+        rails_of(load(file(tmp_path, "one", "127.0.0.1", "127.0.0.3")))
 
 
 def test_an_address_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_address_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidOption, match=r"plane 'second': 10\.2\.0\.1 is not the first address of any interface"
     ):
-        clusters.rails(load(path))
+        rails_of(load(path))
 
 
 def test_doctor_refuses_the_host_that_init_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_doctor_refuses_the_host_that_init_refuses(tmp_path: Path, monkeypatch: 
     with pytest.raises(
         InvalidOption, match=r"none of the cluster's hosts: expected one of one, other\.example\.org"
     ):
-        clusters.rails(cluster)
+        rails_of(cluster)
     finding = cluster_checks.check_host(replace(cluster, controller="192.0.2.1:9600"))
     assert (finding.name, finding.present, finding.needed) == ("host", False, True)
     assert "'other'" in finding.detail

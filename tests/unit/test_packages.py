@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The locked packages meet the requirements of the project, and the switch needs only its own."""
+"""The locked packages meet the project's requirements, the switch needs few, and imports have no circle."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -64,3 +66,17 @@ def test_the_switch_imports_without_the_packages_of_other_extras() -> None:
     ]
     assert len(modules) >= len(others)
     subprocess.run([sys.executable, "-c", IMPORT_WITHOUT, *modules], check=True, timeout=60)
+
+
+def test_the_imports_of_the_hosts_have_no_circle() -> None:
+    """Late imports and imports for type checks count, too."""
+    files = {
+        ".".join(("railweave", *path.with_suffix("").parts)).removesuffix(".__init__"): ROOT / path
+        for path in (path.relative_to(ROOT) for path in (ROOT / "hosts").rglob("*.py"))
+    }
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {(node.module, f"{node.module}.{alias.name}") for node in nodes for alias in node.names}
+        graph[module] = {name if name in files else str(parent) for parent, name in names} & files.keys()
+    TopologicalSorter(graph).prepare()

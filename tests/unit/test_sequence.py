@@ -238,6 +238,18 @@ def test_each_place_is_submitted_with_all_changes_before_it() -> None:
     ]
 
 
+def test_changes_with_which_a_call_has_been_planned_are_forgotten() -> None:
+    world = World()
+    for op_index in range(100):
+        world.agent.change(op_index)
+        world.call()
+    assert world.did("plan")[-1] == ("plan", 99, 100)
+    changes = [weakref.ref(change) for change in world.agent.all_changes]
+    world.agent.all_changes.clear()
+    gc.collect()
+    assert sum(change() is not None for change in changes) <= 2
+
+
 def test_calls_that_the_agent_repeats_are_counted_before_the_next_one_is_planned() -> None:
     world = World()
     world.call()
