@@ -169,8 +169,8 @@ def write(options: Options, records: Records) -> Path:
     entries = list(_entries(options, records))
     for each in entries:
         if each.svg:
-            (options.out / f"{each.name}.svg").write_text(each.svg)
-            (options.out / f"{each.name}.pdf").write_bytes(each.pdf)
+            (options.out / f"{each.figure.name}.svg").write_text(each.svg)
+            (options.out / f"{each.figure.name}.pdf").write_bytes(each.pdf)
     path = options.out / "report.html"
     command = options.command(*(figure.argument for figure in options.figures))
     warning = other_sources(records.read())
@@ -199,9 +199,7 @@ def entry(options: Options, figure: Figure, records: Sequence[Record]) -> Entry:
     asked = [claim for claim in figure.claims if claim.planned(names)]
     svg, pdf = _drawn(figure, runs)
     return Entry(
-        figure.name,
-        figure.title,
-        figure.about,
+        figure,
         options.command(figure.argument),
         svg,
         pdf,

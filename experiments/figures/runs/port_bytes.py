@@ -46,9 +46,4 @@ def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None])
             shards = (options["calls"][1] - options["calls"][0]) * shard
             extra[name] = (carried[1] - carried[0]) * payload_fraction(rail, multicast=True) / shards
             extra[f"{name}_sent"] = (sent[1] - sent[0]) / shards
-    extra |= {
-        "ratio": extra["ring"] / extra["multicast"],
-        "model_ring": traffic.ring(hosts),
-        "model_multicast": traffic.multicast(hosts),
-    }
-    return [extra]
+    return [{**extra, "model_ring": traffic.ring(hosts), "model_multicast": traffic.multicast(hosts)}]

@@ -24,18 +24,14 @@ PARTS = 2  # segments that Gloo's ring has in flight; Nezha's rails over TCP are
 async def measure(
     options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return the times of calls and steps, and the gains over Gloo."""
+    """Return the times of calls and steps, by contender."""
     async with simulation.simulator() as simulate:
         times = await _times(options, simulate, on_phase)
     model = models.load()[options["model"]]
     scale = sum(model.buckets()) / options["size"]
     call_s = {who: scale * time for who, time in times.items()}
     step_s = {who: model.compute_s + time for who, time in call_s.items()}
-    extra: dict[str, Any] = {"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}
-    for who in ("tcp+tcp", "ina+tcp"):
-        extra[f"calls_{who}"] = call_s["gloo"] / call_s[who]
-        extra[f"steps_{who}"] = step_s["gloo"] / step_s[who]
-    return [extra]
+    return [{"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}]
 
 
 async def _times(
