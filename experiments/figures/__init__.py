@@ -131,9 +131,8 @@ class Figure(Table):
 
     @property
     def text(self) -> str:
-        """Return what the figure shows, in Markdown."""
-        own = self.path.parent / TEXT
-        return (FOLDER / "texts" / f"{self.name}.md" if self.path.parent == FOLDER else own).read_text()
+        """Return what a figure of a paper shows, in Markdown without the title."""
+        return (FOLDER / "texts" / f"{self.name}.md").read_text()
 
     @property
     def headline(self) -> Claim:
