@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import railweave
-from railweave.experiments import traffic
+from railweave.experiments.figures.runs import traffic_model
 from railweave.experiments.program.testbed import Testbed
 from railweave.hosts.limits import payload_fraction
 from railweave.topologies.lab.options import LabOptions
@@ -46,4 +46,6 @@ def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None])
             shards = (options["calls"][1] - options["calls"][0]) * shard
             extra[name] = (carried[1] - carried[0]) * payload_fraction(rail, multicast=True) / shards
             extra[f"{name}_sent"] = (sent[1] - sent[0]) / shards
-    return [{**extra, "model_ring": traffic.ring(hosts), "model_multicast": traffic.multicast(hosts)}]
+    return [
+        {**extra, "model_ring": traffic_model.ring(hosts), "model_multicast": traffic_model.multicast(hosts)}
+    ]
