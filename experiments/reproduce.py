@@ -223,15 +223,10 @@ def machine() -> Mapping[str, str]:
     """Return the processor, the memory and the system of this machine."""
     cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
-        "processor": f"{cores()} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
+        "processor": f"{os.cpu_count() or 1} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
         "memory": f"{memory_gib():.1f} GiB",
         "system": f"Linux {platform.release()}, Python {platform.python_version()}",
     }
-
-
-def cores() -> int:
-    """Return the number of processors of this machine."""
-    return os.cpu_count() or 1
 
 
 def memory_gib() -> float:

@@ -13,7 +13,6 @@ from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import BOTH, ITEM, SHARDED
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
 from railweave.experiments.scenario import Scenario
@@ -43,11 +42,6 @@ class Row:
     root: int = -1  # of a broadcast
     cpu_s: float = 0.0  # processor time of a rank per call
     memory_bytes: int = 0  # resident memory of the rank that uses most
-
-    @property
-    def count(self) -> int:
-        """Return the elements of the tensor, or of one shard, as nccl-tests count them."""
-        return self.bytes // ITEM // (self.ranks if self.collective in SHARDED else 1)
 
     @property
     def mean_s(self) -> float:
@@ -216,7 +210,7 @@ def _row(
         seconds=seconds,
         wrong=sum(sample.wrong for sample in samples),
         ranks=ranks,
-        limit_bps=sum_of_limits(planes, ranks, work.collective),
+        limit_bps=sum_of_limits(planes, work.collective),
         shares={rail: sum(each[rail] for each in shares) / len(shares) for rail in shares[0]},
         collective=work.collective,
         root=work.root if work.collective == "broadcast" else -1,
@@ -225,16 +219,11 @@ def _row(
     )
 
 
-def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
-    """Return the rate that the links of all planes together allow.
-
-    It is 0 if a plane is unshaped, or if there is only one rank.
-    """
-    if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
+def sum_of_limits(planes: Sequence[Plane], collective: str = "all_reduce") -> float:
+    """Return the rate that the links of all planes together allow; 0 if a plane is unshaped."""
+    if not all(plane.rate_bps for plane in planes):
         return 0.0
-    if collective == BOTH:
-        return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
-    return sum(limits.on_plane(plane, plane.kind, ranks, collective) for plane in planes)
+    return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
 
 
 def _with_tcp_plane(scenario: Scenario) -> Scenario:
