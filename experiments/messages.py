@@ -16,7 +16,7 @@ from railweave.hosts.errors import RailweaveError
 
 @dataclass(frozen=True)
 class RailCounts:
-    """The counts of a rail on one rank since the rank joined. They can be added and subtracted."""
+    """The counts of a rail on one rank since the rank joined. They can be added."""
 
     payload_bytes: int = 0  # tensor bytes of the slices that the rail has reduced
     bytes_sent: int = 0  # on the wire, Ethernet headers included
@@ -36,10 +36,6 @@ class RailCounts:
     sent_recovery: int = 0
     sent_heartbeats: int = 0
     sent_control: int = 0
-
-    def __sub__(self, other: RailCounts) -> RailCounts:
-        """Return the counts since `other`."""
-        return RailCounts(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def __add__(self, other: RailCounts) -> RailCounts:
         """Return the sum of both."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from railweave.errors import Unavailable, UserError, of_file
 from railweave.experiments import provenance
@@ -26,6 +26,7 @@ from railweave.experiments.claims import Claim, needed
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import modules, panels
 from railweave.experiments.figures.entries import Filler, listed, scenario_values
+from railweave.experiments.figures.modules import OnPhase
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import FAILED, OK, SKIPPED, Record
 from railweave.experiments.scenario import Scenario
@@ -39,7 +40,6 @@ FOLDER = Path(__file__).parent
 PAPERS = ("nezha", "multicast", "netreduce", "rina")
 EXACT = "exact"  # the claim that every figure with scenarios has
 OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
-OnPhase: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)

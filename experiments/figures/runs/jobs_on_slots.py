@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from railweave.experiments.contenders import Contender, Job, atp
 from railweave.experiments.errors import OptionError
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.hosts import JobOptions, module_command, start_rank
 from railweave.experiments.jobs import run as jobs_run
 from railweave.experiments.messages import read
@@ -26,9 +26,7 @@ SETTLE_S = 1.0
 TIMEOUT_S = 120.0
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the goodput of the jobs: of all, and of one."""
     topology = named(options["topology"], rails=["ina"], rates=[options["rate_bps"]])
     run = _dedicated if options["kind"] == "dedicated" else _best_effort
@@ -47,7 +45,7 @@ async def measure(
 
 
 async def _dedicated(
-    options: dict[str, Any], topology: Topology, out: Path, on_phase: Callable[[str], None]
+    options: Options, topology: Topology, out: Path, on_phase: OnPhase
 ) -> tuple[list[float], int, dict[str, Any]]:
     """Run jobs on our in-network rail. A job without slots is a ring of its ranks."""
     quotas = [f"job{number + 1}:slots=0" for number in range(WITH_SLOTS, options["jobs"])]
@@ -67,7 +65,7 @@ async def _dedicated(
 
 
 async def _best_effort(
-    options: dict[str, Any], topology: Topology, out: Path, on_phase: Callable[[str], None]
+    options: Options, topology: Topology, out: Path, on_phase: OnPhase
 ) -> tuple[list[float], int, dict[str, Any]]:
     """Run jobs on ATP. All jobs share the aggregators."""
     numbers = range(options["jobs"])

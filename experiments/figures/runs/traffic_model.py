@@ -7,12 +7,13 @@ pods of two racks, and a core above. Hosts fill it from the left. One switch for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 
 
-def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the counts by network and number of hosts, and their distance from 2(P-1)/P on one switch."""
     counts = {
         name: {str(hosts): [ring(hosts, levels), multicast(hosts, levels)] for hosts in options["hosts"]}
