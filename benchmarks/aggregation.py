@@ -88,7 +88,7 @@ class Scenario:
 def udp_frame(
     macs: tuple[int, int], source: str, destination: str, ports: tuple[int, int], body: bytes, ttl: int = 64
 ) -> bytes:
-    """Return an Ethernet frame with a UDP packet. `macs` are destination and source, `ports` the reverse."""
+    """Return a UDP packet. `macs` are those of destination and source, `ports` of source and destination."""
     udp = struct.pack(">HHHH", *ports, 8 + len(body), 0)
     addresses = tables.ip_number(source), tables.ip_number(destination)
     header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, ttl, 17, 0, *addresses)
