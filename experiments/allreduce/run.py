@@ -15,7 +15,7 @@ from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
-from railweave.experiments.scenario import Scenario
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.hosts.limits import ring_volume
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Plane
@@ -31,15 +31,12 @@ class Row:
 
     contender: str
     bytes: int
-    dtype: str
-    op: str
+    work: Workload
     seconds: Sequence[float]  # duration of each call, from the last rank's start to the last rank's end
     wrong: int  # number of wrong elements, over all calls and ranks
     ranks: int
     limit_bps: float  # rate that all links together allow, 0 if unshaped
     shares: Mapping[str, float]  # by rail; only railweave reports them
-    collective: str = "all_reduce"
-    root: int = -1  # of a broadcast
     cpu_s: float = 0.0  # processor time of a rank per call
     memory_bytes: int = 0  # resident memory of the rank that uses most
 
@@ -66,7 +63,7 @@ class Row:
     @property
     def busbw_bps(self) -> float:
         """Return the bus bandwidth of nccl-tests: the rate that a ring of hosts would need on every link."""
-        parts = self.collective.split("+")
+        parts = self.work.collective.split("+")
         return self.algbw_bps * sum(ring_volume(Collective[each.upper()], self.ranks) for each in parts)
 
     @property
@@ -199,21 +196,18 @@ def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:
 def _row(
     records: Sequence[Record], samples: Sequence[Sample], scenario: Scenario, planes: Sequence[Plane]
 ) -> Row:
-    work, ranks, size = scenario.workload, len(scenario.network.hosts), samples[0].size_bytes
+    ranks, size = len(scenario.network.hosts), samples[0].size_bytes
     seconds = [time_us / 1e6 for sample in samples for time_us in sample.times_us]
     shares = [record.shares.get(str(size), {}) for record in records]
     return Row(
         contender=records[0].contender,
         bytes=size,
-        dtype=work.dtype,
-        op=work.op,
+        work=scenario.workload,
         seconds=seconds,
         wrong=sum(sample.wrong for sample in samples),
         ranks=ranks,
-        limit_bps=sum_of_limits(planes, work.collective),
+        limit_bps=sum_of_limits(planes, scenario.workload.collective),
         shares={rail: sum(each[rail] for each in shares) / len(shares) for rail in shares[0]},
-        collective=work.collective,
-        root=work.root if work.collective == "broadcast" else -1,
         cpu_s=sum(sample.cpu_s for sample in samples) / ranks / len(seconds),
         memory_bytes=max(sample.memory_bytes for sample in samples),
     )

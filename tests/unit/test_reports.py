@@ -315,7 +315,7 @@ BENCH = Scenario(
 
 
 def row(contender: str, seconds: float) -> Row:
-    return Row(contender, 4 << 20, "float32", "sum", [seconds, seconds, 9.0], 0, 4, 2e8, {})
+    return Row(contender, 4 << 20, BENCH.workload, [seconds, seconds, 9.0], 0, 4, 2e8, {})
 
 
 def record(contender: Contender, time_s: float, wrong: int = 0) -> Record:
@@ -342,7 +342,8 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     ("collective", "factor"), [("reduce_scatter", 0.75), ("all_gather", 0.75), ("broadcast", 1)]
 )
 def test_other_collectives_have_factors_of_their_own(collective: str, factor: float) -> None:
-    measured = replace(row("tcp", 0.25), collective=collective, root=1 if collective == "broadcast" else -1)
+    work = replace(BENCH.workload, collective=collective, root=1)
+    measured = replace(row("tcp", 0.25), work=work)
     assert measured.busbw_bps == pytest.approx(measured.algbw_bps * factor)
     columns = bench_report.line(measured).split()
     assert columns[0] == str(4 << 20)
