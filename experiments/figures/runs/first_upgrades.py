@@ -11,7 +11,9 @@ from typing import Any
 from railweave.experiments import deployment
 from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.figures.runs import timed_calls
+from railweave.experiments.program.testbed import Testbed
 from railweave.topologies.clos import mixed_racks
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.model import Plane, Topology
 
 
@@ -30,7 +32,7 @@ def _with(topology: Topology, *hosts: str, switch: str = "") -> Topology:
     return replace(topology, hosts=hosts, planes=(deployment.upgraded(replace(plane, nics=nics), [switch]),))
 
 
-async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
+def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the time of all jobs, each alone, by upgrade, and how far the prediction is off."""
     topology = fabric(options["racks"], options["rate_bps"])
     (plane,) = topology.planes
@@ -43,8 +45,8 @@ async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Number
         alone = _with(topology, *(nic.host for nic in job.ranks.values()))
         for leaf in ["", *(leaf for leaf in leaves if leaf in behind)]:
             on_phase(f"{job.name}, {leaf or 'no switch'} upgraded")
-            network = _with(alone, *alone.hosts, switch=leaf)
-            now, bad = await timed_calls.seconds(network, job.size_bytes, options["calls"], out)
+            with Testbed(_with(alone, *alone.hosts, switch=leaf), LabOptions(out)) as bed:
+                now, bad = timed_calls.seconds(bed, job.size_bytes, options["calls"])
             wrong += bad
             for other in predicted:
                 if other == leaf or (not leaf and other not in behind):

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from railweave.experiments import simulation
 from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.figures.runs import timed_calls
+from railweave.experiments.program.testbed import Testbed
 from railweave.experiments.simulation import Call, Fabric
 from railweave.topologies.clos import mixed_racks
+from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.lab.shaping import TokenBucket
 
 RACKS, HOSTS = 4, 4
@@ -28,9 +31,14 @@ async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Number
             simulated[str(ina)] = (await simulate(call if ina else Call("ring", fabric, size))).seconds
     for ina in range(RACKS + 1):
         on_phase(f"{ina} racks aggregate")
-        topology = mixed_racks(RACKS, HOSTS, ina, rails=("ina",), rates=rate)
-        measured[str(ina)], bad = await timed_calls.seconds(topology, size, options["calls"], out)
+        measured[str(ina)], bad = await asyncio.to_thread(_measure, ina, options, out)
         wrong += bad
     ratios = [simulated[ina] / measured[ina] for ina in measured]
     ends = {"least": min(ratios), "greatest": max(ratios)}
     return [{"measured_s": measured, "simulated_s": simulated, **ends, "wrong": float(wrong)}]
+
+
+def _measure(ina: int, options: Options, out: Path) -> tuple[float, int]:
+    topology = mixed_racks(RACKS, HOSTS, ina, rails=("ina",), rates=options["rate_bps"])
+    with Testbed(topology, LabOptions(out)) as bed:
+        return timed_calls.seconds(bed, options["size"], options["calls"])
