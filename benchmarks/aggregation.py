@@ -81,12 +81,19 @@ class Scenario:
         nic, lanes = self.nics[worker], range(slot, slot + self.lanes)
         body = ina.Header(group=GROUP, child=worker, slot=slot, round=round_, mark=0xCAFE).encode()
         body += struct.pack(f">{self.lanes}i", *lanes)
-        udp = struct.pack(">HHHH", FIRST_WORKER_PORT + worker, UDP_PORT, 8 + len(body), 0)
-        source, to = tables.ip_number(nic.address), tables.ip_number(VIRTUAL_IP)
-        header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, source, to)
-        header = header[:10] + checksum(header).to_bytes(2, "big") + header[12:]
-        macs = tables.virtual_mac(to).to_bytes(6, "big") + bytes.fromhex(nic.mac.replace(":", ""))
-        return macs + b"\x08\x00" + header + udp + body
+        mac, ports = tables.virtual_mac(tables.ip_number(VIRTUAL_IP)), (FIRST_WORKER_PORT + worker, UDP_PORT)
+        return udp_frame((mac, tables.mac_number(nic.mac)), nic.address, VIRTUAL_IP, ports, body)
+
+
+def udp_frame(
+    macs: tuple[int, int], source: str, destination: str, ports: tuple[int, int], body: bytes, ttl: int = 64
+) -> bytes:
+    """Return a UDP packet. `macs` are those of destination and source, `ports` of source and destination."""
+    udp = struct.pack(">HHHH", *ports, 8 + len(body), 0)
+    addresses = tables.ip_number(source), tables.ip_number(destination)
+    header = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(body), 0, 0, ttl, 17, 0, *addresses)
+    header = header[:10] + checksum(header).to_bytes(2, "big") + header[12:]
+    return b"".join(mac.to_bytes(6, "big") for mac in macs) + b"\x08\x00" + header + udp + body
 
 
 def checksum(header: bytes) -> int:

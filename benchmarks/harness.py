@@ -10,9 +10,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railweave.experiments import provenance, statistics, tables, units
+from railweave.experiments import provenance, tables, units
 from railweave.experiments.cpu import CpuTimes, cpu_times
 from railweave.experiments.errors import OptionError
+from railweave.experiments.measures import Measured
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,31 +71,26 @@ class Row:
     unit: str
     samples: list[float] = field(default_factory=list)
 
-    @property
-    def value(self) -> float:
-        """Return the median."""
-        return statistics.median(self.samples)
-
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the median."""
-        return statistics.interval(self.samples)
+    def measured(self) -> Measured:
+        """Return the median with its interval."""
+        return Measured.of(self.samples)
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for machines."""
-        low, high = self.interval
+        found = self.measured
         head = {"table": self.table, **self.parameters, "name": self.name}
-        numbers = {"value": self.value, "unit": self.unit, "low": low, "high": high}
-        return {**head, **numbers, "repetitions": len(self.samples)}
+        numbers = {"value": found.value, "unit": self.unit, "low": found.low, "high": found.high}
+        return {**head, **numbers, "repetitions": found.rounds}
 
     def text(self) -> str:
         """Return the value with three digits, and the interval's larger half."""
-        low, high = self.interval
-        half = max(high - self.value, self.value - low)
+        found = self.measured
+        value, half = found.value, max(found.high - found.value, found.value - found.low)
         if not half:
-            return units.number_text(self.value, 3)
-        spread = f"{half / abs(self.value):.0%}" if self.value else units.number_text(half, 2)
-        return f"{units.number_text(self.value, 3)} ±{spread}"
+            return units.number_text(value, 3)
+        spread = f"{half / abs(value):.0%}" if value else units.number_text(half, 2)
+        return f"{units.number_text(value, 3)} ±{spread}"
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ entries, the flow and the published rates are those of Figure 6 and its artifact
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
 import finsy as fy
 
-from railweave.benchmarks.aggregation import checksum
+from railweave.benchmarks.aggregation import udp_frame
 from railweave.p4src.artifacts import SOURCES_RECORD, built_hashes, source_hashes
 from railweave.p4src.compile import compile_or_exit, compile_program, compiler_version
 
@@ -49,8 +47,8 @@ class Program:
     title: str  # in the paper
     published_mpps: float  # of NIKSS (XDP) on one core, 64-byte packets, in millions per second
     entries: tuple[fy.P4TableEntry, ...]
-    meters: tuple[fy.P4MeterEntry, ...]
     frame: bytes  # enters by IN_PORT; the result leaves by OUT_PORT
+    meters: tuple[fy.P4MeterEntry, ...] = ()
 
     @property
     def json_path(self) -> Path:
@@ -84,13 +82,9 @@ def entry(
 
 def frame(destination_mac: int, source: str, destination: str, ttl: int = 64) -> bytes:
     """Return a UDP packet of the flow, in a frame of FRAME_BYTES."""
-    macs = destination_mac.to_bytes(6, "big") + SOURCE_MAC.to_bytes(6, "big")
-    size = FRAME_BYTES - 14
-    addresses = IPv4Address(source).packed + IPv4Address(destination).packed
-    header = struct.pack(">BBHHHBBH", 0x45, 0, size, 0, 0, ttl, UDP, 0) + addresses
-    header = header[:10] + checksum(header).to_bytes(2, "big") + header[12:]
-    udp = struct.pack(">HHHH", SOURCE_PORT, DESTINATION_PORT, size - 20, 0)
-    return (macs + b"\x08\x00" + header + udp).ljust(FRAME_BYTES, b"x")
+    body = b"x" * (FRAME_BYTES - 14 - 20 - 8)  # behind the headers of Ethernet, IPv4 and UDP
+    ports = (SOURCE_PORT, DESTINATION_PORT)
+    return udp_frame((destination_mac, SOURCE_MAC), source, destination, ports, body, ttl)
 
 
 L2FWD = Program(
@@ -98,7 +92,6 @@ L2FWD = Program(
     "L2FWD",
     5.72,
     (entry("stations", {"destination": NEXT_MAC}, "forward", port=OUT_PORT),),
-    (),
     frame(NEXT_MAC, "16.0.0.1", "48.0.0.1"),
 )
 L2L3_ACL = Program(
@@ -125,7 +118,6 @@ L2L3_ACL = Program(
         ),
         entry("egress_vlans", {"egress_port": OUT_PORT}, "untag"),
     ),
-    (),
     frame(ROUTER_MAC, "16.0.0.1", "48.0.0.1"),
 )
 UPF = Program(
@@ -154,7 +146,6 @@ UPF = Program(
             port=OUT_PORT,
         ),
     ),
-    (),
     frame(ROUTER_MAC, "16.0.0.4", USER),
 )
 BNG = Program(
@@ -183,6 +174,7 @@ BNG = Program(
         entry("line_sessions", {"line": LINE}, "set_session", session=PPPOE_SESSION),
         entry("egress_vlans", {"egress_port": OUT_PORT}, "push"),
     ),
+    frame(ROUTER_MAC, "16.0.0.1", "48.0.0.1"),
     (
         ~fy.P4MeterEntry(
             "best_effort",
@@ -190,7 +182,6 @@ BNG = Program(
             config=fy.P4MeterConfig(cir=UNLIMITED, cburst=UNLIMITED, pir=UNLIMITED, pburst=UNLIMITED),
         ),
     ),
-    frame(ROUTER_MAC, "16.0.0.1", "48.0.0.1"),
 )
 PROGRAMS: Final = (L2FWD, L2L3_ACL, UPF, BNG)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,32 +41,24 @@ SWITCH: Mapping[str, Any] = {"lanes": 256, "hosts": 2, "seconds": 1.0}
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the baseline. A greater value is better."""
+    """One line of the baseline, and its present value. A greater value is better."""
 
     text: str
     measure: Mapping[str, Any]
     value: float
     tolerance: float  # relative
-
-    def verdict(self, now: float) -> str:
-        """Return whether the ratio is the same, better or worse now."""
-        if abs(now - self.value) <= self.tolerance * self.value:
-            return SAME
-        return BETTER if now > self.value else WORSE
-
-
-@dataclass(frozen=True)
-class Found:
-    """A ratio of the baseline, and its present value."""
-
-    ratio: Ratio
-    measured: Measured | None
+    measured: Measured | None = None
     missing: str = ""  # the reason, if it could not be measured
 
     @property
     def verdict(self) -> str:
         """Return whether the ratio is the same, better, worse or not measured."""
-        return self.ratio.verdict(self.measured.value) if self.measured else "not measured"
+        if self.measured is None:
+            return "not measured"
+        change = self.measured.value - self.value
+        if abs(change) <= self.tolerance * self.value:
+            return SAME
+        return BETTER if change > 0 else WORSE
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ def load(path: Path = BASELINE) -> tuple[Ratio, ...]:
         raise of_file(OptionError, path, error, "ratios in TOML") from None
 
 
-async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Found], list[str]]:
+async def run(out: Path, on_phase: Callable[[str], None]) -> tuple[list[Ratio], list[str]]:
     """Measure all ratios. Return them, and a line for each run that failed.
 
     Raises OptionError and LabError.
@@ -105,18 +97,18 @@ async def _switch(out: Path, on_phase: Callable[[str], None]) -> list[Record]:
     ]
 
 
-def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Found]:
-    """Return the present values of a baseline's ratios, measured in runs."""
+def compared(ratios: Sequence[Ratio], records: Sequence[Record]) -> list[Ratio]:
+    """Return a baseline's ratios with their present values, measured in runs."""
     runs, found = Runs(records), []
     for ratio in ratios:
         try:
-            found.append(Found(ratio, measure(runs, ratio.measure)))
+            found.append(replace(ratio, measured=measure(runs, ratio.measure)))
         except NotMeasured as error:
-            found.append(Found(ratio, None, str(error)))
+            found.append(replace(ratio, missing=str(error)))
     return found
 
 
-def updated(text: str, found: Sequence[Found]) -> str:
+def updated(text: str, found: Sequence[Ratio]) -> str:
     """Return the baseline's text with the present values. Values that were not measured stay."""
     values = iter(found)
 

@@ -119,9 +119,8 @@ def machine(reference: Reference) -> str:
 def page(figure: Figure, paper: Publication, reference: Reference) -> Iterator[str]:
     """Yield the lines of a figure's page."""
     run = reference.figures.get(figure.name)
-    text = figure.text
-    intro, _, rest = text.partition("\n## ")
-    yield intro.rstrip() + "\n"
+    intro, _, rest = figure.text.partition("\n## ")
+    yield f"# {figure.name}: {figure.title}\n\n{intro.rstrip()}\n"
     yield f"Paper: *{paper.title}* ({paper.published}).\n"
     if (FOLDER / PLOTS / f"{figure.name}.svg").exists():
         yield f"![{figure.title}]({PLOTS}/{figure.name}.svg)\n"
@@ -136,7 +135,8 @@ def page(figure: Figure, paper: Publication, reference: Reference) -> Iterator[s
         yield claim_row(claim, judged(figure, run).get(claim.id), run)
     yield "\n### Sources and reasons\n"
     yield from reasons(figure.claims)
-    yield f"\n## {rest.strip()}\n" if rest else ""
+    run_it = f"Run it\n\n    railweave reproduce {figure.name}"
+    yield f"\n## {rest.strip() or run_it}\n"
     yield conditions(run)
 
 

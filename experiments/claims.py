@@ -120,7 +120,7 @@ def verdict(claim: Claim, found: Measured) -> Verdict:
         if claim.links and bound:
             return Verdict(claim, SHAPE_ONLY, _joined(bound, doubt), found)
         return Verdict(claim, REPRODUCED, doubt, found)
-    off = f"{_side(found.value, aim)} {range_text(aim)}"
+    off = f"{'below' if found.value < aim[0] else 'above'} {range_text(aim)}"
     reaches = found.high >= aim[0] * (1 - claim.tolerance) and found.low <= aim[1] * (1 + claim.tolerance)
     doubt = f"the interval reaches into {range_text(aim)}" if reaches else ""
     if target and _inside(found.value, claim.expected, claim.tolerance):
@@ -153,7 +153,3 @@ def _doubt(found: Measured, low_high: Sequence[float], tolerance: float) -> str:
 
 def _joined(*reasons: str) -> str:
     return "; ".join(reason for reason in reasons if reason)
-
-
-def _side(value: float, low_high: Sequence[float]) -> str:
-    return "below" if value < low_high[0] else "above"

@@ -18,24 +18,8 @@ if TYPE_CHECKING:
 
 # One row per timed call and rail. A call whose contender does not report its rails has one row.
 COLUMNS = (
-    "scenario",
-    "contender",
-    "kind",
-    "round",
-    "control",
-    "size_bytes",
-    "call",
-    "start_s",
-    "time_us",
-    "rail",
-    "bytes",
-    "wrong",
-    "bottleneck",
-    "fault",
-    "repaired_s",
-    "run",
-    "commit",
-    "at",
+    *("scenario", "contender", "kind", "round", "control", *CALL_COLUMNS),
+    *("wrong", "bottleneck", "fault", "repaired_s", "run", "commit", "at"),
 )
 # Fields of Record that are the same for all calls of a run.
 FIELDS = ("contender", "kind", "round", "control", "bottleneck", "commit", "at")

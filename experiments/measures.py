@@ -7,7 +7,7 @@ import fnmatch
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -49,15 +49,15 @@ class Runs:
     """Hold the records of one figure, by the names of its scenarios and contenders."""
 
     records: Sequence[Record]
-    kept: Mapping[str, Sequence[Record]] = field(init=False, repr=False)  # good runs, by scenario
 
-    def __post_init__(self) -> None:
-        """Leave out control runs and runs that did not complete."""
+    @cached_property
+    def kept(self) -> dict[str, list[Record]]:
+        """Return the good runs by scenario, without control runs and runs that did not complete."""
         kept: dict[str, list[Record]] = {}
         for record in self.records:
             if record.status == OK and not record.control:
                 kept.setdefault(record.name, []).append(record)
-        object.__setattr__(self, "kept", kept)
+        return kept
 
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
@@ -259,15 +259,12 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     `per` names a field to divide by. `low` and `high` name fields that are the ends of the interval.
     """
     found = [record for name in fnmatch.filter(runs.kept, ask["scenario"]) for record in runs.kept[name]]
-    of_all = [_field(record.extra, ask["field"]) for record in found]
-    values = [value for value in of_all if value is not None]
+    values = [value for record in found if (value := _value(record.extra, ask)) is not None]
     if len(values) < len(found) or not found:
         all_lost, pattern = runs.incomplete().items(), f"*, {ask['scenario']}"
         lost = [why for who, why in all_lost if fnmatch.fnmatch(who, pattern)]
         counts = f"{len(values)} of {len(found)} runs of {ask['scenario']} have {ask['field']}"
         raise NotMeasured("; ".join([counts, *lost]))
-    if "per" in ask:
-        values = [one / _field(record.extra, ask["per"]) for one, record in zip(values, found, strict=True)]
     values = [value * ask.get("scale", 1) for value in values]
     if "low" in ask:
         low, high = ([_field(record.extra, ask[end]) for record in found] for end in ("low", "high"))
@@ -277,6 +274,12 @@ def extra(runs: Runs, ask: Mapping[str, Any]) -> Measured:
     value = float(_TAKE[ask["take"]](values))
     spread = f"{min(values):.3g} to {max(values):.3g}" if min(values) < max(values) else ""
     return Measured(value, value, value, len(values), spread)
+
+
+def _value(extra: Mapping[str, Any], ask: Mapping[str, Any]) -> Any:
+    """Return `field`, divided by `per` if there is one. Return None if a field is missing."""
+    value, below = _field(extra, ask["field"]), _field(extra, ask["per"]) if "per" in ask else 1
+    return None if value is None or below is None else value / below
 
 
 def _field(extra: Any, path: str) -> Any:

@@ -8,6 +8,7 @@ The command writes docs/papers/reference.json, with the number of each claim, an
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -85,9 +86,12 @@ def publish(out: Path, to: Path = FOLDER) -> Reference:
             entry = reproduce.entry(options, figure, every)
             if entry.svg:
                 (plots / f"{figure.name}.svg").write_text(drawing.standalone(entry.svg))
-            results = {each.claim.id: Result(each.measured, _reason(each)) for each in entry.verdicts}
+            results = {
+                each.claim.id: Result(each.measured, "" if each.measured else each.reason)
+                for each in entry.verdicts
+            }
             runs[figure.name] = _run(figure, options, entry.runs.records, results)
-    made = Reference(reproduce.cores(), round(reproduce.memory_gib(), 1), runs)
+    made = Reference(os.cpu_count() or 1, round(reproduce.memory_gib(), 1), runs)
     (to / REFERENCE).write_text(json.dumps(plain(made), indent=1) + "\n")
     return made
 
@@ -104,10 +108,6 @@ def _complete(figure: Figure, records: Sequence[Record]) -> reproduce.Options | 
 
 def _runs(step: reproduce.Step) -> int:
     return step.repetitions * len(step.contenders) if isinstance(step, Scenario) else 1
-
-
-def _reason(found: Verdict) -> str:
-    return "" if found.measured else found.reason
 
 
 def _run(

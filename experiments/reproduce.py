@@ -169,8 +169,8 @@ def write(options: Options, records: Records) -> Path:
     entries = list(_entries(options, records))
     for each in entries:
         if each.svg:
-            (options.out / f"{each.name}.svg").write_text(each.svg)
-            (options.out / f"{each.name}.pdf").write_bytes(each.pdf)
+            (options.out / f"{each.figure.name}.svg").write_text(each.svg)
+            (options.out / f"{each.figure.name}.pdf").write_bytes(each.pdf)
     path = options.out / "report.html"
     command = options.command(*(figure.argument for figure in options.figures))
     warning = other_sources(records.read())
@@ -199,9 +199,7 @@ def entry(options: Options, figure: Figure, records: Sequence[Record]) -> Entry:
     asked = [claim for claim in figure.claims if claim.planned(names)]
     svg, pdf = _drawn(figure, runs)
     return Entry(
-        figure.name,
-        figure.title,
-        figure.about,
+        figure,
         options.command(figure.argument),
         svg,
         pdf,
@@ -225,15 +223,10 @@ def machine() -> Mapping[str, str]:
     """Return the processor, the memory and the system of this machine."""
     cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
-        "processor": f"{cores()} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
+        "processor": f"{os.cpu_count() or 1} x {cpus[0].partition(': ')[2] if cpus else platform.machine()}",
         "memory": f"{memory_gib():.1f} GiB",
         "system": f"Linux {platform.release()}, Python {platform.python_version()}",
     }
-
-
-def cores() -> int:
-    """Return the number of processors of this machine."""
-    return os.cpu_count() or 1
 
 
 def memory_gib() -> float:

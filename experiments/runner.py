@@ -62,8 +62,8 @@ class Run:
     @property
     def name(self) -> str:
         """The name of the run's job."""
-        control = "control-" if self.rate_factor != 1.0 else ""
-        return f"{control}{self.round}-{_slug(self.contender.name)}"
+        words = re.findall(r"\w+", self.contender.name)
+        return "-".join(["control"] * (self.rate_factor != 1.0) + [str(self.round), *words])
 
 
 class Runner:
@@ -131,7 +131,8 @@ class Runner:
 
     async def _run_lab(self, factor: float) -> None:
         """Make the remaining runs at this fraction of the rates. Stop early if a part of the lab fails."""
-        scenario = self._scenario_at(factor)
+        rates = tuple(round(rate * factor) for rate in self._scenario.rates)
+        scenario = replace(self._scenario, rates=rates)
         options = LabOptions(
             self._out / "lab",
             scenario.switch,
@@ -152,10 +153,6 @@ class Runner:
                 self._durations[run.contender.name] = time.monotonic() - begin
                 self._keep(record, Path(job.out))
                 del self._left[0]
-
-    def _scenario_at(self, factor: float) -> Scenario:
-        rates = tuple(round(rate * factor) for rate in self._scenario.rates)
-        return replace(self._scenario, rates=rates)
 
     async def _run_one(self, lab: Lab, run: Run, job: Job) -> tuple[Record, bool]:
         """Return the run's record, and whether the lab still works."""
@@ -292,10 +289,6 @@ def require_room(scenario: Scenario) -> None:
             f"about {needed >> 20} MiB of free memory; {free >> 20} MiB are free",
             "take fewer hosts or smaller sizes",
         )
-
-
-def _slug(name: str) -> str:
-    return "-".join(re.findall(r"\w+", name))
 
 
 def _largest_call_s(scenario: Scenario) -> float:

@@ -96,10 +96,6 @@ class Scenario:
         values: dict[str, Any] = plain(self)
         return values
 
-    def save(self, path: Path) -> None:
-        """Write the scenario to a JSON file."""
-        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
-
     def as_toml(self) -> str:
         """Return the scenario as TOML, with the keys of `as_json`."""
         values = self.as_json()

@@ -59,8 +59,8 @@ def of_scenario(
 def of_experiment(step: Experiment) -> list[Record]:
     """Return runs with the fields that an experiment of the figures records."""
     if step.name == "traffic model":
-        counts = {name: {"4": [24, 16]} for name in ("one switch", "fat tree of radix 36")}
-        model = {"counts": counts, "ring_188": 76670, "multicast_188": 38540, "ratio_188": 1.989, "off": 0.0}
+        counts = {"one switch": {"4": [24, 16]}, "fat tree of radix 36": {"188": [76670, 38540]}}
+        model = {"counts": counts, "off": 0.0}
         found = [run_by(step.name, {}, 0, contender="model", extra=model)]
     elif step.name == "cost model":
         kinds = ("flat ring", "hierarchical ring", "parallel NetReduce")
@@ -72,7 +72,7 @@ def of_experiment(step: Experiment) -> list[Record]:
         hosts = int(step.name.split()[2])
         ring, multicast = 2 * hosts * (hosts - 1), hosts * hosts
         links = {"ring": ring, "multicast": multicast, "model_ring": ring, "model_multicast": multicast}
-        extra = {**links, "multicast_sent": hosts, "ratio": ring / multicast, "wrong": 0.0}
+        extra = {**links, "multicast_sent": hosts, "wrong": 0.0}
         found = [run_by(step.name, {}, 0, contender="railweave", extra=extra)]
     elif "jobs: " in step.name:
         kind, _, jobs = step.name.partition(", jobs: ")
@@ -89,8 +89,8 @@ def of_experiment(step: Experiment) -> list[Record]:
         extra = {**gains, "misplaced": 0.0, "first": 1.0, "slowest": 1.1, "wrong": 0.0}
         found = [run_by(step.name, {"jobs": "4x2M"}, 0, contender="railweave", extra=extra)]
     elif step.name.startswith("two rails"):
-        gains = {f"{what}_{rails}": 2.0 for what in ("calls", "steps") for rails in ("tcp+tcp", "ina+tcp")}
-        extra = {"nodes": int(step.name.split()[2]), **gains}
+        times = {"gloo": 2.0, "tcp+tcp": 1.0, "ina+tcp": 1.0}
+        extra = {"nodes": int(step.name.split()[2]), "call_s": times, "step_s": times}
         found = [run_by(step.name, {}, 0, contender="simulated", extra=extra)]
     elif step.name.startswith("lab and simulation"):
         times = {f"{what}_s": {"0": 7.0, "4": 5.9} for what in ("measured", "simulated")}

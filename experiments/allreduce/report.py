@@ -12,13 +12,7 @@ from railweave.experiments.problem import BOTH, REDUCING, SCALES
 from railweave.experiments.records import CPU, LINKS
 from railweave.experiments.scenario import EACH, LAST, Scenario
 
-LINES = tables.Lines(
-    (
-        ("size", "B", 8),
-        *tables.SPEED,
-    ),
-    "share per rail (%)",
-)
+LINES = tables.Lines((("size", "B", 8), *tables.SPEED), "share per rail (%)")
 BUSBW = {
     "all_reduce": "busbw: algbw x 2(n-1)/n, as in nccl-tests",
     "reduce_scatter": "size: all shards; busbw: algbw x (n-1)/n, as in nccl-tests",
@@ -165,11 +159,12 @@ def as_json(sweep: Sweep) -> dict[str, Any]:
 
 def row_json(row: Row) -> dict[str, Any]:
     """Return a row as JSON values."""
+    work = row.work
     return {
         "bytes": row.bytes,
-        "dtype": row.dtype,
-        "op": row.op if row.collective in REDUCING else None,
-        "root": row.root if row.root >= 0 else None,
+        "dtype": work.dtype,
+        "op": work.op if work.collective in REDUCING else None,
+        "root": work.root if work.collective == "broadcast" else None,
         "time_us_mean": row.mean_s * 1e6,
         "time_us_median": row.median_s * 1e6,
         "time_us_p99": row.p99_s * 1e6,

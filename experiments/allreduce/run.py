@@ -13,10 +13,9 @@ from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
 from railweave.experiments.contenders import KINDS, Contender
 from railweave.experiments.errors import OptionError
-from railweave.experiments.problem import BOTH, ITEM, SHARDED
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
-from railweave.experiments.scenario import Scenario
+from railweave.experiments.scenario import Scenario, Workload
 from railweave.hosts.limits import ring_volume
 from railweave.topologies.errors import LabError
 from railweave.topologies.model import Plane
@@ -32,22 +31,14 @@ class Row:
 
     contender: str
     bytes: int
-    dtype: str
-    op: str
+    work: Workload
     seconds: Sequence[float]  # duration of each call, from the last rank's start to the last rank's end
     wrong: int  # number of wrong elements, over all calls and ranks
     ranks: int
     limit_bps: float  # rate that all links together allow, 0 if unshaped
     shares: Mapping[str, float]  # by rail; only railweave reports them
-    collective: str = "all_reduce"
-    root: int = -1  # of a broadcast
     cpu_s: float = 0.0  # processor time of a rank per call
     memory_bytes: int = 0  # resident memory of the rank that uses most
-
-    @property
-    def count(self) -> int:
-        """Return the elements of the tensor, or of one shard, as nccl-tests count them."""
-        return self.bytes // ITEM // (self.ranks if self.collective in SHARDED else 1)
 
     @property
     def mean_s(self) -> float:
@@ -72,7 +63,7 @@ class Row:
     @property
     def busbw_bps(self) -> float:
         """Return the bus bandwidth of nccl-tests: the rate that a ring of hosts would need on every link."""
-        parts = self.collective.split("+")
+        parts = self.work.collective.split("+")
         return self.algbw_bps * sum(ring_volume(Collective[each.upper()], self.ranks) for each in parts)
 
     @property
@@ -205,36 +196,28 @@ def rows_of(records: Sequence[Record], scenario: Scenario) -> list[Row]:
 def _row(
     records: Sequence[Record], samples: Sequence[Sample], scenario: Scenario, planes: Sequence[Plane]
 ) -> Row:
-    work, ranks, size = scenario.workload, len(scenario.network.hosts), samples[0].size_bytes
+    ranks, size = len(scenario.network.hosts), samples[0].size_bytes
     seconds = [time_us / 1e6 for sample in samples for time_us in sample.times_us]
     shares = [record.shares.get(str(size), {}) for record in records]
     return Row(
         contender=records[0].contender,
         bytes=size,
-        dtype=work.dtype,
-        op=work.op,
+        work=scenario.workload,
         seconds=seconds,
         wrong=sum(sample.wrong for sample in samples),
         ranks=ranks,
-        limit_bps=sum_of_limits(planes, ranks, work.collective),
+        limit_bps=sum_of_limits(planes, scenario.workload.collective),
         shares={rail: sum(each[rail] for each in shares) / len(shares) for rail in shares[0]},
-        collective=work.collective,
-        root=work.root if work.collective == "broadcast" else -1,
         cpu_s=sum(sample.cpu_s for sample in samples) / ranks / len(seconds),
         memory_bytes=max(sample.memory_bytes for sample in samples),
     )
 
 
-def sum_of_limits(planes: Sequence[Plane], ranks: int, collective: str = "all_reduce") -> float:
-    """Return the rate that the links of all planes together allow.
-
-    It is 0 if a plane is unshaped, or if there is only one rank.
-    """
-    if ranks < 2 or any(plane.rate_bps == 0 for plane in planes):
+def sum_of_limits(planes: Sequence[Plane], collective: str = "all_reduce") -> float:
+    """Return the rate that the links of all planes together allow; 0 if a plane is unshaped."""
+    if not all(plane.rate_bps for plane in planes):
         return 0.0
-    if collective == BOTH:
-        return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
-    return sum(limits.on_plane(plane, plane.kind, ranks, collective) for plane in planes)
+    return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
 
 
 def _with_tcp_plane(scenario: Scenario) -> Scenario:

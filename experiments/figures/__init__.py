@@ -12,12 +12,13 @@ import inspect
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from railweave.errors import Unavailable, UserError, of_file
 from railweave.experiments import provenance
@@ -25,6 +26,7 @@ from railweave.experiments.claims import Claim, needed
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import modules, panels
 from railweave.experiments.figures.entries import Filler, listed, scenario_values
+from railweave.experiments.figures.modules import OnPhase
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import FAILED, OK, SKIPPED, Record
 from railweave.experiments.scenario import Scenario
@@ -38,7 +40,6 @@ FOLDER = Path(__file__).parent
 PAPERS = ("nezha", "multicast", "netreduce", "rina")
 EXACT = "exact"  # the claim that every figure with scenarios has
 OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
-OnPhase: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Experiment:
         return [made(place, extra=extra) for place, extra in enumerate(found)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """A figure's table. Its entries may stand for several (see `entries`)."""
 
@@ -92,13 +93,12 @@ class Table:
     columns: int = 3  # panels beside each other, at most
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure: scenarios and experiments, the panels of its plot, and the claims."""
+@dataclass(frozen=True, kw_only=True)
+class Figure(Table):
+    """A figure: its table with the claims and panels that the entries stand for."""
 
     name: str
     path: Path  # of the TOML file
-    table: Table
     templates: Mapping[str, Mapping[str, Any]]
     claims: tuple[Claim, ...]
     panels: tuple[panels.Panel, ...]
@@ -121,17 +121,8 @@ class Figure:
         kinds = [
             panels.panel(each, path.parent, f"{where}.panels[{place}]") for place, each in enumerate(drawn)
         ]
-        return cls(name, path, read, templates, tuple(claims), tuple(kinds))
-
-    @property
-    def title(self) -> str:
-        """Return the title."""
-        return self.table.title
-
-    @property
-    def about(self) -> str:
-        """Return the caption of the plot."""
-        return self.table.about
+        made = {"name": name, "path": path, "claims": tuple(claims), "panels": tuple(kinds)}
+        return cls(templates=templates, **{**vars(read), **made})
 
     @property
     def argument(self) -> str:
@@ -140,34 +131,31 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """Return what the figure shows, in Markdown."""
-        own = self.path.parent / TEXT
-        return (FOLDER / "texts" / f"{self.name}.md" if self.path.parent == FOLDER else own).read_text()
+        """Return what a figure of a paper shows, in Markdown without the title."""
+        return (FOLDER / "texts" / f"{self.name}.md").read_text()
 
     @property
     def headline(self) -> Claim:
         """Return the claim that represents the figure in tables."""
-        return next((claim for claim in self.claims if claim.id == self.table.main), self.claims[0])
+        return next((claim for claim in self.claims if claim.id == self.main), self.claims[0])
 
     def plan(self, *, quick: bool) -> list[Scenario | Experiment]:
         """Return the scenarios and experiments that the figure needs. Raise OptionError for a mistake."""
         filler = Filler(self.templates, quick)
-        try:
+        with _mistakes_in(self.path):
             scenarios = [
                 build(Scenario, scenario_values(each), f"{self.name}.scenarios[{place}]")
-                for place, each in enumerate(filler.fill(listed(self.table.scenarios, "name")))
+                for place, each in enumerate(filler.fill(listed(self.scenarios, "name")))
             ]
             experiments = [
                 replace(build(Experiment, each, f"{self.name}.experiments[{place}]"), folder=self.path.parent)
-                for place, each in enumerate(filler.fill(listed(self.table.experiments, "name")))
+                for place, each in enumerate(filler.fill(listed(self.experiments, "name")))
             ]
             for each in experiments:
                 each.program()
             steps: list[Scenario | Experiment] = [*scenarios, *experiments]
             _require_unique("scenario or experiment", [step.name for step in steps])
-            return steps
-        except (TopologyError, OptionError) as error:
-            raise of_file(OptionError, self.path, error, "a figure in TOML") from None
+        return steps
 
     def check(self) -> None:
         """Raise OptionError if a claim or a panel names a scenario that the figure has in neither set."""
@@ -185,7 +173,7 @@ class Figure:
 
     def draw(self, runs: Runs) -> Drawing:
         """Draw the panels that have measured values. Raise NotMeasured if none has."""
-        return panels.draw(self.panels, runs, self.table.columns)
+        return panels.draw(self.panels, runs, self.columns)
 
 
 @dataclass(frozen=True)
@@ -249,16 +237,20 @@ def _own(folder: Path, known: Mapping[str, Figure]) -> Figure:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
+    with _mistakes_in(path):
         return tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise of_file(OptionError, path, error, "a figure in TOML") from None
 
 
 def _made(name: str, path: Path, table: Any, templates: Any) -> Figure:
-    try:
+    with _mistakes_in(path):
         return Figure.make(name, path, table, {**_read(FOLDER / "templates.toml"), **templates})
-    except (TopologyError, OptionError) as error:
+
+
+@contextmanager
+def _mistakes_in(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, TopologyError) as error:  # an OptionError is a ValueError
         raise of_file(OptionError, path, error, "a figure in TOML") from None
 
 

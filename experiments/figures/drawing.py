@@ -41,7 +41,6 @@ COLOURS = {
 }  # fmt: skip
 RAILS = ("ina", "tcp", "rdma", "netreduce")
 MARKERS = "osD^vP*X"
-LEVELS = ("--", "-.")  # dotted lines are limits
 STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,  # TrueType: publishers reject type 3
@@ -156,17 +155,6 @@ def from_zero(panel: Axes) -> None:
     low, high = panel.dataLim.intervaly
     if low <= high:  # something is drawn
         panel.set_ylim(0 if low > 0 else -0.04 * high, 1.1 * high)
-
-
-def level(panel: Axes, value: float, text: str, place: int) -> None:
-    """Draw reference number `place` of a panel as a dashed line, whose name is in the legend."""
-    panel.axhline(value, linestyle=LEVELS[place % len(LEVELS)], color=INK, linewidth=1.1, label=text)
-
-
-def line(panel: Axes, across: Sequence[float], up: Sequence[float], name: str) -> None:
-    """Draw a plain curve against time."""
-    panel.plot(across, up, color=colour(name), linewidth=1.3, label=name)
-    panel.margins(x=0)
 
 
 def size_axis(panel: Axes, sizes: Iterable[int]) -> None:

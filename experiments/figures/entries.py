@@ -14,13 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, product, repeat, takewhile
-from operator import mul
+from itertools import product
 from typing import Any
 
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import models
-from railweave.topologies.values import build
+from railweave.experiments.units import parse_sizes
 
 ALONE = re.compile(r"\{(\w+)\}")
 
@@ -103,31 +102,11 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """A range of sizes in bytes, each `factor` times as large as the one before."""
-
-    first: int
-    last: int
-    factor: int
-
-    def all(self) -> list[int]:
-        """Return the sizes. Raise OptionError for an invalid range."""
-        if not 0 < self.first <= self.last or self.factor < 2:
-            raise OptionError(
-                f"sizes from {self.first} to {self.last}, factor {self.factor}",
-                "a first size above 0 and up to the last one, and a factor of 2 or more",
-                "correct the sizes",
-            )
-        found = accumulate(repeat(self.factor), mul, initial=self.first)
-        return list(takewhile(lambda size: size <= self.last, found))
-
-
 def scenario_values(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's values from its entry, which has short forms of contenders and workloads.
 
-    A contender that is a text is railweave on the rail of that name. `model` and `scale` of a workload stand
-    for the messages and the computation of a step.
+    A contender that is a text is railweave on the rail of that name. Sizes that are a text are those of the
+    command line. `model` and `scale` of a workload stand for the messages and the computation of a step.
     """
     values = dict(entry)
     contenders, work = entry.get("contenders"), entry.get("workload")
@@ -141,8 +120,8 @@ def scenario_values(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _workload(entry: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(entry)
-    if isinstance(entry.get("sizes"), Mapping):
-        values["sizes"] = build(Sizes, entry["sizes"], "sizes").all()
+    if isinstance(entry.get("sizes"), str):
+        values["sizes"] = parse_sizes(entry["sizes"])
     if "model" in entry:
         known = models.load()
         if entry["model"] not in known:

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from railweave.experiments.errors import OptionError
 
 RUNS = Path(__file__).parent / "runs"
+# An experiment is a function `measure(options, out, on_phase)` that returns the numbers of each record.
+Options: TypeAlias = Mapping[str, Any]
+OnPhase: TypeAlias = Callable[[str], None]
+Numbers: TypeAlias = dict[str, Any]
 
 
 def load(name: str, folder: Path, function: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 NAMES = {name: f"{{{name}}}" for name in ("x", "group", "bar")}
 MOST_INSIDE = 4  # names in a legend; more stand above the panel, where it has no title
 LEAST_OF_TIMES = 0.1  # a limit is drawn from this part of the least measured time on
+DASHES = ("--", "-.")  # of references; dotted lines are limits
 LIMIT = "limit of the links"
 INTERVAL = "95 % interval of the median over rounds"
 HOLLOW = "Hollow marks: the CPU was the bottleneck in a run."
@@ -154,10 +155,7 @@ class Curves(Panel):
             marks |= _banded(axes, points, curve.name, self.band)
             if self.limit:
                 _dotted(axes, self._points(curve, runs, limit=True), self.limit, colour(curve.name))
-        for place, level in enumerate(self.levels):
-            values = _points(runs, level.measure, [0]) if level.measure else [(0, Measured.of([level.value]))]
-            for _, found in values:
-                drawing.level(axes, found.value, level.name, place)
+        _levels(axes, self.levels, runs)
         if self.x:
             drawing.ticks(axes, sorted(across), self.x_label, self.x_scale)
         else:
@@ -221,8 +219,7 @@ class Bars(Panel):
         axes.set_xticks(range(len(groups)), [self.labels.get(group, group) for group in groups])
         axes.set_ylim(0, 1.2 * axes.get_ylim()[1], auto=None)  # room for the legend
         axes.grid(visible=False, axis="x")
-        for place, level in enumerate(self.levels):
-            drawing.level(axes, level.value, level.name, place)
+        _levels(axes, self.levels, runs)
         axes.set_xlabel(self.x_label)
         axes.set_ylabel(self.y)
         legend(axes, self.limit, "upper center")
@@ -312,7 +309,8 @@ def timeline(axes: Axes, curve: Mapping[str, Any]) -> None:
     axes.axvspan(0, curve["repaired_s"], color=drawing.RED, alpha=0.13, linewidth=0, label="fault")
     for rail, rates in curve["bps"].items():
         middles = [curve["begin_s"] + (place + 0.5) * curve["bin_s"] for place in range(len(rates))]
-        drawing.line(axes, middles, [rate / 1e6 for rate in rates], rail)
+        axes.plot(middles, [rate / 1e6 for rate in rates], color=colour(rail), linewidth=1.3, label=rail)
+    axes.margins(x=0)
     axes.set_xlabel("s after the fault")
     axes.set_ylabel("Mbit/s of tensor")
     drawing.from_zero(axes)
@@ -335,6 +333,14 @@ def _banded(axes: Axes, points: Sequence[tuple[float, Measured]], name: str, ban
     )  # fmt: skip
     marks = {f"Bands: {band}."} if any(one.low < one.high for one in found) else set()
     return marks | ({HOLLOW} if hollow else set())
+
+
+def _levels(axes: Axes, levels: Iterable[Level], runs: Runs) -> None:
+    """Draw references as dashed lines, whose names are in the legend."""
+    for level, dashes in zip(levels, cycle(DASHES)):
+        found = _measured(runs, level.measure) if level.measure else Measured.of([level.value])
+        if found:
+            axes.axhline(found.value, linestyle=dashes, color=drawing.INK, linewidth=1.1, label=level.name)
 
 
 def _dotted(

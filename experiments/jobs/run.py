@@ -65,7 +65,7 @@ class JobsResult:
 
     def utilisation(self, rail: str) -> float | None:
         """Return the throughput of all jobs on a rail relative to the links' limit; None if unshaped."""
-        limit = sum_of_limits([self.options.topology.plane(rail)], len(self.options.topology.hosts))
+        limit = sum_of_limits([self.options.topology.plane(rail)])
         return sum(row.bps[rail] for row in self.rows) / limit if limit else None
 
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from railweave.experiments import claims as rules
 from railweave.experiments.allreduce.report import rates_text
 from railweave.experiments.claims import Verdict, range_text
-from railweave.experiments.figures import drawing, publications
+from railweave.experiments.figures import Figure, drawing, publications
 from railweave.experiments.measures import Measured, Runs
 from railweave.experiments.records import CPU, LINKS, Record
 from railweave.experiments.scenario import Scenario
@@ -33,9 +33,7 @@ MEANINGS = {
 class Entry:
     """One figure in the report."""
 
-    name: str
-    title: str
-    about: str
+    figure: Figure
     command: str
     svg: str  # empty if nothing was measured
     pdf: bytes  # empty if nothing was measured

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINES = tables.Lines(
-    (
-        ("hosts", "", 5),
-        ("size", "B", 9),
-        *tables.SPEED,
-        ("cpu", "ms", 7),
-        ("memory", "MiB", 7),
-    ),
-    "contender",
+    (("hosts", "", 5), ("size", "B", 9), *tables.SPEED, ("cpu", "ms", 7), ("memory", "MiB", 7)), "contender"
 )
 
 

@@ -162,7 +162,7 @@ def _trace(options: Options, kinds: tuple[str, ...]) -> Scenario:
     """Return a scenario of three phases: a cold start, the last rail at half its rate, then at full rate."""
     size, rate_bps = max(options.sizes), options.rate_bps
     made = _scenario(options, kinds, (rate_bps,), Workload((size,)), 1)
-    call_s = size * 8 / sum_of_limits(made.network.planes, options.hosts)
+    call_s = size * 8 / sum_of_limits(made.network.planes)
     phase_s = max(LEAST_PHASE_S, PHASE_CALLS * call_s)
     last = made.network.planes[-1].name
     return replace(

@@ -44,9 +44,9 @@ def ratios(
         for each in found:
             now = each.measured
             numbers = (f"{now.value:.3g}", f"{now.low:.3g} to {now.high:.3g}") if now else ("-", "-")
-            change = f" {now.value / each.ratio.value - 1:+.0%}" if now else ""
-            baseline = f"{each.ratio.value:.3g} ± {each.ratio.tolerance:.0%}"
-            rows.append((each.ratio.text, baseline, *numbers, each.verdict + change))
+            change = f" {now.value / each.value - 1:+.0%}" if now else ""
+            baseline = f"{each.value:.3g} ± {each.tolerance:.0%}"
+            rows.append((each.text, baseline, *numbers, each.verdict + change))
         console = common.console(None)
         console.print(tables.table(("ratio", "baseline", "now", "interval", "change"), rows))
         for missing in dict.fromkeys(each.missing for each in found if each.missing):

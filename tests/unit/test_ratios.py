@@ -21,7 +21,7 @@ def test_the_set_is_short_and_all_of_it_is_measured() -> None:
     ratios.SCENARIO.check()
     assert seconds(ratios.SCENARIO) + 20 * ratios.SCENARIO.repetitions * ratios.SWITCH["seconds"] < BUDGET_S
     found = compared(load(), model_records.of_scenario(ratios.SCENARIO))
-    assert [each.ratio.text for each in found if each.measured is None] == [load()[-1].text]  # BMv2's
+    assert [each.text for each in found if each.measured is None] == [load()[-1].text]  # BMv2's
     assert found[-1].verdict == "not measured"
 
 
@@ -36,7 +36,7 @@ def baseline_of(records: list[Record], folder: Path) -> tuple[Ratio, ...]:
 def test_what_has_moved_is_said(reached: float, verdict: str, tmp_path: Path) -> None:
     baseline = baseline_of(model_records.of_scenario(ratios.SCENARIO), tmp_path)
     found = compared(baseline, model_records.of_scenario(ratios.SCENARIO, {"rdma": reached}))
-    moved = {each.ratio.text: each.verdict for each in found}
+    moved = {each.text: each.verdict for each in found}
     assert moved["rdma, 1 MiB: part of the links' limit"] == verdict
     assert moved["tcp, 1 MiB: part of the links' limit"] == SAME
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import networkx
 import pytest
 
-from railweave.experiments import traffic
+from railweave.experiments.figures.runs import traffic_model as traffic
 from railweave.topologies.clos import fat_tree, leaf_spine
 from railweave.topologies.model import Plane, Topology
 from railweave.topologies.planes import planes

@@ -3,29 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from scipy.optimize import bisect
 
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.statistics import ratios
 
 
-def flat_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+def flat_ring(p: int, o: Options, intra: float) -> float:
     """Return the time of a ring of all accelerators. Each step waits for the slowest link."""
     slowest = min(intra, o["inter_bytes_per_s"])
     return 2 * (p - 1) * float(o["alpha_s"] + o["message_bytes"] / p / slowest)
 
 
-def hierarchical_ring(p: int, o: Mapping[str, Any], intra: float) -> float:
+def hierarchical_ring(p: int, o: Options, intra: float) -> float:
     """Return the time of Tencent's: reduce to one accelerator per machine, ring, and broadcast."""
     machines, size = p // o["per_machine"], o["message_bytes"]
     ring = 2 * (machines - 1) * (o["alpha_s"] + size / machines / o["inter_bytes_per_s"])
     return float(ring + 2 * size / intra)
 
 
-def parallel_netreduce(p: int, o: Mapping[str, Any], intra: float) -> float:
+def parallel_netreduce(p: int, o: Options, intra: float) -> float:
     """Return the time of reduce-scatter in machines, NetReduce of an n-th each, and allgather in machines."""
     n, size = o["per_machine"], o["message_bytes"]
     within = 2 * (n - 1) * (o["alpha_s"] + size / n / intra)
@@ -39,7 +38,7 @@ MODELS = {
 }
 
 
-def threshold(p: int, o: Mapping[str, Any]) -> float:
+def threshold(p: int, o: Options) -> float:
     """Return the bandwidth within machines from which NetReduce beats a flat ring, without latencies."""
     free = {**o, "alpha_s": 0.0}
 
@@ -49,13 +48,13 @@ def threshold(p: int, o: Mapping[str, Any]) -> float:
     return float(bisect(lead_s, o["inter_bytes_per_s"], 1e12))
 
 
-def closed_threshold(p: int, o: Mapping[str, Any]) -> float:
+def closed_threshold(p: int, o: Options) -> float:
     """Return the threshold by the formula B_intra / B_inter > 2(n - 1)P / (n(P - 2))."""
     n = o["per_machine"]
     return float(o["inter_bytes_per_s"] * 2 * (n - 1) * p / (n * (p - 2)))
 
 
-def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the times of all models, and the bandwidths from which NetReduce is faster."""
     machines, intra = options["accelerators"], options["intra_bytes_per_s"]
     times = {name: {str(p): model(p, options, intra) for p in machines} for name, model in MODELS.items()}

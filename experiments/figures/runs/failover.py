@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from railweave.experiments.failover import run as failover
 from railweave.experiments.failover.values import FailoverOptions
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the numbers of each trial, and the throughput around the fault of the first one."""
     topology = planes(options["hosts"], ("ina", "tcp"), options["rate_bps"])
     asked = FailoverOptions(

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from railweave.experiments import deployment
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.figures.runs import timed_calls
 from railweave.experiments.program.testbed import Testbed
 from railweave.topologies.clos import mixed_racks
@@ -31,7 +32,7 @@ def _with(topology: Topology, *hosts: str, switch: str = "") -> Topology:
     return replace(topology, hosts=hosts, planes=(deployment.upgraded(replace(plane, nics=nics), [switch]),))
 
 
-def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the time of all jobs, each alone, by upgrade, and how far the prediction is off."""
     topology = fabric(options["racks"], options["rate_bps"])
     (plane,) = topology.planes

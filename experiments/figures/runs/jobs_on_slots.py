@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from railweave.experiments.contenders import atp
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.hosts import module_command
 from railweave.experiments.jobs import run as jobs
 from railweave.experiments.jobs.run import JobsOptions, JobsResult
@@ -22,9 +22,7 @@ WITH_SLOTS = CELLS // (2 * SLOTS)  # jobs that get slots
 SERIES = "railweave.experiments.contenders.atp.series"
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the goodput of the jobs: of all, and of one."""
     topology = named(options["topology"], rails=["ina"], rates=[options["rate_bps"]])
     dedicated = options["kind"] == "dedicated"
@@ -55,9 +53,7 @@ def _quotas(count: int) -> list[str]:
     return ["--slots", str(SLOTS), *chain(*without)]
 
 
-async def _best_effort(
-    asked: JobsOptions, on_phase: Callable[[str], None]
-) -> tuple[JobsResult, dict[str, Any]]:
+async def _best_effort(asked: JobsOptions, on_phase: OnPhase) -> tuple[JobsResult, dict[str, Any]]:
     """Run jobs on ATP. All jobs share the aggregators. Return also the switches' counts."""
     on_phase(f"making a network of {len(asked.topology.hosts)} hosts")
     async with Lab(asked.topology, asked.lab) as lab:

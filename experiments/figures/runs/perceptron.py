@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.training import run as training
 from railweave.experiments.training.model import TrainingOptions
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.planes import planes
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the speed, the accuracy, and the distance from the same training in one process."""
     topology = planes(options["hosts"], options["rails"], options["rate_bps"])
     wanted = TrainingOptions(steps=options["steps"])

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import railweave
-from railweave.experiments import traffic
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
+from railweave.experiments.figures.runs import traffic_model
 from railweave.experiments.program.testbed import Testbed
 from railweave.hosts.limits import payload_fraction
 from railweave.topologies.lab.options import LabOptions
@@ -29,7 +28,7 @@ def gather(comm: railweave.Communicator, calls: int, shard: int) -> tuple[int, i
     return wrong, sum(rail.multicast_bytes for rail in comm.stats().rails)
 
 
-def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the shards per allgather, from two jobs. Their difference is without a job's start and end."""
     hosts, shard = options["hosts"], options["shard"]
     extra: dict[str, float] = {"wrong": 0.0}
@@ -46,9 +45,6 @@ def measure(options: dict[str, Any], out: Path, on_phase: Callable[[str], None])
             shards = (options["calls"][1] - options["calls"][0]) * shard
             extra[name] = (carried[1] - carried[0]) * payload_fraction(rail, multicast=True) / shards
             extra[f"{name}_sent"] = (sent[1] - sent[0]) / shards
-    extra |= {
-        "ratio": extra["ring"] / extra["multicast"],
-        "model_ring": traffic.ring(hosts),
-        "model_multicast": traffic.multicast(hosts),
-    }
-    return [extra]
+    return [
+        {**extra, "model_ring": traffic_model.ring(hosts), "model_multicast": traffic_model.multicast(hosts)}
+    ]

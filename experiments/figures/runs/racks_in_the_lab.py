@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from railweave.experiments import simulation
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.figures.runs import timed_calls
 from railweave.experiments.program.testbed import Testbed
 from railweave.experiments.simulation import Call, Fabric
@@ -20,9 +19,7 @@ RACKS, HOSTS = 4, 4
 MESSAGE = 32 << 10  # of a ring
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the times by number of racks that aggregate, and the ratios of simulated and measured times."""
     rate, size = options["rate_bps"], options["size"]
     burst = TokenBucket.of(rate).burst_bytes
@@ -41,7 +38,7 @@ async def measure(
     return [{"measured_s": measured, "simulated_s": simulated, **ends, "wrong": float(wrong)}]
 
 
-def _measure(ina: int, options: dict[str, Any], out: Path) -> tuple[float, int]:
+def _measure(ina: int, options: Options, out: Path) -> tuple[float, int]:
     topology = mixed_racks(RACKS, HOSTS, ina, rails=("ina",), rates=options["rate_bps"])
     with Testbed(topology, LabOptions(out)) as bed:
         return timed_calls.seconds(bed, options["size"], options["calls"])

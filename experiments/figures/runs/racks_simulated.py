@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from math import gcd
 from pathlib import Path
-from typing import Any
 
 from railweave.experiments import simulation
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.simulation import Call, Fabric
 
 MESSAGE = 256 << 10  # of a ring
 COLUMNS = 4  # of a long message (model.hpp)
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
     """Return the times of all algorithms, and of the ring of racks for each number of upgraded racks."""
     racks, size = options["racks"], options["size"]
     fabric = Fabric(racks, options["hosts"] // racks)

@@ -8,39 +8,30 @@ each rail alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from railweave.experiments import simulation
 from railweave.experiments.figures import models
+from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.simulation import Call, Fabric
 
 MOST_PER_RACK = 16
 PARTS = 2  # segments that Gloo's ring has in flight; Nezha's rails over TCP are Gloo's
 
 
-async def measure(
-    options: dict[str, Any], out: Path, on_phase: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Return the times of calls and steps, and the gains over Gloo."""
+async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
+    """Return the times of calls and steps, by contender."""
     async with simulation.simulator() as simulate:
         times = await _times(options, simulate, on_phase)
     model = models.load()[options["model"]]
     scale = sum(model.buckets()) / options["size"]
     call_s = {who: scale * time for who, time in times.items()}
     step_s = {who: model.compute_s + time for who, time in call_s.items()}
-    extra: dict[str, Any] = {"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}
-    for who in ("tcp+tcp", "ina+tcp"):
-        extra[f"calls_{who}"] = call_s["gloo"] / call_s[who]
-        extra[f"steps_{who}"] = step_s["gloo"] / step_s[who]
-    return [extra]
+    return [{"nodes": options["nodes"], "call_s": call_s, "step_s": step_s}]
 
 
-async def _times(
-    options: dict[str, Any], simulate: simulation.Simulate, on_phase: Callable[[str], None]
-) -> dict[str, float]:
+async def _times(options: Options, simulate: simulation.Simulate, on_phase: OnPhase) -> dict[str, float]:
     """Return the time of a call by contender."""
     size, per_rack = options["size"], min(options["nodes"], MOST_PER_RACK)
     fabric = Fabric(options["nodes"] // per_rack, per_rack)
