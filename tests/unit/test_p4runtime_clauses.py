@@ -4,19 +4,37 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import grpc
+import p4runtime_clients
 import pytest
-from finsy import P4Schema
-from finsy.proto import U128, p4r, rpc_status
+from finsy import P4TableEntry
+from finsy.proto import U128, p4r
 from google.protobuf.any_pb2 import Any as AnyMessage
-from p4runtime_clients import DEVICE, ORACLE, SCHEMAS, Client, Config, Server, client
+from p4runtime_clients import (
+    DEVICE,
+    JSON,
+    ORACLE,
+    ROUTER,
+    SCHEMAS,
+    A,
+    Client,
+    Config,
+    Server,
+    client,
+    codes,
+    files,
+    refused,
+    to_port,
+    update,
+)
 from vectors.case import case
 
+from railweave.switch.p4runtime import stream
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.pipeline import Pipeline
@@ -55,10 +73,10 @@ def target(**fields: Any) -> p4r.TableAction:
     return p4r.TableAction(**{f"action_profile_{name}": value for name, value in fields.items()})
 
 
-def shots(*weights: int, action: p4r.Action | None = None, **fields: Any) -> p4r.TableAction:
+def shots(*weights: int, watch_port: bytes | None = None, **fields: Any) -> p4r.TableAction:
     one_shot = p4r.ActionProfileActionSet(**fields)
     for weight in weights:
-        one_shot.action_profile_actions.add(action=action or TO_ONE, weight=weight)
+        one_shot.action_profile_actions.add(action=TO_ONE, weight=weight, watch_port=watch_port)
     return target(action_set=one_shot)
 
 
@@ -81,8 +99,20 @@ def lpm(value: bytes, length: int) -> p4r.FieldMatch:
     return p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=value, prefix_len=length))
 
 
+def span(low: bytes, high: bytes) -> p4r.FieldMatch:
+    return p4r.FieldMatch(field_id=4, range=p4r.FieldMatch.Range(low=low, high=high))
+
+
 def exacts(value: bytes = ONE, **fields: Any) -> p4r.Entity:
     return entry("exacts", exact(1, value), exact(2, ONE), **fields)
+
+
+def mixed(*match: p4r.FieldMatch, priority: int = 1) -> p4r.Entity:
+    return entry("mixed", exact(1, ONE), *match, action=call("drop"), priority=priority)
+
+
+def prefixes(value: bytes, length: int, **fields: Any) -> p4r.Entity:
+    return entry("prefixes", lpm(value, length), action=TO_ONE, **fields)
 
 
 def member(of: str, member_id: int, action: p4r.Action | None = None) -> p4r.Entity:
@@ -97,9 +127,11 @@ def group(of: str, group_id: int, *members: tuple[int, int], max_size: int = 6) 
     return p4r.Entity(action_profile_group=made)
 
 
-def watching(port: bytes) -> p4r.Entity:
-    made = group("by_weight", 1, (1, 1))
+def watching(port: bytes, old: int = 4) -> p4r.Entity:
+    """Return a group that watches two ports. The deprecated field names the second one."""
+    made = group("by_weight", 1, (1, 1), (2, 1))
     made.action_profile_group.members[0].watch_port = port
+    made.action_profile_group.members[1].watch = old
     return made
 
 
@@ -149,8 +181,8 @@ def multicast(number_: int, *replicas: p4r.Replica, metadata: bytes = b"") -> p4
     return p4r.Entity(packet_replication_engine_entry=engine)
 
 
-def clone(session: int, *replicas: p4r.Replica, length: int = 0) -> p4r.Entity:
-    made = p4r.CloneSessionEntry(session_id=session, replicas=replicas, packet_length_bytes=length)
+def clone(session: int, *replicas: p4r.Replica, length: int = 0, **fields: Any) -> p4r.Entity:
+    made = p4r.CloneSessionEntry(session_id=session, replicas=replicas, packet_length_bytes=length, **fields)
     engine = p4r.PacketReplicationEngineEntry(clone_session_entry=made)
     return p4r.Entity(packet_replication_engine_entry=engine)
 
@@ -166,6 +198,7 @@ def digest(**config: int) -> p4r.Entity:
 
 TO_ONE, NOTHING, COUNTED = call("port", ONE), call("NoAction"), call("counted", ONE)
 UNKNOWN = p4r.Action(action_id=7)
+STRANGE = p4r.ActionProfileGroup(action_profile_id=7, group_id=1)
 BEHIND = p4r.BackupReplica(port=TWO, instance=1)
 CONSTANT = ternary(1, ONE, b"\3")
 WEIGHED = exact(1, ONE)
@@ -179,12 +212,12 @@ WRITTEN = [
     member("by_weight", 1, TO_ONE),
     member("by_weight", 2, TO_ONE),
     member("by_weight", 3, TO_ONE),
-    group("by_weight", 1, (1, 1)),
+    watching(b"\0\1"),
     entry("weighed", WEIGHED, action=target(group_id=1)),
     entry("weighed", exact(1, TWO), action=target(member_id=2)),
-    entry("spread", action=shots(1)),
-    multicast(1, replica()),
-    clone(1, replica()),
+    entry("spread", action=shots(1, action_selection_mode=HASH, size_semantics=OF_WEIGHTS)),
+    multicast(1, replica(b"\0\1")),
+    clone(1, p4r.Replica(egress_port=1)),
     digest(max_list_size=1),
 ]
 WRITES: dict[str, Case] = {
@@ -211,7 +244,21 @@ WRITES: dict[str, Case] = {
         entry("counted_members", ternary(1, ONE, ONE), priority=1, action=shots(1)),
     ),
     "match that another table has": ("INVALID_ARGUMENT", INSERT, exacts(action=COUNTED, priority=1)),
+    "no priority": ("INVALID_ARGUMENT", INSERT, mixed(priority=0)),
+    "negative priority": ("INVALID_ARGUMENT", INSERT, mixed(priority=-1)),
+    "exact field left out": ("INVALID_ARGUMENT", INSERT, entry("exacts", exact(1, TWO), action=COUNTED)),
+    "field twice": ("INVALID_ARGUMENT", INSERT, mixed(exact(1, ONE))),
+    "unknown field": ("INVALID_ARGUMENT", INSERT, mixed(exact(5, ONE))),
+    "match of another kind": ("INVALID_ARGUMENT", INSERT, mixed(exact(3, ONE))),
+    "mask 0": ("INVALID_ARGUMENT", INSERT, mixed(ternary(3, ZERO, ZERO))),
+    "bits outside the mask": ("INVALID_ARGUMENT", INSERT, mixed(ternary(3, b"\3", ONE))),
+    "range without a value": ("INVALID_ARGUMENT", INSERT, mixed(span(TWO, ONE))),
+    "range of all values": ("INVALID_ARGUMENT", INSERT, mixed(span(ZERO, b"\x7f"))),
+    "prefix of length 0": ("INVALID_ARGUMENT", INSERT, prefixes(ZERO, 0)),
+    "prefix too long": ("INVALID_ARGUMENT", INSERT, prefixes(ZERO, 49)),
+    "bits behind the prefix": ("INVALID_ARGUMENT", INSERT, prefixes(ONE, 8)),
     # section 9.1.2: actions
+    "INSERT without action": ("INVALID_ARGUMENT", INSERT, exacts(TWO)),
     "MODIFY without action": ("OK", MODIFY, exacts(counter_data=counts(7))),
     "unknown action": ("INVALID_ARGUMENT", MODIFY, exacts(action=UNKNOWN)),
     "another table's action": ("INVALID_ARGUMENT", MODIFY, exacts(action=TO_ONE)),
@@ -230,6 +277,7 @@ WRITES: dict[str, Case] = {
     ),
     "unknown group in an entry": ("NOT_FOUND", MODIFY, entry("weighed", WEIGHED, action=target(group_id=9))),
     "parameter missing": ("INVALID_ARGUMENT", MODIFY, exacts(action=call("counted"))),
+    "parameter of too many bits": ("OUT_OF_RANGE", MODIFY, exacts(action=call("counted", b"\2\0"))),
     "parameter too many": ("INVALID_ARGUMENT", MODIFY, exacts(action=call("counted", ONE, ONE))),
     "default-only action in an entry": ("PERMISSION_DENIED", MODIFY, exacts(action=NOTHING)),
     "table-only action as default": (
@@ -274,14 +322,10 @@ WRITES: dict[str, Case] = {
     "counter data without counter": (
         "INVALID_ARGUMENT",
         INSERT,
-        entry("prefixes", lpm(ONE, 48), action=TO_ONE, counter_data=counts(1)),
+        prefixes(ONE, 48, counter_data=counts(1)),
     ),
     "meter counter data": ("UNIMPLEMENTED", MODIFY, exacts(action=COUNTED, meter_counter_data={})),
-    "idle time-out without support": (
-        "INVALID_ARGUMENT",
-        INSERT,
-        entry("prefixes", lpm(ONE, 48), action=TO_ONE, idle_timeout_ns=1),
-    ),
+    "idle time-out without support": ("INVALID_ARGUMENT", INSERT, prefixes(ONE, 48, idle_timeout_ns=1)),
     "time since last hit in a write": (
         "INVALID_ARGUMENT",
         MODIFY,
@@ -308,6 +352,14 @@ WRITES: dict[str, Case] = {
     "max_size 0 with a limit": ("INVALID_ARGUMENT", INSERT, group("by_weight", 2, max_size=0)),
     "max_size above the limit": ("INVALID_ARGUMENT", INSERT, group("by_weight", 2, max_size=7)),
     "size above max_size": ("RESOURCE_EXHAUSTED", INSERT, group("by_weight", 2, (1, 4), max_size=3)),
+    "group without selector": ("INVALID_ARGUMENT", INSERT, group("members", 1)),
+    "group of an unknown selector": ("NOT_FOUND", INSERT, p4r.Entity(action_profile_group=STRANGE)),
+    "group with too great a weight": ("INVALID_ARGUMENT", INSERT, group("by_member", 1, (1, 5), max_size=3)),
+    "group with too many members": (
+        "RESOURCE_EXHAUSTED",
+        INSERT,
+        group("by_member", 1, (1, 4), (2, 4), max_size=1),
+    ),
     "DELETE of an entry's group": ("FAILED_PRECONDITION", DELETE, group("by_weight", 1)),
     "DELETE of no group": ("NOT_FOUND", DELETE, group("by_weight", 9)),
     "watch port of too many bits": ("OUT_OF_RANGE", MODIFY, watching(b"\2\0")),
@@ -327,11 +379,8 @@ WRITES: dict[str, Case] = {
         INSERT,
         entry("counted_members", priority=1, action=shots(5)),
     ),
-    "default mode of a set": (
-        "OK",
-        MODIFY,
-        entry("spread", action=shots(1, action_selection_mode=HASH, size_semantics=OF_WEIGHTS)),
-    ),
+    "too many copies in a set": ("RESOURCE_EXHAUSTED", MODIFY, entry("spread", action=shots(1 << 30))),
+    "default mode of a set": ("OK", MODIFY, entry("spread", action=shots(1))),
     "another mode of a set": (
         "UNIMPLEMENTED",
         MODIFY,
@@ -355,6 +404,7 @@ WRITES: dict[str, Case] = {
     "meter DELETE": ("INVALID_ARGUMENT", DELETE, cell("meter", "two_rates")),
     "meter index -1": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_rates", -1)),
     "meter index too great": ("OUT_OF_RANGE", MODIFY, cell("meter", "two_rates", 4)),
+    "peak below committed": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_rates", config=rates(2, 1))),
     "two rates with eburst": ("INVALID_ARGUMENT", MODIFY, cell("meter", "two_rates", config=rates(1, 2, 3))),
     "single rate, three colours, two rates": (
         "INVALID_ARGUMENT",
@@ -387,8 +437,19 @@ WRITES: dict[str, Case] = {
     "DELETE of a multicast group with nonsense": ("OK", DELETE, multicast(1, replica(b""), replica(b""))),
     "instance too great": ("INVALID_ARGUMENT", INSERT, multicast(2, replica(instance=1 << 16))),
     "replica twice": ("INVALID_ARGUMENT", INSERT, multicast(2, replica(), replica(b"\0\1"))),
+    "replica without a port": ("INVALID_ARGUMENT", INSERT, multicast(2, p4r.Replica())),
+    "replica with an empty port": ("OUT_OF_RANGE", INSERT, multicast(2, replica(b""))),
+    "replica with a port of too many bits": ("OUT_OF_RANGE", INSERT, multicast(2, replica(b"\2\0"))),
+    "replica with too great a port": ("INVALID_ARGUMENT", INSERT, multicast(2, p4r.Replica(egress_port=512))),
     "backup replica": ("UNIMPLEMENTED", INSERT, multicast(2, replica(backup_replicas=[BEHIND]))),
     "clone session 0": ("INVALID_ARGUMENT", INSERT, clone(0, replica())),
+    "clone session of negative length": ("INVALID_ARGUMENT", INSERT, clone(2, replica(), length=-1)),
+    "clone session with a class": ("UNIMPLEMENTED", INSERT, clone(2, replica(), class_of_service=1)),
+    "neither group nor session": (
+        "INVALID_ARGUMENT",
+        INSERT,
+        p4r.Entity(packet_replication_engine_entry=p4r.PacketReplicationEngineEntry()),
+    ),
     "clone session twice": ("ALREADY_EXISTS", INSERT, clone(1)),
     "clone session that is not there": ("NOT_FOUND", MODIFY, clone(9)),
     "DELETE of a clone session with nonsense": ("OK", DELETE, clone(1, replica(b""), length=-1)),
@@ -414,8 +475,7 @@ WRITES: dict[str, Case] = {
 
 def device() -> Device:
     """Return the program with some entities in it."""
-    config = SCHEMA.get_pipeline_config()
-    made = Device.of(config, Pipeline.load(config.p4_device_config))
+    made = p4runtime_clients.device(ORACLE)
     for entity in WRITTEN:
         made.write(p4r.Update(type=INSERT, entity=entity))
     return made
@@ -457,9 +517,9 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
         entry("constant", priority=1),
         [entry("constant", priority=1, action=call("constant_port", TWO), is_const=True)],
     ),
-    "a one-shot set": (entry("spread"), [entry("spread", action=shots(1))]),
+    "a one-shot set": (entry("spread"), [WRITTEN[7]]),
     "a member": (member("by_weight", 1), [member("by_weight", 1, TO_ONE)]),
-    "all groups": (p4r.Entity(action_profile_group={}), [group("by_weight", 1, (1, 1))]),
+    "all groups": (p4r.Entity(action_profile_group={}), [watching(ONE)]),
     "a direct counter": (direct(exacts(), data=DATA), [direct(exacts(), data=counts(5))]),
     "a direct counter of no entry": (direct(exacts(TWO), data=DATA), "NOT_FOUND"),
     "a direct meter of no entry": (direct(exacts(TWO), config=CONFIG), "NOT_FOUND"),
@@ -468,13 +528,21 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
         cell("counter", "packets", None),
         [cell("counter", "packets", index, data=DATA) for index in range(4)],
     ),
+    "all counters": (
+        p4r.Entity(counter_entry={"index": {"index": 3}}),
+        [
+            cell("counter", name, index, data=DATA)
+            for name, size in (("packets", 4), ("single", 1))
+            for index in range(size)
+        ],
+    ),
     "a meter that is not configured": (cell("meter", "two_rates"), [cell("meter", "two_rates")]),
     "a register's cells": (
         cell("register", "nines", None),
         [register("nines", ZERO, index) for index in range(2)],
     ),
     "a multicast group, whatever else is given": (multicast(1, replica(TWO)), [multicast(1, replica())]),
-    "all clone sessions": (clone(0), [clone(1, replica())]),
+    "all clone sessions": (clone(0), [WRITTEN[9]]),
     "a value set": (values(ONE), [values()]),
     "a digest": (digest(), [digest(max_list_size=1)]),
 }
@@ -486,9 +554,18 @@ def test_a_read_finds(name: str) -> None:
     assert answer(lambda written: list(written.read(pattern))) == found
 
 
+def test_only_ports_of_the_switch_can_be_watched() -> None:
+    one = device()
+    one.pipeline.ports = {1, 4}
+    for wrong in (watching(TWO), watching(ONE, old=2), entry("spread", action=shots(1, watch_port=TWO))):
+        with pytest.raises(Refused, match="port 2 cannot be watched"):
+            one.write(p4r.Update(type=MODIFY, entity=wrong))
+    for right in (watching(ONE), entry("spread", action=shots(1, watch_port=ONE))):
+        one.write(p4r.Update(type=MODIFY, entity=right))
+
+
 def test_a_clone_is_cut_to_the_length_of_its_session() -> None:
-    recorded = case("paths")
-    config = P4Schema(recorded.p4info, recorded.json).get_pipeline_config()
+    config = case("paths").schema.get_pipeline_config()
     one = Device.of(config, Pipeline.load(config.p4_device_config))
     one.write(p4r.Update(type=INSERT, entity=clone(1, replica(b"\3"), length=9)))
     to_session_1 = bytes.fromhex("8001") + bytes(60)
@@ -497,65 +574,96 @@ def test_a_clone_is_cut_to_the_length_of_its_session() -> None:
 
 # ------------------------------------------------------------ RPCs as a whole
 
+Kinds = p4r.GetForwardingPipelineConfigRequest
+TELEPORT = JSON.read_bytes().replace(b'"op" : "mark_to_drop"', b'"op" : "teleport"')
+PROGRAMS = dict.fromkeys((b"", b"{", b"[]", b"{}", b"\xff\x00", files("patch")[1].read_bytes()), ".")
 
-async def refusal(call_: Awaitable[object]) -> str:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await call_
-    return error.value.code().name
+
+def push(one: Client, action: int) -> Awaitable[object]:
+    """Push no config."""
+    request = Config(device_id=DEVICE, election_id=one.election_id, action=action)  # type: ignore[arg-type]
+    return one.stub.SetForwardingPipelineConfig(request)
 
 
 async def test_checks_of_an_rpc_come_in_order(server: Server) -> None:
     async with client(server, program=ORACLE) as one:
+        assert not (await one.stub.GetForwardingPipelineConfig(Kinds(device_id=DEVICE))).HasField("config")
+        await refused(one.stub.GetForwardingPipelineConfig(Kinds(device_id=99)), "NOT_FOUND")
         read = p4r.ReadRequest(device_id=99, entities=[exacts()])
-        assert await refusal(one.stub.Read(read).read()) == "NOT_FOUND"
-        assert await refusal(one.write(role="nobody")) == "NOT_FOUND"
-        push = Config(device_id=DEVICE, role="nobody", action=Config.VERIFY)
-        assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "NOT_FOUND"
-        assert await refusal(one.write()) == "PERMISSION_DENIED"
+        await refused(one.stub.Read(read).read(), "NOT_FOUND")
+        await refused(one.write(role="nobody"), "NOT_FOUND")
+        verify = Config(device_id=DEVICE, role="nobody", action=Config.VERIFY)
+        await refused(one.stub.SetForwardingPipelineConfig(verify), "NOT_FOUND")
+        await refused(one.write(), "PERMISSION_DENIED")
+        await refused(one.set_pipeline(Config.VERIFY), "PERMISSION_DENIED")
         await one.arbitrate()
-        assert await refusal(one.write()) == "FAILED_PRECONDITION"
-        assert await refusal(one.read(exacts())) == "FAILED_PRECONDITION"
+        await refused(one.write(), "FAILED_PRECONDITION")
+        await refused(one.read(exacts()), "FAILED_PRECONDITION")
 
 
-async def test_a_push_with_and_without_a_config(server: Server) -> None:
-    async with client(server, load=True, program=ORACLE) as one:
-        for action in (Config.VERIFY, Config.VERIFY_AND_SAVE, Config.VERIFY_AND_COMMIT):
-            push = Config(device_id=DEVICE, election_id=one.election_id, action=action)
-            assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
-        assert await refusal(one.set_pipeline(Config.COMMIT)) == "NOT_FOUND"
+async def test_a_push_with_and_without_a_config(oracle: Client) -> None:
+    for action in (Config.VERIFY, Config.VERIFY_AND_SAVE, Config.VERIFY_AND_COMMIT):
+        await refused(push(oracle, action), "INVALID_ARGUMENT")
+    await refused(push(oracle, Config.COMMIT), "NOT_FOUND")
+    await oracle.set_pipeline(Config.VERIFY_AND_SAVE)
+    commit = Config(device_id=DEVICE, election_id=oracle.election_id, action=Config.COMMIT)
+    commit.config.cookie.cookie = 1
+    await refused(oracle.stub.SetForwardingPipelineConfig(commit), "INVALID_ARGUMENT")
+    await refused(oracle.set_pipeline(Config.RECONCILE_AND_COMMIT), "UNIMPLEMENTED")
+
+
+async def test_a_config_that_cannot_be_realized_changes_nothing(router: Client) -> None:
+    await router.write(update("INSERT", to_port(1)))
+    for json, words in {**PROGRAMS, TELEPORT: "teleport"}.items():
+        for action in (Config.VERIFY, Config.VERIFY_AND_COMMIT):
+            await refused(router.set_pipeline(action, json), "INVALID_ARGUMENT", words)
+    for wrong in (0, SCHEMAS[ROUTER].p4info.tables[1].preamble.id):
+        p4info = SCHEMAS[ROUTER].get_pipeline_config().p4info
+        p4info.tables[0].preamble.id = wrong
+        await refused(router.set_pipeline(Config.VERIFY, p4info=p4info), "INVALID_ARGUMENT")
+    assert len(await router.read(P4TableEntry("bridge"))) == 1
+
+
+async def test_programs_are_verified_saved_written_and_committed(router: Client) -> None:
+    pipelines, packet = router.server.pipelines, A.to_bytes(6, "big") + bytes(60)
+    assert await router.write(update("INSERT", to_port(1))) == []
+    await router.set_pipeline(Config.VERIFY)
+    await router.set_pipeline(Config.VERIFY_AND_SAVE, cookie=5)
+    assert await router.read(P4TableEntry("bridge")) == []
+    assert await router.write(update("INSERT", to_port(5))) == []
+    assert len(pipelines) == 1
+    assert pipelines[0].inject(2, packet) == [(1, packet)]
+    await router.set_pipeline(Config.COMMIT)
+    assert pipelines[1].inject(2, packet) == [(5, packet)]
+    for kind, p4info, blob in (
+        (Kinds.ALL, True, True),
+        (Kinds.COOKIE_ONLY, False, False),
+        (Kinds.P4INFO_AND_COOKIE, True, False),
+        (Kinds.DEVICE_CONFIG_AND_COOKIE, False, True),
+    ):
+        request = Kinds(device_id=DEVICE, response_type=kind)
+        config = (await router.stub.GetForwardingPipelineConfig(request)).config
+        assert config.cookie.cookie == 5
+        assert (config.HasField("p4info"), bool(config.p4_device_config)) == (p4info, blob)
+
+
+async def test_the_ports_of_the_switch_are_known_before_a_program_runs(server: Server) -> None:
+    async with client(server, program=ORACLE) as one:
+        server.config.ports = (1,)
+        await one.arbitrate()
         await one.set_pipeline(Config.VERIFY_AND_SAVE)
-        push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.COMMIT)
-        push.config.cookie.cookie = 1
-        assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
+        wrong, right = (entry("spread", action=shots(1, watch_port=port)) for port in (TWO, ONE))
+        updates = (p4r.Update(type=INSERT, entity=entity) for entity in (wrong, right))
+        assert codes(await one.write(*updates)) == ["INVALID_ARGUMENT", "OK"]
 
 
-async def test_ids_of_a_p4info_are_unique_and_not_0(server: Server) -> None:
-    async with client(server, load=True, program=ORACLE) as one:
-        for wrong in (0, SCHEMA.p4info.tables[1].preamble.id):
-            push = Config(device_id=DEVICE, election_id=one.election_id, action=Config.VERIFY)
-            push.config.CopyFrom(SCHEMA.get_pipeline_config())
-            push.config.p4info.tables[0].preamble.id = wrong
-            assert await refusal(one.stub.SetForwardingPipelineConfig(push)) == "INVALID_ARGUMENT"
-
-
-async def test_an_all_or_none_batch_names_the_update_that_fails(server: Server) -> None:
+async def test_an_all_or_none_batch_names_the_update_that_fails(oracle: Client) -> None:
     """Also where the update names a cell that is not there, so that its cells cannot be counted."""
-    async with client(server, load=True, program=ORACLE) as one:
-        for wrong in (cell("meter", "two_rates", 4), p4r.Entity(meter_entry={})):
-            updates = [p4r.Update(type=MODIFY, entity=entity) for entity in (register("numbers", ONE), wrong)]
-            errors = await one.write(*updates, atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
-            assert errors[1].canonical_code in (5, 11)
-            assert await one.read(register("numbers", ZERO)) == [register("numbers", ZERO)]
-
-
-async def test_the_details_of_a_failed_batch_repeat_its_status(server: Server) -> None:
-    async with client(server, load=True, program=ORACLE) as one:
-        request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=[p4r.Update()])
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await one.stub.Write(request)
-        [details] = [value for key, value in failed.value.trailing_metadata() or () if key.endswith("-bin")]
-        status = rpc_status.Status.FromString(details)  # type: ignore[arg-type]
-        assert (status.code, status.message) == (grpc.StatusCode.UNKNOWN.value[0], failed.value.details())
+    for wrong in (cell("meter", "two_rates", 4), p4r.Entity(meter_entry={})):
+        updates = [p4r.Update(type=MODIFY, entity=entity) for entity in (register("numbers", ONE), wrong)]
+        errors = await oracle.write(*updates, atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
+        assert errors[1].canonical_code in (5, 11)
+        assert await oracle.read(register("numbers", ZERO)) == [register("numbers", ZERO)]
 
 
 # ------------------------------------------------------------ arbitration
@@ -571,19 +679,35 @@ async def test_a_stream_keeps_its_device_and_its_role(server: Server) -> None:
         async with client(server) as one:
             await one.arbitrate()
             await say(one, 1, device_id, role)
-            assert await refusal(one.hear()) == "FAILED_PRECONDITION"
+            await refused(one.hear(), "FAILED_PRECONDITION")
 
 
 async def test_arbitrations_that_the_specification_forbids_end_the_stream(server: Server) -> None:
     foreign = AnyMessage(type_url="type.googleapis.com/p4.v1.Entity")
-    async with client(server, 1) as one, client(server, 2) as two:
+    async with client(server, 1) as one, client(server, 2) as two, client(server, 1) as same:
         await one.arbitrate()
+        await refused(same.arbitrate(), "INVALID_ARGUMENT", "election id 1 belongs to another open stream")
         await two.arbitrate()
         await say(two, 1)
-        assert await refusal(two.hear()) == "INVALID_ARGUMENT"
-        async with client(server) as three:
-            await say(three, 1, role=p4r.Role(name="own", config=foreign))
-            assert await refusal(three.hear()) == "INVALID_ARGUMENT"
+        await refused(two.hear(), "INVALID_ARGUMENT")
+    async with client(server) as three, client(server) as lost:
+        await say(three, 1, role=p4r.Role(name="own", config=foreign))
+        await refused(three.hear(), "INVALID_ARGUMENT")
+        await refused(lost.arbitrate(device=99), "NOT_FOUND")
+
+
+async def test_the_new_stream_of_a_client_may_arrive_before_the_end_of_its_old_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_ENDING_S", 60)
+    async with client(server, 5) as old, client(server, 5) as new, client(server, 6) as other:
+        assert (await old.arbitrate()).status.code == 0
+        arbitrating = asyncio.ensure_future(new.arbitrate())
+        assert (await other.arbitrate()).status.code == 0
+        other.stream.cancel()  # the end of another client's stream changes nothing
+        old.stream.cancel()
+        update = await arbitrating  # a backup: ALREADY_EXISTS, or NOT_FOUND once the other has left
+        assert (update.status.code in (5, 6), U128.decode(update.election_id)) == (True, 6)
 
 
 async def test_election_ids_belong_to_a_role(server: Server) -> None:
@@ -595,7 +719,7 @@ async def test_election_ids_belong_to_a_role(server: Server) -> None:
         async with client(server, 2) as newer:
             await newer.arbitrate()
             assert (await one.hear()).status.code == 6
-            assert await refusal(one.write(change)) == "PERMISSION_DENIED"
+            await refused(one.write(change), "PERMISSION_DENIED")
             assert await other.write(change, role="second") == []
 
 
@@ -608,6 +732,10 @@ async def test_whom_an_arbitration_concerns(server: Server) -> None:
 
     async with client(server, None) as idle, client(server, 5) as one, client(server, 3) as backup:
         assert said(await idle.arbitrate()) == (5, None)  # nobody has been primary yet
+        async with client(server, 0) as zero:
+            assert said(await zero.arbitrate()) == (0, 0)  # 0 is an id, unlike an unset id
+            assert said(await idle.hear()) == (6, 0)
+        assert said(await idle.hear()) == (5, 0)
         assert said(await one.arbitrate()) == (0, 5)
         assert said(await idle.hear()) == (6, 5)
         assert said(await backup.arbitrate()) == (6, 5)  # only the new backup is told
@@ -617,6 +745,14 @@ async def test_whom_an_arbitration_concerns(server: Server) -> None:
         await say(one, 4)  # gives way: all are told, and nobody is primary
         for each in (one, idle, backup):
             assert said(await each.hear()) == (5, 5)
+        await say(one, 7)
+        assert said(await one.hear()) == (0, 7)
+        assert said(await idle.hear()) == said(await backup.hear()) == (6, 7)
+        one.stream.cancel()  # the primary leaves: all are told, and nobody is primary
+        assert said(await idle.hear()) == said(await backup.hear()) == (5, 7)
+        await refused(backup.write(), "PERMISSION_DENIED")
+        assert said(await backup.arbitrate(6)) == (5, 7)
+        assert said(await backup.arbitrate(7)) == (0, 7)
 
 
 # ------------------------------------------------------------ the page
