@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from hostile.messages import HIGHEST, Caller, Chaos
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from p4runtime_clients import DEVICE, ENTITIES, ROUTER, SCHEMAS, A, B, Config, Server, files, to_port, update
+from p4runtime_clients import DEVICE, ENTITIES, ROUTER, SCHEMAS, A, B, Config, Server, device, to_port, update
 from p4runtime_damage import Batch, changes, damage
 from p4runtime_entities import EVERYTHING, MODIFIED, WRITTEN
 
@@ -64,36 +64,29 @@ def test_damaged_updates_and_reads(program: str, data: st.DataObject) -> None:
 
 def suffer(program: str, batch: Batch) -> None:
     """Write and read every message that can be parsed. Then read back all written entities."""
-    if program not in DEVICES:
-        DEVICES[program] = make_device(program)
-    device = DEVICES[program]
+    one = DEVICES[program]
     for message, damages in batch:
         try:
             parsed = p4r.Update.FromString(damage(message, damages))
         except DecodeError:
             continue
-        for act in (lambda p=parsed: device.write(p), lambda p=parsed: list(device.read(p.entity))):
+        for act in (lambda p=parsed: one.write(p), lambda p=parsed: list(one.read(p.entity))):
             try:
                 act()
             except Refused:
                 continue
     for pattern in EVERYTHING:
-        for entity in device.read(pattern.encode(SCHEMAS[program])):
+        for entity in one.read(pattern.encode(SCHEMAS[program])):
             assert entity.SerializeToString()
 
 
-DEVICES: dict[str, Device] = {}
-
-
-def make_device(program: str) -> Device:
-    config = fy.P4Schema(*files(program)).get_pipeline_config()
-    return Device.of(config, Pipeline.load(config.p4_device_config))
+DEVICES = {program: device(program) for program in UPDATES}
 
 
 @settings(max_examples=120, deadline=None)
 @given(changes)
 def test_damaged_p4infos(damages: list[tuple[int, int, int]]) -> None:
-    config = fy.P4Schema(*files(ENTITIES)).get_pipeline_config()
+    config = SCHEMAS[ENTITIES].get_pipeline_config()
     whole = config.p4info.SerializeToString()
     try:
         spread = [(how, place * 40, value) for how, place, value in damages]
@@ -104,7 +97,7 @@ def test_damaged_p4infos(damages: list[tuple[int, int, int]]) -> None:
 
 
 def test_types_that_contain_themselves_are_refused() -> None:
-    config = fy.P4Schema(*files(ENTITIES)).get_pipeline_config()
+    config = SCHEMAS[ENTITIES].get_pipeline_config()
     member = config.p4info.type_info.structs["learned_t"].members.add(name="again")
     member.type_spec.struct.name = "learned_t"
     with pytest.raises(Refused, match="nested"):
@@ -117,7 +110,7 @@ def test_types_that_contain_themselves_are_refused() -> None:
         Device.of(config, PIPELINE)
 
 
-PIPELINE = Pipeline.load(files(ENTITIES)[1].read_bytes())
+PIPELINE = Pipeline.load(SCHEMAS[ENTITIES].p4blob)
 
 
 # The objects of a request are freed when it ends, without the garbage collector, which runs rarely here.
@@ -149,14 +142,14 @@ async def test_hostile_requests_leave_nothing_to_the_garbage_collector(
 
 def talk(address: str) -> Counter[str]:
     """Push programs, and send random requests as raw bytes, so that only the server parses messages."""
-    schema = fy.P4Schema(*files(ENTITIES))
-    chaos = Chaos(random.Random(1), schema.p4info, files(ENTITIES)[1].read_bytes(), DEVICE)
+    config = SCHEMAS[ENTITIES].get_pipeline_config()
+    chaos = Chaos(random.Random(1), config.p4info, config.p4_device_config, DEVICE)
     answers: Counter[str] = Counter()
     with grpc.insecure_channel(address) as channel:
         caller = Caller(channel)
         control = GrpcControl(address, DEVICE, HIGHEST)
         push = Config(device_id=DEVICE, election_id=U128.encode(HIGHEST), action=Config.VERIFY_AND_COMMIT)
-        push.config.CopyFrom(schema.get_pipeline_config())
+        push.config.CopyFrom(config)
         for _ in range(3):
             caller.unary("SetForwardingPipelineConfig", push.SerializeToString())
         for number in range(2 * CALLS):

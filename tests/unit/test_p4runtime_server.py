@@ -157,11 +157,3 @@ def test_packets_go_to_the_controller_only_where_a_cpu_port_is_asked_for(cpu_por
     served: list[Pipeline] = []
     asyncio.run(load_program(Service(1, served.append, options.cpu_port), served.append, options))
     assert [pipeline.cpu_port for pipeline in served] == [cpu_port]
-
-
-def test_a_program_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    program = tmp_path / "program.json"
-    program.write_text("{")
-    options = SwitchOptions({1: "eth1"}, program=program)
-    with pytest.raises(SwitchError, match=r"program\.json: not JSON"):
-        asyncio.run(load_program(Service(1, lambda _: None), lambda _: None, options))

@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import finsy as fy
+import p4runtime_clients
 import pytest
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4i, p4r
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Server, client, codes, files
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Server, client, codes
 from p4runtime_damage import Batch, changes, damage
 from p4runtime_entities import frame
 
@@ -30,7 +31,6 @@ from railweave.switch.p4runtime.strings import MAX_STRING_BYTES
 from railweave.switch.pipeline import Digest, Pipeline
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
-JSON = files(ENTITIES)[1].read_bytes()
 MAPPINGS = '@p4runtime_translation_mappings({ { "" , 0 }, {"CPU", 9w510}, {"a \\"b\\"", 0x1F}, })'
 MAPPED = {b"", b"CPU", b'a "b"'}
 PORT_BITS = 9
@@ -68,12 +68,11 @@ def described(*annotations: str) -> p4i.P4Info:
 
 
 P4INFO = described(MAPPINGS)
-SCHEMA = fy.P4Schema(P4INFO, JSON)
+SCHEMA = fy.P4Schema(P4INFO)
 
 
-def device(p4info: p4i.P4Info = P4INFO, program: bytes = JSON) -> Device:
-    config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=program)
-    return Device.of(config, Pipeline.load(program))
+def device(p4info: p4i.P4Info = P4INFO, json: bytes | None = None) -> Device:
+    return p4runtime_clients.device(ENTITIES, p4info, json)
 
 
 def write(to: Device, kind: p4r.Update.Type.ValueType, *entities: fy.P4Entity | p4r.Entity) -> None:
@@ -334,12 +333,12 @@ def test_a_read_in_progress_keeps_its_strings() -> None:
 
 
 def test_numbers_of_the_programs_own_entries_are_given_to_no_string() -> None:
-    program = json.loads(JSON)
+    program = json.loads(SCHEMAS[ENTITIES].p4blob)
     tables = (table for pipeline in program["pipelines"] for table in pipeline["tables"])
     table = next(table for table in tables if table["name"] == "EntitiesIngress.policy")
     to_port = table["action_ids"][table["actions"].index("EntitiesIngress.to_port")]
     table["default_entry"] |= {"action_id": to_port, "action_data": ["0x1ff"]}
-    one = device(program=json.dumps(program).encode())
+    one = device(json=json.dumps(program).encode())
     assert read(one, DEFAULT) == texts(default("511"))
     write(one, INSERT, host("e0"))
     assert host_port(one) == 509  # 510 is mapped
@@ -412,17 +411,10 @@ def test_registers_of_strings_are_refused() -> None:
 
 @asynccontextmanager
 async def pushed(server: Server, p4info: p4i.P4Info = P4INFO) -> AsyncIterator[Client]:
-    async with client(server) as one:
+    async with client(server, program=ENTITIES) as one:
         await one.arbitrate()
-        await push(one, Config.VERIFY_AND_COMMIT, p4info=p4info)
+        await one.set_pipeline(Config.VERIFY_AND_COMMIT, p4info=p4info)
         yield one
-
-
-async def push(one: Client, action: int, program: bytes = JSON, p4info: p4i.P4Info = P4INFO) -> None:
-    request = Config(device_id=DEVICE, election_id=one.election_id, action=action)  # type: ignore[arg-type]
-    request.config.p4info.CopyFrom(p4info)
-    request.config.p4_device_config = program
-    await one.stub.SetForwardingPipelineConfig(request)
 
 
 async def write_to(one: Client, *updates: tuple[int, fy.P4Entity]) -> list[str]:
