@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from dataplane import wire
 from dataplane.harness import Switch, WireSwitch, running
-from dataplane.inprocess import InProcessSwitch
+from dataplane.inprocess import CompiledSwitch, InProcessSwitch
 from dataplane.programs import PLACES, place_name
-from dataplane.wire import delete_leftovers
 
 from railweave.switch.targets import TARGETS
 
+IN_PROCESS = {"inprocess": InProcessSwitch, "compiled": CompiledSwitch}
 ALL = ["inprocess", *TARGETS]
 
 
@@ -36,13 +37,13 @@ class _Processes(dict[str, WireSwitch]):
             pytest.skip("network namespaces and raw sockets need root")
         if reason := TARGETS[name].missing():
             pytest.skip(reason)
-        delete_leftovers()
+        wire.delete_leftovers()
         self[name] = self._stack.enter_context(running(TARGETS[name]))
         return self[name]
 
 
 def _target(name: str, processes: dict[str, WireSwitch]) -> Switch:
-    return InProcessSwitch() if name == "inprocess" else processes[name]
+    return IN_PROCESS[name]() if name in IN_PROCESS else processes[name]
 
 
 @pytest.fixture(params=ALL)
@@ -56,6 +57,17 @@ def switch(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) ->
     """A target that runs the aggregation program."""
     name, program = request.param
     return _target(name, _processes).load(program)
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    """A namespace for a switch process, with a link for port 1 and one for port 2."""
+    with wire.namespace("switch") as name:
+        for port in (1, 2):
+            wire.ip("-n", name, "link", "add", f"s{port}", "type", "veth", "peer", "name", f"h{port}")
+            for end in ("s", "h"):
+                wire.ip("-n", name, "link", "set", f"{end}{port}", "up")
+        yield name
 
 
 @pytest.fixture

@@ -30,6 +30,14 @@ ATOMICITIES = (
     p4r.WriteRequest.DATAPLANE_ATOMIC,
 )
 
+ENTRIES = p4r.Entity(
+    table_entry=p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+)
+KINDS = (
+    *("action_profile_member", "action_profile_group", "counter_entry", "meter_entry", "register_entry"),
+    *("packet_replication_engine_entry", "value_set_entry", "digest_entry"),
+)
+
 
 class Session:
     """Updates of one seed, written in batches."""
@@ -52,16 +60,12 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             server = Server(f"unix:{folder}/grpc")
             async with server, client(server, load=True, program=ORACLE) as primary:
-                model = Model(self._p4info, await self._initial(primary))
+                model = Model(self._p4info, await primary.read(ENTRIES))
                 while self.counts["updates"] < self._updates:
                     await self._write(primary, model)
                     if self.counts["batches"] % BATCHES_PER_READ == 0:
                         await self._compare(primary, model)
                 await self._compare(primary, model)
-
-    async def _initial(self, primary: Client) -> list[p4r.Entity]:
-        tables = [table.preamble.id for table in self._p4info.tables if table.has_initial_entries]
-        return await primary.read(*(_entries(number) for number in tables))
 
     async def _write(self, primary: Client, model: Model) -> None:
         [atomicity] = self._rng.choices(ATOMICITIES, (8, 1, 1))
@@ -94,33 +98,13 @@ class Session:
         )
 
     def _everything(self) -> list[p4r.Entity]:
-        wildcard = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
-        patterns = [p4r.Entity(table_entry=wildcard)]
+        patterns = [ENTRIES]
         for table in self._p4info.tables:
             if not table.implementation_id:
                 default = p4r.TableEntry(table_id=table.preamble.id, is_default_action=True)
                 patterns.append(p4r.Entity(table_entry=default))
-        for kind in (
-            *(
-                "action_profile_member",
-                "action_profile_group",
-                "counter_entry",
-                "meter_entry",
-                "register_entry",
-            ),
-            *("packet_replication_engine_entry", "value_set_entry", "digest_entry"),
-        ):
-            pattern = p4r.Entity()
-            getattr(pattern, kind).SetInParent()
-            patterns.append(pattern)
+        patterns += [p4r.Entity(**{kind: {}}) for kind in KINDS]
         return patterns
-
-
-def _entries(table: int) -> p4r.Entity:
-    everything = p4r.TableEntry(
-        table_id=table, counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig()
-    )
-    return p4r.Entity(table_entry=everything)
 
 
 def _normal(message: Any) -> str:

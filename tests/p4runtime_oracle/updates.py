@@ -153,12 +153,20 @@ class Updates:
             for _ in range(self.rng.randint(0, 3)):
                 one = action.action_profile_action_set.action_profile_actions.add()
                 self._action(one.action, table)
-                one.weight = self.rng.randint(1, 2)
+                self._share(one)
 
     def _action(self, action: p4r.Action, table: p4i.Table) -> None:
         action.action_id = self.rng.choice(table.action_refs).id
         for param in self.actions[action.action_id].params:
             action.params.add(param_id=param.id, value=self._bytes(param.bitwidth))
+
+    def _share(self, part: Any) -> None:
+        """Draw the weight of a part of a group or set, and sometimes the port that it watches."""
+        part.weight = self.rng.randint(1, 2)
+        if self._chance(0.2):
+            part.watch_port = self._bytes(9)
+        elif self._chance(0.05):
+            part.watch = self.rng.choice((1, 300))
 
     # Members and groups.
 
@@ -179,7 +187,7 @@ class Updates:
         profile = self._profile(held, selector=True)
         group.action_profile_id, group.group_id = profile.preamble.id, self.rng.randint(1, 3)
         for number in self.rng.sample(range(1, 7), self.rng.randint(0, 3)):
-            group.members.add(member_id=number, weight=self.rng.randint(1, 2))
+            self._share(group.members.add(member_id=number))
         most = profile.max_group_size
         group.max_size = self.rng.randint(1, most) if most else self.rng.choice((0, 8))
         if held and self._chance(0.9):
