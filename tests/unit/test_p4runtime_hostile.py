@@ -38,7 +38,7 @@ UPDATES = [
     for entity in (*WRITTEN, *MODIFIED, *OTHERS)
     for kind in ("INSERT", "MODIFY", "DELETE")
 ]
-SUFFERING = device(ENTITIES)
+SERVED = device(ENTITIES)
 
 
 @given(st.lists(st.tuples(st.sampled_from(UPDATES), changes), min_size=1, max_size=12))
@@ -48,10 +48,10 @@ def test_damaged_updates_and_reads(batch: Batch) -> None:
         with contextlib.suppress(DecodeError, Refused):
             parsed = p4r.Update.FromString(damage(message, damages))
             with contextlib.suppress(Refused):
-                SUFFERING.write(parsed)
-            list(SUFFERING.read(parsed.entity))
+                SERVED.write(parsed)
+            list(SERVED.read(parsed.entity))
     for pattern in EVERYTHING:
-        for entity in SUFFERING.read(pattern.encode(SCHEMAS[ENTITIES])):
+        for entity in SERVED.read(pattern.encode(SCHEMAS[ENTITIES])):
             assert entity.SerializeToString()
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -145,20 +144,19 @@ async def test_an_answer_shows_no_write_that_came_while_it_was_read(entities: Cl
     patterns = [encode(pattern, ENTITIES) for pattern in wildcards]
     replies = aiter(entities.stub.Read(p4r.ReadRequest(device_id=DEVICE, entities=patterns * 200)))
     found = list((await anext(replies)).entities)
-    cells = [
+    changed = [
         P4RegisterEntry("sizes", data=8),
         P4CounterEntry("arrivals", data=P4CounterData(packet_count=8)),
         P4MeterEntry("rates"),
         P4ValueSetEntry("marked_types", members=[]),
     ]
     deleted = [("DELETE", entity) for entity in reversed(WRITTEN)]
-    assert await write(entities, *(("MODIFY", entity) for entity in cells), *deleted) == []
+    assert await write(entities, *(("MODIFY", entity) for entity in changed), *deleted) == []
     found += [entity async for reply in replies for entity in reply.entities]
     per_round = len(found) // 200
     assert found == found[:per_round] * 200
-    assert (
-        len(await entities.read(*wildcards)) == per_round - len(WRITTEN) - 1
-    )  # a direct counter has gone, too
+    direct_counters = 1
+    assert len(await entities.read(*wildcards)) == per_round - len(WRITTEN) - direct_counters
 
 
 async def test_one_bad_update_among_many_is_named_to_a_client_with_default_limits(
@@ -168,9 +166,8 @@ async def test_one_bad_update_among_many_is_named_to_a_client_with_default_limit
     updates = entries("INSERT", 1, 10_000)
     updates[8123] = updates[17]
     request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=updates)
-    words = "^1 of 10000 updates failed; number 8123: ALREADY_EXISTS: "
-    failed = await refused(one.stub.Write(request), "UNKNOWN")
-    assert re.match(words, str(failed.details()))
+    words = '"1 of 10000 updates failed; number 8123: ALREADY_EXISTS: '
+    await refused(one.stub.Write(request), "UNKNOWN", words)
 
 
 @pytest.mark.parametrize("count", [1, 100, 140, 300, 5000])
@@ -180,12 +177,13 @@ async def test_all_failures_of_a_batch_arrive_within_default_limits(
     one, _ = clients
     request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id)
     request.updates.extend(entries("DELETE", 1, count))
-    failed = await refused(
-        one.stub.Write(request), "UNKNOWN", f"{count} of {count} updates failed; number 0: "
-    )
+    words = f"{count} of {count} updates failed; number 0: "
+    failed = await refused(one.stub.Write(request), "UNKNOWN", words)
     assert codes(errors(failed)) == ["NOT_FOUND"] * (count if count <= 100 else 0)
     if count <= 100:
         assert (status(failed).code, status(failed).message) == (Code.UNKNOWN, failed.details())
+    if count == 1:
+        assert "bridge" in errors(failed)[0].message  # messages of many errors are cut
 
 
 async def test_a_write_of_four_megabytes_is_carried_out_and_a_larger_one_refused(
