@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from p4runtime_oracle.rules import DELETE, INSERT, MODIFY, ORDERED, State
 
 EXISTING, CHANGED = 0.5, 0.3  # shares of all updates
+STRINGS = (b"a", b"b", b"7", b"port 7", "\u00e9".encode())
 NUMBERS = (0, 1, 2, 3, 4, 7, 100, 1 << 16, (1 << 31) - 1)
 KINDS = {
     "table_entry": 8,
@@ -75,6 +76,9 @@ class Updates:
         return self.rng.random() < share
 
     def _bytes(self, bitwidth: int) -> bytes:
+        """Return a value. A width of 0 stands for a string."""
+        if bitwidth == 0:
+            return self.rng.choice(STRINGS)
         return self._encoded(self._value(bitwidth))
 
     def _value(self, bitwidth: int) -> int:
@@ -124,9 +128,9 @@ class Updates:
         value = self._value(field.bitwidth)
         match = p4r.FieldMatch(field_id=field.id)
         if kind == p4i.MatchField.EXACT:
-            match.exact.value = self._encoded(value)
+            match.exact.value = self._bytes(field.bitwidth)
         elif kind == p4i.MatchField.OPTIONAL:
-            match.optional.value = self._encoded(value)
+            match.optional.value = self._bytes(field.bitwidth)
         elif kind == p4i.MatchField.LPM:
             match.lpm.prefix_len = self.rng.choice((1, field.bitwidth // 2 or 1, field.bitwidth))
             match.lpm.value = self._encoded(value & full << field.bitwidth - match.lpm.prefix_len)

@@ -126,7 +126,6 @@ CLASS = fy.P4ActionProfileMember("classes", member_id=4, action=CLASSIFY)
 KINDS = [P4ValueSetMember({"": kind}) for kind in ("ip", "34997")]
 TYPES = fy.P4ValueSetEntry("marked_types", members=KINDS)
 DEFAULT = default("e4")
-SPREAD = spread("e3", "e5")
 
 
 def host_port(of: Device, destination: int = A) -> int:
@@ -143,44 +142,6 @@ def numbers(of: Pipeline) -> list[str]:
 def used(of: Device, type_name: str = "port_t") -> set[bytes]:
     """Return the strings that have a number, except the strings that the annotation maps."""
     return set(of.translation.types[type_name]._numbers) - MAPPED
-
-
-def test_every_entity_is_read_back_with_the_strings_that_were_written() -> None:
-    one = device()
-    entities = [host("e0"), policy("e1", ingress="e0"), CLASS, classified("ip"), SPREAD]
-    write(one, INSERT, *entities)
-    write(one, MODIFY, DEFAULT, TYPES)
-    everything = (fy.P4TableEntry(), fy.P4ActionProfileMember(), DEFAULT, TYPES)
-    assert read(one, *everything) == texts(*entities, DEFAULT, TYPES)
-    assert used(one) == {b"e0", b"e1", b"e3", b"e4", b"e5"}
-    write(one, MODIFY, host("e6"), fy.P4TableEntry("policy", is_default_action=True))
-    write(one, MODIFY, fy.P4ValueSetEntry("marked_types", members=[]))
-    assert read(one, host("e6")) == texts(host("e6"))
-    write(one, DELETE, *(entity for entity in reversed(entities) if entity != entities[0]), host("gone"))
-    assert [used(one, name) for name in ("port_t", "type_t", "class_t")] == [set()] * 3
-    assert read(one, fy.P4TableEntry()) == []
-
-
-def test_entries_are_named_by_strings_however_the_match_is_written() -> None:
-    one = device()
-    within = {"ingress": "in", "type": (5, 0xFFFF)}
-    write(one, INSERT, host("e0"), policy("e1", **within))
-    assert read(one, policy("", **within)) == texts(policy("e1", **within))
-    assert read(one, policy("", ingress="out")) == []
-    assert refusal(one, DELETE, policy("e1", ingress="out")) is Code.NOT_FOUND
-    assert refusal(one, MODIFY, policy("e1", ingress="out")) is Code.NOT_FOUND
-    assert refusal(one, INSERT, policy("e1", **within)) is Code.ALREADY_EXISTS
-    assert used(one) == {b"e0", b"e1", b"in"}
-    assert len(read(one, fy.P4DirectCounterEntry(table_entry=host("e0")))) == 1
-    entity = policy("e2", **within).encode(SCHEMA)
-    match = list(entity.table_entry.match)[::-1]
-    match[0].ternary.value = b"\0" + match[0].ternary.value
-    entity.table_entry.ClearField("match")
-    entity.table_entry.match.extend(match)
-    write(one, MODIFY, entity)
-    assert used(one) == {b"e0", b"e2", b"in"}
-    write(one, DELETE, entity)
-    assert used(one) == {b"e0"}
 
 
 def test_tables_that_share_a_type_mean_the_same_number() -> None:
