@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import p4runtime_clients
 import pytest
 from finsy import P4TableEntry
 from finsy.proto import U128, p4r
@@ -27,6 +26,7 @@ from p4runtime_clients import (
     Server,
     client,
     codes,
+    device,
     files,
     refused,
     to_port,
@@ -418,9 +418,9 @@ WRITES: dict[str, Case] = {
 }
 
 
-def device() -> Device:
+def served() -> Device:
     """Return the program with some entities in it."""
-    made = p4runtime_clients.device(ORACLE)
+    made = device(ORACLE)
     for entity in WRITTEN:
         made.write(p4r.Update(type=INSERT, entity=entity))
     return made
@@ -429,7 +429,7 @@ def device() -> Device:
 def answer(do: Callable[[Device], object]) -> object:
     """Return the result, or the code of a refusal."""
     try:
-        return do(device())
+        return do(served())
     except Refused as refused:
         return refused.code.name
 
@@ -438,7 +438,7 @@ def answer(do: Callable[[Device], object]) -> object:
 def test_a_write_gets_its_code(name: str) -> None:
     code, kind, entity = WRITES[name]
     update = p4r.Update(type=kind, entity=entity)
-    assert answer(lambda written: written.write(update)) == (None if code == "OK" else code)
+    assert answer(lambda one: one.write(update)) == (None if code == "OK" else code)
 
 
 # ------------------------------------------------------------ reads
@@ -493,11 +493,11 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
 @pytest.mark.parametrize("name", READS)
 def test_a_read_finds(name: str) -> None:
     pattern, found = READS[name]
-    assert answer(lambda written: list(written.read(pattern))) == found
+    assert answer(lambda one: list(one.read(pattern))) == found
 
 
 def test_only_ports_of_the_switch_can_be_watched() -> None:
-    one = device()
+    one = served()
     one.pipeline.ports = {1, 4}
     for wrong in (watching(TWO), watching(ONE, old=2), entry("spread", action=shots(1, watch_port=TWO))):
         with pytest.raises(Refused, match="port 2 cannot be watched"):
