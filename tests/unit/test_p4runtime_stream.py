@@ -19,9 +19,8 @@ from finsy.proto import p4i, p4r, stratum
 from google.protobuf.any_pb2 import Any
 from hypothesis import given
 from hypothesis import strategies as st
-from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, device, update
 
-from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.packet_io import ControllerHeader
@@ -113,8 +112,7 @@ def test_the_program_sets_the_width_of_translated_ports_in_headers() -> None:
     for one in p4info.controller_packet_metadata:
         one.metadata[0].type_name.name = "logical_port_t"
         one.metadata[0].bitwidth = 32
-    device = Device.of(p4r.ForwardingPipelineConfig(p4info=p4info), Pipeline.load(SCHEMA.p4blob))
-    packet = device.packet_in.decode((5 << 7 | 9).to_bytes(2, "big"))
+    packet = device(ENTITIES, p4info).packet_in.decode((5 << 7 | 9).to_bytes(2, "big"))
     assert packet is not None
     assert [one.value for one in packet.metadata] == [b"\5", b"\x09"]
 
