@@ -16,7 +16,6 @@ from dataplane.programs import PLACES, place_name
 from railweave.switch.targets import TARGETS
 
 IN_PROCESS = {"inprocess": InProcessSwitch, "compiled": CompiledSwitch}
-ALL = ["inprocess", *TARGETS]
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +45,7 @@ def _target(name: str, processes: dict[str, WireSwitch]) -> Switch:
     return IN_PROCESS[name]() if name in IN_PROCESS else processes[name]
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=[*IN_PROCESS, "bmv2"])
 def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
     """A target without a program. `target.load(…)` loads a program and clears all earlier state."""
     return _target(request.param, _processes)
