@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server in this process, and two kinds of clients for it: finsy, and bare gRPC."""
+"""A P4Runtime server or its device in this process, and two kinds of clients: finsy, and bare gRPC."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import finsy
 import grpc
+import pytest
 from compressed import unpacked
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch, Switch, SwitchOptions
-from finsy.proto import U128, p4r, p4r_grpc, rpc_status
+from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 
 from railweave.switch.options import Tls
+from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.server import Extra, listen
 from railweave.switch.p4runtime.service import Service
 from railweave.switch.pipeline import Pipeline
@@ -63,6 +65,7 @@ def files(program: str) -> tuple[Path, Path]:
 
 
 P4INFO, JSON = files(ROUTER)
+SCHEMAS = {name: P4Schema(*files(name)) for name in (ROUTER, ENTITIES, ORACLE)}
 
 
 def to_port(port: int, destination: int = A) -> P4TableEntry:
@@ -97,13 +100,15 @@ class Client:
         assert isinstance(response, p4r.StreamMessageResponse)
         return response.arbitration
 
-    async def set_pipeline(self, action: int, json: bytes | None = None, cookie: int = 0) -> None:
+    async def set_pipeline(
+        self, action: int, json: bytes | None = None, cookie: int = 0, p4info: p4i.P4Info | None = None
+    ) -> None:
+        """Push the client's program, or another JSON or P4Info. COMMIT pushes nothing."""
         request = Config(device_id=DEVICE, election_id=self.election_id, action=action)  # type: ignore[arg-type]
         if action != Config.COMMIT:
-            config = P4Schema(*files(self.program)).get_pipeline_config()
-            request.config.CopyFrom(config)
-            if json is not None:
-                request.config.p4_device_config = json
+            config = SCHEMAS[self.program].get_pipeline_config()
+            request.config.p4info.CopyFrom(config.p4info if p4info is None else p4info)
+            request.config.p4_device_config = config.p4_device_config if json is None else json
             request.config.cookie.cookie = cookie
         await self.stub.SetForwardingPipelineConfig(request)
 
@@ -121,15 +126,9 @@ class Client:
         except grpc.aio.AioRpcError as error:
             if error.code() != grpc.StatusCode.UNKNOWN:
                 raise
-            [details] = [
-                value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin"
-            ]
-            status = rpc_status.Status.FromString(details)
-            errors = [p4r.Error() for _ in status.details]
-            for any_, parsed in zip(status.details, errors, strict=True):
-                assert any_.Unpack(parsed)
-            assert len(errors) == len(updates)
-            return errors
+            found = errors(error)
+            assert len(found) == len(updates)
+            return found
         return []
 
 
@@ -146,13 +145,32 @@ async def client(
         made.stream.cancel()
 
 
+async def refused(call: Awaitable[object], code: str, words: str | None = None) -> grpc.aio.AioRpcError:
+    """Await a call that is refused with this code. Its message has these words."""
+    with pytest.raises(grpc.aio.AioRpcError, match=words) as refusal:
+        await call
+    assert refusal.value.code().name == code
+    return refusal.value
+
+
+def status(failed: grpc.aio.AioRpcError) -> rpc_status.Status:
+    """Return the status in the metadata of a call that failed. Without metadata, it is empty."""
+    metadata = dict(failed.trailing_metadata() or ())
+    return rpc_status.Status.FromString(metadata.get("grpc-status-details-bin", b""))
+
+
+def errors(failed: grpc.aio.AioRpcError) -> list[p4r.Error]:
+    """Return one error per update or request."""
+    found = []
+    for packed in status(failed).details:
+        found.append(p4r.Error())
+        assert packed.Unpack(found[-1])
+    return found
+
+
 def codes(errors: list[p4r.Error]) -> list[str]:
     names = {code.value[0]: code.name for code in grpc.StatusCode}
     return [names[error.canonical_code] for error in errors]
-
-
-SCHEMA = P4Schema(P4INFO)
-SCHEMAS = {ROUTER: SCHEMA, **{name: P4Schema(*files(name)) for name in (ENTITIES, ORACLE)}}
 
 
 def encode(entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.Entity:
@@ -161,3 +179,11 @@ def encode(entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.En
 
 def update(kind: str, entity: finsy.P4Entity | p4r.Entity, program: str = ROUTER) -> p4r.Update:
     return p4r.Update(type=p4r.Update.Type.Value(kind), entity=encode(entity, program))  # type: ignore[arg-type]
+
+
+def device(program: str, p4info: p4i.P4Info | None = None, json: bytes | None = None) -> Device:
+    """Return the device behind a server, without the server. It may have another P4Info or JSON."""
+    config = SCHEMAS[program].get_pipeline_config()
+    if p4info is not None:
+        config.p4info.CopyFrom(p4info)
+    return Device.of(config, Pipeline.load(json or config.p4_device_config))

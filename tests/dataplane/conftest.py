@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from dataplane import wire
 from dataplane.harness import Switch, WireSwitch, running
-from dataplane.inprocess import InProcessSwitch
+from dataplane.inprocess import CompiledSwitch, InProcessSwitch
 from dataplane.programs import PLACES, place_name
-from dataplane.wire import delete_leftovers
 
 from railweave.switch.targets import TARGETS
 
-ALL = ["inprocess", *TARGETS]
+IN_PROCESS = {"inprocess": InProcessSwitch, "compiled": CompiledSwitch}
 
 
 @pytest.fixture(scope="session")
@@ -36,16 +36,16 @@ class _Processes(dict[str, WireSwitch]):
             pytest.skip("network namespaces and raw sockets need root")
         if reason := TARGETS[name].missing():
             pytest.skip(reason)
-        delete_leftovers()
+        wire.delete_leftovers()
         self[name] = self._stack.enter_context(running(TARGETS[name]))
         return self[name]
 
 
 def _target(name: str, processes: dict[str, WireSwitch]) -> Switch:
-    return InProcessSwitch() if name == "inprocess" else processes[name]
+    return IN_PROCESS[name]() if name in IN_PROCESS else processes[name]
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=[*IN_PROCESS, "bmv2"])
 def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
     """A target without a program. `target.load(…)` loads a program and clears all earlier state."""
     return _target(request.param, _processes)
@@ -56,6 +56,17 @@ def switch(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) ->
     """A target that runs the aggregation program."""
     name, program = request.param
     return _target(name, _processes).load(program)
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    """A namespace for a switch process, with a link for port 1 and one for port 2."""
+    with wire.namespace("switch") as name:
+        for port in (1, 2):
+            wire.ip("-n", name, "link", "add", f"s{port}", "type", "veth", "peer", "name", f"h{port}")
+            for end in ("s", "h"):
+                wire.ip("-n", name, "link", "set", f"{end}{port}", "up")
+        yield name
 
 
 @pytest.fixture

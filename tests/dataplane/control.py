@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
+import finsy as fy
 import grpc
 from finsy import P4Schema
+from finsy.p4entity import decode_entity
 from finsy.proto import U128, p4r, p4r_grpc
 
 DEADLINE_S = 20.0
@@ -78,3 +80,66 @@ class GrpcControl:
     def read(self, pattern: p4r.Entity) -> list[p4r.Entity]:
         request = p4r.ReadRequest(device_id=self._device_id, entities=[pattern])
         return [entity for reply in self._stub.Read(request, timeout=DEADLINE_S) for entity in reply.entities]
+
+
+Values: TypeAlias = Mapping[str, int]
+MatchValues: TypeAlias = Mapping[str, int | str]
+NONE: Values = {}
+
+
+def entry(table: str, match: MatchValues, priority: int = 0, **more: Any) -> fy.P4TableEntry:
+    return fy.P4TableEntry(table, match=fy.P4TableMatch(match), priority=priority, **more)
+
+
+class Tables:
+    """The tables of a switch and its multicast groups, by their names in the P4 program."""
+
+    schema: P4Schema
+    control: Control
+
+    def insert(
+        self,
+        table: str,
+        match: MatchValues,
+        action: str | None = None,
+        params: Values = NONE,
+        priority: int = 0,
+        member: int | None = None,
+        group: int | None = None,
+        one_shot: Sequence[tuple[str, Values, int]] = (),
+    ) -> None:
+        """Add an entry: with an action, a member or a group of its profile, or (action, params, weight)s."""
+        chosen: Any = fy.P4TableAction(action, **params) if action else None
+        if member is not None:
+            chosen = fy.P4IndirectAction(member_id=member)
+        elif group is not None:
+            chosen = fy.P4IndirectAction(group_id=group)
+        elif one_shot:
+            weighted = [(weight, fy.P4TableAction(name, **given)) for name, given, weight in one_shot]
+            chosen = fy.P4IndirectAction(weighted)
+        self._write(entry(table, match, priority, action=chosen))
+
+    def modify(
+        self, table: str, match: MatchValues, action: str, params: Values = NONE, priority: int = 0
+    ) -> None:
+        """Give an entry another action."""
+        chosen = fy.P4TableAction(action, **params)
+        self._write(entry(table, match, priority, action=chosen), p4r.Update.MODIFY)
+
+    def delete(self, table: str, match: MatchValues, priority: int = 0) -> None:
+        self._write(entry(table, match, priority), p4r.Update.DELETE)
+
+    def default(self, table: str, action: str, params: Values = NONE) -> None:
+        """Set the default action of a table."""
+        chosen = fy.P4TableAction(action, **params)
+        self._write(fy.P4TableEntry(table, action=chosen, is_default_action=True), p4r.Update.MODIFY)
+
+    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        """Make a multicast group of (port, instance) pairs."""
+        self._write(fy.P4MulticastGroupEntry(group, replicas=[tuple(replica) for replica in replicas]))
+
+    def _write(self, entity: Any, kind: p4r.Update.Type.ValueType = p4r.Update.INSERT) -> None:
+        self.control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
+
+    def _read(self, pattern: Any) -> list[Any]:
+        return [decode_entity(e, self.schema) for e in self.control.read(pattern.encode(self.schema))]

@@ -19,8 +19,7 @@ from typing import Any
 
 import finsy as fy
 from dataplane import wire
-from dataplane.control import Control, GrpcControl
-from finsy.p4entity import decode_entity
+from dataplane.control import Control, GrpcControl, Tables
 from finsy.proto import p4r
 
 from railweave.switch.targets import Target
@@ -57,7 +56,7 @@ class Program:
         return fy.P4Schema(self.p4info, self.json)
 
 
-class Switch:
+class Switch(Tables):
     """A switch with tables, counters and registers by name. Subclasses implement `exchange_many`."""
 
     def __init__(self, name: str, control: Control) -> None:
@@ -77,32 +76,8 @@ class Switch:
             program.prepare(self)
         return self
 
-    def insert(
-        self,
-        table: str,
-        key: Mapping[str, Any],
-        action: str,
-        params: Mapping[str, int] | None = None,
-        priority: int = 0,
-    ) -> None:
-        chosen = fy.P4TableAction(action, **(params or {}))
-        entry = fy.P4TableEntry(table, match=fy.P4TableMatch(key), action=chosen, priority=priority)
-        self._update(p4r.Update.INSERT, entry)
-
-    def delete(self, table: str, key: Mapping[str, Any], priority: int = 0) -> None:
-        self._update(p4r.Update.DELETE, fy.P4TableEntry(table, match=fy.P4TableMatch(key), priority=priority))
-
-    def default(self, table: str, action: str | None, params: Mapping[str, int] | None = None) -> None:
-        """Set a table's default action. None restores the program's default action."""
-        chosen = fy.P4TableAction(action, **(params or {})) if action else None
-        self._update(p4r.Update.MODIFY, fy.P4TableEntry(table, action=chosen, is_default_action=True))
-
-    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        """Make a multicast group of (port, instance) pairs."""
-        self._update(p4r.Update.INSERT, fy.P4MulticastGroupEntry(group, replicas=replicas))
-
     def delete_multicast(self, group: int) -> None:
-        self._update(p4r.Update.DELETE, fy.P4MulticastGroupEntry(group))
+        self._write(fy.P4MulticastGroupEntry(group), p4r.Update.DELETE)
 
     def entries(self, table: str) -> list[fy.P4TableEntry]:
         return self._read(fy.P4TableEntry(table))
@@ -138,12 +113,6 @@ class Switch:
     def exchange_many(self, packets: Sequence[tuple[int, bytes]]) -> Frames:
         """Send packets in this order. Return all resulting packets, in order per port."""
         raise NotImplementedError
-
-    def _update(self, kind: p4r.Update.Type.ValueType, entity: Any) -> None:
-        self.control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
-
-    def _read(self, pattern: Any) -> list[Any]:
-        return [decode_entity(e, self.schema) for e in self.control.read(pattern.encode(self.schema))]
 
     def _identity(self, entry: fy.P4TableEntry) -> tuple[Any, ...]:
         return tuple(entry.match_dict(self.schema).items()), entry.priority

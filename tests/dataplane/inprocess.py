@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine in this process, without sockets and gRPC. Packets go directly through a pipeline."""
+"""The engine in this process, interpreted or compiled. Packets and updates need no sockets and no gRPC."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
 
-from dataplane.harness import Frames, Switch
+from dataplane.harness import Frames, Program, Switch
 from finsy import P4Schema
 from finsy.proto import p4r
 
+from railweave.switch import compiler
 from railweave.switch.lowering import lower
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
@@ -51,3 +52,12 @@ class InProcessSwitch(Switch):
             self._now_us += 1
             frames += self._control.device.pipeline.inject(port, packet, self._now_us)
         return frames
+
+
+class CompiledSwitch(InProcessSwitch):
+    """A switch in this process that runs machine code, as the switch's own process does after some time."""
+
+    def load(self, program: Program) -> Switch:
+        super().load(program)
+        compiler.compiled(self._control.device.pipeline.native)
+        return self

@@ -64,10 +64,20 @@ PATCH = _of_the_tests("patch")
 PROGRAMS = (aggregation(64), *TNA)
 PLACES = [
     *(("inprocess", program) for program in PROGRAMS),
-    ("embedded", PROGRAMS[0]),  # the same engine, behind links and P4Runtime
+    ("compiled", PROGRAMS[0]),
     *(("bmv2", program) for program in PROGRAMS),
 ]
-"""The targets with programs that differ in more than their lanes. test_model.py has wide programs, too."""
+"""The targets with programs that differ in more than their lanes.
+
+test_model.py has wide programs, too, and the switch's own process. test_forwarding.py and test_gso.py compare
+this process with the engine alone.
+"""
+
+
+def everywhere(program: Callable[[int], Program]) -> list[tuple[str, Program]]:
+    """Return all targets with a program of 64 lanes, and the engine also with 256 lanes."""
+    places = [(target, program(64)) for target in ("inprocess", "compiled", "bmv2")]
+    return [*places, ("inprocess", program(256))]
 
 
 def place_name(place: tuple[str, Program]) -> str:

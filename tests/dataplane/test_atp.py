@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dataplane.harness import Frames, Switch
-from dataplane.programs import aggregation, place_name
+from dataplane.programs import aggregation, everywhere, place_name
 from protocol.engine_switch import HEADERS, Station, frame, install
 
 from railweave.controller.tables import mac_number
@@ -22,7 +22,6 @@ from railweave.experiments.contenders.atp.packet import (
     worker_port,
 )
 from railweave.p4src.artifacts import ATP
-from railweave.switch.targets import TARGETS
 from railweave.topologies.model import Nic, Plane
 from railweave.topologies.named import named
 
@@ -35,7 +34,7 @@ FREE = 4  # a port of the switch without a host
 
 pytestmark = pytest.mark.parametrize(
     "switch",
-    [("inprocess", aggregation(256, ATP)), *((on, aggregation(64, ATP)) for on in ("inprocess", *TARGETS))],
+    everywhere(lambda lanes: aggregation(lanes, ATP)),
     indirect=True,
     ids=place_name,
 )

@@ -73,16 +73,13 @@ class Patched:
 
 @pytest.fixture
 def patched(request: pytest.FixtureRequest) -> Iterator[Patched]:
-    """Return joined ports. They leave all bytes as they are if a test passes EXACT."""
+    """Return joined ports. They leave all bytes as they are if a test passes True."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces and raw sockets need root")
     with links("bad") as linked:
         switch = Patched(*linked, exact_bytes=getattr(request, "param", False))
         yield switch
         switch.ports.stop()
-
-
-EXACT = pytest.mark.parametrize("patched", [True], ids=["exact"], indirect=True)
 
 
 def numbered(count: int) -> list[bytes]:
@@ -175,25 +172,23 @@ def atomic(count: int) -> list[bytes]:
     return [bytes(Ether() / IP(id=7 * n, flags="DF") / UDP(dport=5257) / bytes(60)) for n in range(count)]
 
 
+def following(count: int) -> list[bytes]:
+    return [bytes(Ether() / IP(id=n) / UDP(dport=5257) / bytes(60)) for n in range(count)]
+
+
 def tx(ports: Ports, number: int) -> PortCounters:
     return next(counters for counters in ports.counters() if counters.port == number)
 
 
-@EXACT
-@pytest.mark.parametrize("like", [without_checksum, atomic])
+@pytest.mark.parametrize("patched", [True], ids=["exact"], indirect=True)
+@pytest.mark.parametrize(("like", "frames"), [(without_checksum, 16), (atomic, 16), (following, 1)])
 def test_exact_bytes_leave_as_the_program_wrote_them(
-    patched: Patched, like: Callable[[int], list[bytes]]
+    patched: Patched, like: Callable[[int], list[bytes]], frames: int
 ) -> None:
     packets = like(16)
     patched.through(packets, packets)
-    assert tx(patched.ports, 2).tx_rewritten == 0
-
-
-@EXACT
-def test_exact_packets_still_leave_as_one(patched: Patched) -> None:
-    packets = [bytes(Ether() / IP(id=n) / UDP(dport=5257) / bytes(60)) for n in range(16)]
-    patched.through(packets, packets)
-    assert tx(patched.ports, 2).tx_frames < 16
+    counters = tx(patched.ports, 2)
+    assert (counters.tx_rewritten, counters.tx_frames) == (0, frames)
 
 
 @pytest.mark.parametrize(("like", "rewritten"), [(without_checksum, 16), (atomic, 15)])

@@ -29,14 +29,6 @@ COMMAND = [sys.executable, "-m", "railweave.switch"]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and raw sockets need root")
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Iterator[str]:
-    with wire.namespace("daemon") as name:
-        for pair in ("1", "2"):
-            wire.ip("-n", name, "link", "add", f"s{pair}", "type", "veth", "peer", "name", f"h{pair}")
-        yield name
-
-
 def refused(namespace: str, *arguments: str, under: Sequence[str] = ()) -> str:
     """Return the message of a switch that does not start. `under` is a command that runs the switch."""
     done = subprocess.run(
@@ -135,36 +127,42 @@ def test_packets_that_wait_leave_in_the_order_of_their_priorities(namespace: str
     assert received == sorted(packets, key=lambda packet: -packet[1])
 
 
-def test_messages_of_the_program_are_on_the_output(namespace: str, tmp_path: Path) -> None:
+@pytest.fixture
+def talkative(namespace: str, tmp_path: Path) -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
+    """Run a switch whose program writes messages. Return a socket at its port 1, and its process."""
     messages = case("messages")
     options = ["--program", str(messages.json), "--p4info", str(messages.p4info)]
     command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", *options]
     with open_link(namespace, 1) as sender, process(command, tmp_path / "log") as child:
-        for value, wanted in ((40, "parsed 40"), (100, "assertion failed: messages.p4:")):
-            sender.send(bytes([value, *bytes(59)]))
-            expect(child, wanted)
+        yield sender, child
 
 
-def test_an_output_that_nobody_reads_does_not_stop_the_switch(namespace: str, tmp_path: Path) -> None:
-    messages = case("messages")
-    options = ["--program", str(messages.json), "--p4info", str(messages.p4info)]
-    command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", *options]
-    with open_link(namespace, 1) as sender, process(command, tmp_path / "log") as child:
-        assert child.stdout
-        capacity = fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)
-        for _ in range(capacity // 16):  # of 3 messages each
-            sender.send(bytes(60))
-        deadline = time.monotonic() + DEADLINE_S
-        while struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] == 0:
-            assert time.monotonic() < deadline
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(STOP_S) == 0
+def test_messages_of_the_program_are_on_the_output(
+    talkative: tuple[socket.socket, subprocess.Popen[bytes]],
+) -> None:
+    sender, child = talkative
+    for value, wanted in ((40, "parsed 40"), (100, "assertion failed: messages.p4:")):
+        sender.send(bytes([value, *bytes(59)]))
+        expect(child, wanted)
+
+
+def test_an_output_that_nobody_reads_does_not_stop_the_switch(
+    talkative: tuple[socket.socket, subprocess.Popen[bytes]],
+) -> None:
+    sender, child = talkative
+    assert child.stdout
+    capacity = fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)
+    for _ in range(capacity // 16):  # of 3 messages each
+        sender.send(bytes(60))
+    deadline = time.monotonic() + DEADLINE_S
+    while struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] == 0:
+        assert time.monotonic() < deadline
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(STOP_S) == 0
 
 
 def open_link(namespace: str, number: int) -> socket.socket:
-    """Set up both ends of a link. Return a raw socket on the host's end."""
-    for end in ("s", "h"):
-        wire.ip("-n", namespace, "link", "set", f"{end}{number}", "up")
+    """Return a raw socket on the host's end of a link."""
     return wire.in_namespace(namespace, lambda: wire.packet_socket(f"h{number}"))
 
 

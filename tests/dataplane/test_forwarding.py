@@ -10,7 +10,11 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
+from railweave.switch.targets import TARGETS
+
 PEER = 0x020000000002
+
+pytestmark = pytest.mark.parametrize("target", ["inprocess", *TARGETS], indirect=True)
 
 
 def frame(payload: Packet | bytes, type_: int = 0x1234) -> bytes:

@@ -16,13 +16,11 @@ import pytest
 from dataplane import wire
 from dataplane.harness import Frames, WireSwitch
 from dataplane.hosts import Host, connect, network
-from dataplane.packets import OWNER, RESULT, SPREAD, VIRTUAL, Group, Member, children, frame, open_frame
+from dataplane.packets import SPREAD, VIRTUAL, Group, Member, children, frame, open_frame
 from dataplane.programs import PATCH, ROUTER, aggregation
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
-
-from railweave.p4src.artifacts import JUMBO_LANES
 
 A, B = 0x020000000001, 0x020000000002
 SOL_PACKET, PACKET_VNET_HDR = 263, 15
@@ -112,27 +110,6 @@ def test_a_shard_in_a_super_packet_reaches_all_others_by_chunks(embedded: WireSw
     for to in others:
         assert arrived(out, to) == chunks(to)
     assert len(out) == 2 * 40
-
-
-@pytest.mark.parametrize("lanes", [64, JUMBO_LANES])
-def test_results_with_and_without_lanes_leave_in_turn(embedded: WireSwitch, lanes: int) -> None:
-    """Eight contributions in a super-packet complete chunks. Two other ranks own them alternately."""
-    group = Group(embedded.load(aggregation(lanes)), children(3)).install()
-    last, *owners = group.members
-    ones = [1] * lanes
-    for slot in range(8):
-        for m in owners:
-            owns = m is owners[slot % 2]
-            group.contribute(m, () if owns else ones, slot=slot, flags=OWNER if owns else 0)
-    run = b"".join(group.chunk(last, ones, slot=slot).pack() for slot in range(8))
-    whole = with_partial_checksum(frame(last, VIRTUAL, run), 34, 6, 17)
-    offload = struct.pack("<BBHHHH", NEEDS_CHECKSUM, UDP_L4, 42, 16 + 4 * lanes, 34, 6)
-    out = send_with_offload(embedded, last.port, offload, whole)
-    for to in group.members:
-        for slot, result in enumerate(arrived(out, to)):
-            values = [2] * lanes if to is owners[slot % 2] else ()
-            assert result == group.chunk(to, values, kind=RESULT, slot=slot, flags=OWNER).pack()
-    assert len(out) == 8 * 3
 
 
 def test_a_run_of_like_packets_is_cut_into_the_very_same(router: WireSwitch) -> None:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import pytest
 from dataplane.harness import Switch
 from dataplane.packets import VIRTUAL, Group, Station, children, frame
-from dataplane.programs import PLACES, SENTINEL_SOURCE, netreduce, place_name
+from dataplane.programs import PLACES, SENTINEL_SOURCE, everywhere, netreduce, place_name
 from hostile import forging
 from hostile.forging import BROADCAST, Guess, Target, arp, ethernet, ipv4, syn, tagged, udp
 
 from railweave.controller import desired
-from railweave.switch.targets import TARGETS
 from railweave.topologies.model import Nic, Plane, Trunk
 
-OF_RINGS = [(target, netreduce(64)) for target in ("inprocess", *TARGETS)]
-EVERY_PROGRAM = pytest.mark.parametrize("switch", [*PLACES, *OF_RINGS], indirect=True, ids=place_name)
+EVERY_PROGRAM = pytest.mark.parametrize(
+    "switch", [*PLACES, *everywhere(netreduce)], indirect=True, ids=place_name
+)
 
 HOST, PEER = children(2)
 TRUNK, UNLISTED = 3, 4

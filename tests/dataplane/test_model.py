@@ -28,6 +28,10 @@ KINDS = (SPREAD, PROBE, CONTRIBUTE, RESULT)
 FLAGS = (packets.RETRANSMISSION, packets.NONFINITE, packets.OVERFLOW, packets.LAST)
 HALF = 2**31  # of the circle of rounds
 WIDE = [("inprocess", aggregation(lanes)) for lanes in (32, 256, JUMBO_LANES)]
+CASES = [
+    *((place, count) for place in PLACES for count in (1, 2, 3)),
+    *((place, 3) for place in (*WIDE, ("embedded", aggregation(64)))),
+]
 
 
 def groups_of(switch: Switch, count: int, root: bool) -> tuple[Group, Group]:
@@ -91,9 +95,10 @@ def traffic(
         yield group, sender, bytes(data)
 
 
-@pytest.mark.parametrize("switch", [*PLACES, *WIDE], indirect=True, ids=place_name)
 @pytest.mark.parametrize("root", [True, False], ids=["root", "leaf"])
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("switch", "count"), CASES, indirect=["switch"], ids=[f"{place_name(place)}-{n}" for place, n in CASES]
+)
 def test_program_and_model_agree_packet_by_packet(
     switch: Switch, grows: bool, root: bool, count: int
 ) -> None:

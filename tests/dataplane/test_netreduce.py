@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dataplane.harness import Switch
 from dataplane.packets import Station, frame
-from dataplane.programs import netreduce, place_name
+from dataplane.programs import everywhere, netreduce, place_name
 from dataplane.ring import PSN_MASK, WRITES, Ring, RingMember, lanes, ring_members
 from dataplane.ring_model import HALF, WORLDS, RingModel, World, arrives, lap
 from scapy.contrib.roce import BTH
@@ -20,14 +20,13 @@ from scapy.layers.l2 import Ether
 
 from railweave._native import roce
 from railweave._native.roce import Opcode, QueuePair, QueuePairOptions
-from railweave.switch.targets import TARGETS
 
 MIDDLE = Opcode.WRITE_MIDDLE
 
 
 pytestmark = pytest.mark.parametrize(
     "switch",
-    [("inprocess", netreduce(256)), *((target, netreduce(64)) for target in ("inprocess", *TARGETS))],
+    everywhere(netreduce),
     indirect=True,
     ids=place_name,
 )

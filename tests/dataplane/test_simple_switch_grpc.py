@@ -28,16 +28,6 @@ FRAME = bytes(range(60))
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and raw sockets need root")
 
 
-@pytest.fixture(scope="module")
-def namespace() -> Iterator[str]:
-    with wire.namespace("dropin") as name:
-        for port in (1, 2):
-            wire.ip("-n", name, "link", "add", f"s{port}", "type", "veth", "peer", "name", f"h{port}")
-            for end in ("s", "h"):
-                wire.ip("-n", name, "link", "set", f"{end}{port}", "up")
-        yield name
-
-
 @contextlib.contextmanager
 def switch(namespace: str, folder: Path, *options: str) -> Iterator[str]:
     """Run the switch with two ports. Yield the address of its P4Runtime server."""
@@ -80,7 +70,7 @@ def test_a_program_runs_without_p4info_and_captures_are_overwritten(namespace: s
 
 
 def test_a_program_is_pushed_to_device_0(namespace: str, tmp_path: Path) -> None:
-    options = ("--no-p4", "--log-file", str(tmp_path / "log"))
+    options = ("--no-p4", "--log-file", str(tmp_path / "log"), "--thrift-port", "9090")
     with switch(namespace, tmp_path, *options) as address:
         with pytest.raises(grpc.RpcError) as refusal:
             config(address)
@@ -92,10 +82,4 @@ def test_a_program_is_pushed_to_device_0(namespace: str, tmp_path: Path) -> None
         assert "s1" in CliRunner().invoke(app, stats).output
         assert forwards(namespace)
     assert "[railweave] [I] program " in (tmp_path / "log.txt").read_text()
-
-
-def test_options_without_effect_are_named(namespace: str, tmp_path: Path) -> None:
-    with switch(namespace, tmp_path, "--no-p4", "--thrift-port", "9090", "--nanolog", "ipc:///x"):
-        pass
     assert "Thrift is not served" in (tmp_path / "errors").read_text()
-    assert "--nanolog: no effect" in (tmp_path / "errors").read_text()

@@ -23,7 +23,7 @@ import pytest
 from dataplane.control import DEADLINE_S, GrpcControl
 from dataplane.harness import WireSwitch, running
 from dataplane.programs import aggregation, sentinel
-from finsy.proto import p4r, p4r_grpc, stratum
+from finsy.proto import p4r, p4r_grpc
 from hostile.messages import HIGHEST, Caller, Chaos
 
 from railweave.switch.targets import EMBEDDED
@@ -33,7 +33,6 @@ GROWTH_KIB = 20_000  # for allocators and caches after the first round
 PASSES, ROUNDS = 6, 3
 CALLS = 100  # of each half of a round: with a primary controller, then without
 MANY_STREAMS = 300
-MANY_NOTICES, NOTICE_BYTES = 4000, 8 << 10  # more than gRPC's buffers hold
 DEVICE = 1
 MTU, ETHERNET = 9000, 14
 TIMEOUT_S = 60.0
@@ -179,28 +178,3 @@ def test_open_streams_are_limited(victim: WireSwitch) -> None:
         refusal = first_refusal([(one, two)[n % 2].StreamChannel(silent()) for n in range(MANY_STREAMS)])
         ended.set()
     assert re.match("RESOURCE_EXHAUSTED: .*streams are open", refusal)
-
-
-def test_a_client_that_does_not_read_its_notices_is_cut_off(victim: WireSwitch) -> None:
-    """The client claims to be primary many times, and does not read the notices that confirm it."""
-    said = threading.Event()
-
-    def claims() -> Iterator[p4r.StreamMessageRequest]:
-        for number in range(MANY_NOTICES):
-            hello = p4r.StreamMessageRequest()
-            hello.arbitration.device_id = DEVICE
-            hello.arbitration.election_id.low = 1 + number
-            hello.arbitration.role.name = "noisy"
-            config = stratum.P4RoleConfig()
-            config.packet_in_filter.value = bytes(NOTICE_BYTES)
-            hello.arbitration.role.config.Pack(config)
-            yield hello
-        said.set()
-
-    with stub(victim) as client:
-        unread = client.StreamChannel(claims(), timeout=TIMEOUT_S)
-        unread.add_done_callback(lambda _: said.set())
-        said.wait()
-        with pytest.raises(grpc.RpcError, match="does not read them"):
-            for _ in unread:
-                pass

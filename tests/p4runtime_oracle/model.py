@@ -200,7 +200,7 @@ class Model:
         key = self._entry_key(entry)
         constant = table.is_const_table
         verdict.require(not constant or kind == MODIFY, DENIED)
-        held = None if verdict.must - {DENIED} else self._fits(verdict, kind, key)
+        held = self._fits(verdict, kind, key)
         if kind == DELETE:
             verdict.changes[key] = None
             return
@@ -295,7 +295,7 @@ class Model:
             verdict.require(False, UNSUPPORTED, INVALID)
             return table, {}
         key = self._entry_key(self._locate(verdict, table, message))
-        held = self._fits(verdict, MODIFY, key) if not verdict.must else None
+        held = self._fits(verdict, MODIFY, key)
         return table, {key: copy.deepcopy(held)} if held else {}
 
     def _direct_counter_entry(self, verdict: Judgement, kind: int, message: p4r.DirectCounterEntry) -> None:

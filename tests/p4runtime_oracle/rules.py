@@ -16,6 +16,7 @@ INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 PORT_BITS, INSTANCE_BITS = 9, 16  # of v1model
 MAX_GROUP, MAX_SESSION = (1 << 16) - 1, (1 << 15) - 1
 MAX_WEIGHTS = 1 << 16  # of a group, on this target
+MAX_STRING = 256  # bytes, on this target
 ORDERED = {p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL}  # by priority
 
 Key = tuple[Any, ...]
@@ -49,7 +50,10 @@ def _number(verdict: Judgement, data: bytes, width: int, *, signed: bool = False
 
 
 def shortest(verdict: Judgement, data: bytes, width: int, *, signed: bool = False) -> bytes:
-    """Return the canonical form of a bytestring."""
+    """Return the canonical form of a bytestring. A width of 0 stands for a string."""
+    if width == 0:
+        verdict.require(0 < len(data) <= MAX_STRING and b"\xff" not in data, INVALID, UNKNOWN)
+        return data
     value = _number(verdict, data, width, signed=signed)
     bits = (value if value >= 0 else ~value).bit_length() + signed
     return value.to_bytes(max(1, (bits + 7) // 8), "big", signed=signed)
@@ -76,7 +80,8 @@ def _match(verdict: Judgement, of: p4i.MatchField, match: p4r.FieldMatch) -> p4r
     given, into = getattr(match, kind), getattr(canonical, kind)
     values = {}
     for part in (part.name for part in given.DESCRIPTOR.fields if part.type == part.TYPE_BYTES):
-        values[part] = _number(verdict, getattr(given, part), of.bitwidth)
+        if of.bitwidth:
+            values[part] = _number(verdict, getattr(given, part), of.bitwidth)
         setattr(into, part, shortest(verdict, getattr(given, part), of.bitwidth))
     full = (1 << of.bitwidth) - 1
     if kind == "lpm":

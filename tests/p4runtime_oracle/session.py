@@ -15,8 +15,8 @@ from collections import Counter
 from typing import Any
 
 import grpc
-from finsy.proto import p4r
-from p4runtime_clients import ORACLE, SCHEMAS, Client, Server, client, codes
+from finsy.proto import p4i, p4r
+from p4runtime_clients import ORACLE, SCHEMAS, Client, Config, Server, client, codes
 from p4runtime_oracle.model import Model
 from p4runtime_oracle.updates import Updates
 from protocol.seeds import main
@@ -30,6 +30,29 @@ ATOMICITIES = (
     p4r.WriteRequest.DATAPLANE_ATOMIC,
 )
 
+ENTRIES = p4r.Entity(
+    table_entry=p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+)
+KINDS = (
+    *("action_profile_member", "action_profile_group", "counter_entry", "meter_entry", "register_entry"),
+    *("packet_replication_engine_entry", "value_set_entry", "digest_entry"),
+)
+
+
+def with_strings() -> p4i.P4Info:
+    """Return the P4Info of the program, with strings for values of 9 and 16 bits where they are allowed."""
+    p4info = SCHEMAS[ORACLE].get_pipeline_config().p4info
+    owners = (*p4info.actions, *p4info.tables, *p4info.value_sets)
+    kinds = ("params", "match_fields", "match")
+    parts = [part for owner in owners for kind in kinds for part in getattr(owner, kind, ())]
+    for part in parts:
+        kind = getattr(part, "match_type", p4i.MatchField.EXACT)
+        if part.bitwidth in (9, 16) and kind in (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL):
+            part.type_name.name = f"string{part.bitwidth}_t"
+            p4info.type_info.new_types[part.type_name.name].translated_type.sdn_string.SetInParent()
+            part.ClearField("bitwidth")
+    return p4info
+
 
 class Session:
     """Updates of one seed, written in batches."""
@@ -38,7 +61,7 @@ class Session:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._updates = updates
-        self._p4info = SCHEMAS[ORACLE].p4info
+        self._p4info = with_strings() if seed % 2 else SCHEMAS[ORACLE].p4info
         self._drawn = Updates(self._rng, self._p4info)
 
     def run(self) -> None:
@@ -51,17 +74,15 @@ class Session:
     async def _run(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             server = Server(f"unix:{folder}/grpc")
-            async with server, client(server, load=True, program=ORACLE) as primary:
-                model = Model(self._p4info, await self._initial(primary))
+            async with server, client(server, program=ORACLE) as primary:
+                await primary.arbitrate()
+                await primary.set_pipeline(Config.VERIFY_AND_COMMIT, p4info=self._p4info)
+                model = Model(self._p4info, await primary.read(ENTRIES))
                 while self.counts["updates"] < self._updates:
                     await self._write(primary, model)
                     if self.counts["batches"] % BATCHES_PER_READ == 0:
                         await self._compare(primary, model)
                 await self._compare(primary, model)
-
-    async def _initial(self, primary: Client) -> list[p4r.Entity]:
-        tables = [table.preamble.id for table in self._p4info.tables if table.has_initial_entries]
-        return await primary.read(*(_entries(number) for number in tables))
 
     async def _write(self, primary: Client, model: Model) -> None:
         [atomicity] = self._rng.choices(ATOMICITIES, (8, 1, 1))
@@ -94,33 +115,13 @@ class Session:
         )
 
     def _everything(self) -> list[p4r.Entity]:
-        wildcard = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
-        patterns = [p4r.Entity(table_entry=wildcard)]
+        patterns = [ENTRIES]
         for table in self._p4info.tables:
             if not table.implementation_id:
                 default = p4r.TableEntry(table_id=table.preamble.id, is_default_action=True)
                 patterns.append(p4r.Entity(table_entry=default))
-        for kind in (
-            *(
-                "action_profile_member",
-                "action_profile_group",
-                "counter_entry",
-                "meter_entry",
-                "register_entry",
-            ),
-            *("packet_replication_engine_entry", "value_set_entry", "digest_entry"),
-        ):
-            pattern = p4r.Entity()
-            getattr(pattern, kind).SetInParent()
-            patterns.append(pattern)
+        patterns += [p4r.Entity(**{kind: {}}) for kind in KINDS]
         return patterns
-
-
-def _entries(table: int) -> p4r.Entity:
-    everything = p4r.TableEntry(
-        table_id=table, counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig()
-    )
-    return p4r.Entity(table_entry=everything)
 
 
 def _normal(message: Any) -> str:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from p4runtime_oracle.rules import DELETE, INSERT, MODIFY, ORDERED, State
 
 EXISTING, CHANGED = 0.5, 0.3  # shares of all updates
+STRINGS = (b"a", b"b", b"7", b"port 7", "\u00e9".encode())
 NUMBERS = (0, 1, 2, 3, 4, 7, 100, 1 << 16, (1 << 31) - 1)
 KINDS = {
     "table_entry": 8,
@@ -75,6 +76,9 @@ class Updates:
         return self.rng.random() < share
 
     def _bytes(self, bitwidth: int) -> bytes:
+        """Return a value. A width of 0 stands for a string."""
+        if bitwidth == 0:
+            return self.rng.choice(STRINGS)
         return self._encoded(self._value(bitwidth))
 
     def _value(self, bitwidth: int) -> int:
@@ -124,9 +128,9 @@ class Updates:
         value = self._value(field.bitwidth)
         match = p4r.FieldMatch(field_id=field.id)
         if kind == p4i.MatchField.EXACT:
-            match.exact.value = self._encoded(value)
+            match.exact.value = self._bytes(field.bitwidth)
         elif kind == p4i.MatchField.OPTIONAL:
-            match.optional.value = self._encoded(value)
+            match.optional.value = self._bytes(field.bitwidth)
         elif kind == p4i.MatchField.LPM:
             match.lpm.prefix_len = self.rng.choice((1, field.bitwidth // 2 or 1, field.bitwidth))
             match.lpm.value = self._encoded(value & full << field.bitwidth - match.lpm.prefix_len)
@@ -153,12 +157,20 @@ class Updates:
             for _ in range(self.rng.randint(0, 3)):
                 one = action.action_profile_action_set.action_profile_actions.add()
                 self._action(one.action, table)
-                one.weight = self.rng.randint(1, 2)
+                self._share(one)
 
     def _action(self, action: p4r.Action, table: p4i.Table) -> None:
         action.action_id = self.rng.choice(table.action_refs).id
         for param in self.actions[action.action_id].params:
             action.params.add(param_id=param.id, value=self._bytes(param.bitwidth))
+
+    def _share(self, part: Any) -> None:
+        """Draw the weight of a part of a group or set, and sometimes the port that it watches."""
+        part.weight = self.rng.randint(1, 2)
+        if self._chance(0.2):
+            part.watch_port = self._bytes(9)
+        elif self._chance(0.05):
+            part.watch = self.rng.choice((1, 300))
 
     # Members and groups.
 
@@ -179,7 +191,7 @@ class Updates:
         profile = self._profile(held, selector=True)
         group.action_profile_id, group.group_id = profile.preamble.id, self.rng.randint(1, 3)
         for number in self.rng.sample(range(1, 7), self.rng.randint(0, 3)):
-            group.members.add(member_id=number, weight=self.rng.randint(1, 2))
+            self._share(group.members.add(member_id=number))
         most = profile.max_group_size
         group.max_size = self.rng.randint(1, most) if most else self.rng.choice((0, 8))
         if held and self._chance(0.9):

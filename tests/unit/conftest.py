@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from p4runtime_clients import ENTITIES, ROUTER, Client, Server, client
+from p4runtime_clients import ENTITIES, ORACLE, ROUTER, Client, Server, client
 
 
 @pytest.fixture
@@ -33,3 +33,9 @@ def router(server: Server) -> AbstractAsyncContextManager[Client]:
 def entities(server: Server) -> AbstractAsyncContextManager[Client]:
     """Return the primary client of a server that runs the program `entities`."""
     return loaded(server, ENTITIES)
+
+
+@pytest.fixture
+def oracle(server: Server) -> AbstractAsyncContextManager[Client]:
+    """Return the primary client of a server that runs the program `oracle`."""
+    return loaded(server, ORACLE)

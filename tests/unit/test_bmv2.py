@@ -95,18 +95,8 @@ def test_no_option_is_passed_over_and_none_is_made_up(tmp_path: Path, *, asked: 
     for name in (cert, key, ca):
         Path(name).write_text("")
     Path(key).chmod(0o600)
-    given = [
-        "--cpu-port",
-        "64",
-        "--priority-queues",
-        "8",
-        "--tls-cert",
-        cert,
-        "--tls-key",
-        key,
-        "--tls-ca",
-        ca,
-    ]
+    given = ["--cpu-port", "64", "--priority-queues", "8"]
+    given += ["--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]
     expected = [
         *("--priority-queues", "8"),
         *("--cpu-port", "64", "--grpc-server-ssl", "--grpc-server-cert", cert, "--grpc-server-key", key),
@@ -126,8 +116,5 @@ def test_no_option_is_passed_over_and_none_is_made_up(tmp_path: Path, *, asked: 
     assert switch.returncode == 0
     arguments: list[str] = json.loads(program.with_suffix(".arguments").read_text())
     of_the_target = arguments[arguments.index("--") + 1 :]
-    assert of_the_target == [
-        "--grpc-server-addr",
-        address,
-        *(expected if asked else ["--priority-queues", "1"]),
-    ]
+    assert of_the_target[:2] == ["--grpc-server-addr", address]
+    assert of_the_target[2:] == (expected if asked else ["--priority-queues", "1"])

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as machine code: the cache, refusals, and the same results for packets as without a compiler."""
+"""Programs as machine code: the cache, and refusals. Tests of programs run them interpreted and compiled."""
 
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -13,14 +12,11 @@ from pathlib import Path
 import pytest
 from vectors.case import case
 
-from railweave.benchmarks.aggregation import Scenario
-from railweave.benchmarks.switch_links import loaded
 from railweave.switch import compiler
 from railweave.switch.compiler import Background, NotCompiled, compiled
 from railweave.switch.pipeline import Pipeline
 
 SMALL = "digests"
-ROUND = range(50, 54)  # the round's bytes in a contribution
 
 
 def small() -> Pipeline:
@@ -146,31 +142,3 @@ def test_libraries_that_were_used_longest_ago_make_room(
     kept = {path.name for path in cache.iterdir()}
     assert {library.name, "new.so"} < kept
     assert len(kept) == 3
-
-
-def test_damaged_packets_fare_alike() -> None:
-    """Compare packets, registers and counters after contributions with random damage and repetitions."""
-    scenario = Scenario(64, 3)
-    ways = [loaded(scenario.files, scenario.updates()) for _ in range(2)]
-    compiled(ways[1].native)
-    rng = random.Random(64)
-    emitted = 0
-    for number in range(3000):
-        worker = rng.randrange(3)
-        packet = bytearray(scenario.contribution(worker, rng.randrange(4), number // 40))
-        for _ in range(rng.choice((0, 0, 0, 1, 2, 8))):
-            at = rng.randrange(58 if rng.random() < 0.8 else len(packet))
-            if at not in ROUND:  # a future round would make all other packets late
-                packet[at] = rng.randrange(256)
-        if rng.random() < 0.05:
-            del packet[rng.randrange(len(packet)) :]
-        port = scenario.nics[worker].port
-        first, second = (way.inject(port, bytes(packet), number) for way in ways)
-        assert first == second, number
-        emitted += len(first)
-    assert emitted > 500
-    statistics = [way.native.statistics() for way in ways]
-    assert statistics[0] == statistics[1]
-    for name in ways[0].program.registers:
-        first, second = (way.arrays.registers(name, range(16)) for way in ways)
-        assert first == second, name

@@ -10,7 +10,7 @@ import pytest
 from vectors.case import case
 from vectors.steps import Packet
 
-from railweave.switch.errors import DuplicateEntry, ImmutableTable, OutOfRange, TableFull, UnknownEntry
+from railweave.switch.errors import DuplicateEntry, OutOfRange, TableFull, UnknownEntry
 from railweave.switch.pipeline import (
     Match,
     Pipeline,
@@ -18,7 +18,6 @@ from railweave.switch.pipeline import (
     Target,
     exact,
     lpm,
-    optional,
     range_,
     ternary,
 )
@@ -74,31 +73,17 @@ def test_exact_table_of_thousands_with_deletions(control: Pipeline) -> None:
     assert len(control.tables["hosts"].entries()) == 1000
 
 
-def test_entries_refuse_what_is_wrong(control: Pipeline) -> None:
-    handle = control.tables["hosts"].insert([exact(1)], Target("forward", (1,)))
+def test_refusals_that_no_p4runtime_message_causes(control: Pipeline) -> None:
+    hosts = control.tables["hosts"]
+    handle = hosts.insert([exact(1)], Target("forward", (1,)))
     with pytest.raises(DuplicateEntry):
-        control.tables["hosts"].insert([exact(b"\x01")], Target("forward", (2,)))
-    wrong: list[tuple[str, list[Match], str, list[int], int]] = [
-        ("hosts", [exact(1 << 32)], "forward", [1], 0),  # value too wide
-        ("hosts", [], "forward", [1], 0),  # key too short
-        ("hosts", [lpm(1, 4)], "forward", [1], 0),  # another kind
-        ("hosts", [exact(2)], "forward", [512], 0),  # parameter too wide
-        ("hosts", [exact(2)], "forward", [], 0),  # parameter missing
-        ("hosts", [exact(2)], "nothing", [], 0),  # no such action
-        ("hosts", [exact(2)], "forward", [1], 3),  # priority where none belongs
-        ("rules", [ternary(0, 0), range_(0, 1), optional(None)], "forward", [1], 0),  # priority missing
-        ("rules", [ternary(0, 0), range_(2, 1), optional(None)], "forward", [1], 1),  # empty range
-        ("routes", [lpm(0, 33)], "forward", [1], 0),  # prefix too long
-        ("routes", [lpm(1, 8)], "forward", [1], 0),  # bits behind the prefix
-    ]
-    for table, match, action, params, priority in wrong:
+        hosts.insert([exact(b"\x01")], Target("forward", (2,)))
+    for match, action in (([], "forward"), ([lpm(1, 4)], "forward"), ([exact(2)], "nothing")):
         with pytest.raises(ValueError, match=r"."):
-            control.tables[table].insert(match, Target(action, tuple(params)), priority)
-    control.tables["hosts"].delete(handle)
+            hosts.insert(match, Target(action, (1,)))
+    hosts.delete(handle)
     with pytest.raises(UnknownEntry):
-        control.tables["hosts"].delete(handle)
-    with pytest.raises(ImmutableTable):
-        load("tables").tables["I.exacts"].insert([exact(9), exact(9)], Target("I.e", (1,)))
+        hosts.delete(handle)
 
 
 def test_registers_from_outside(control: Pipeline) -> None:

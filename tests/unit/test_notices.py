@@ -8,7 +8,7 @@ import os
 import pytest
 from vectors.case import case
 
-from railweave.switch.pipeline import Pipeline, Target, exact, range_, ternary
+from railweave.switch.pipeline import Pipeline, Target, exact
 
 CPU = 510
 
@@ -110,12 +110,3 @@ def test_a_scan_looks_at_few_entries_and_old_timers_are_dropped(cpu: Pipeline) -
         cpu.tables["I.hosts"].delete(handles.pop())
         handles.append(insert(7))
     assert len(cpu.timers._queue) < 100
-
-
-def test_time_outs_need_a_table_that_has_them(cpu: Pipeline) -> None:
-    with pytest.raises(ValueError, match="support_timeout"):
-        cpu.tables["I.wide"].insert(
-            [range_(0, 9), ternary(0, 0)], Target("I.mark", (1,)), 1, idle_timeout_ns=1
-        )
-    with pytest.raises(ValueError, match="not negative"):
-        cpu.tables["I.hosts"].insert([exact(1)], Target("I.forward", (1,)), idle_timeout_ns=-1)

@@ -7,14 +7,13 @@ import pytest
 from finsy.proto import p4d, p4i, p4r
 from hypothesis import given
 from hypothesis import strategies as st
-from p4runtime_clients import ENTITIES, SCHEMAS, files
+from p4runtime_clients import ENTITIES, SCHEMAS, device
 
 from railweave.switch.p4runtime import bytestrings
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused
-from railweave.switch.pipeline import Digest, Pipeline
+from railweave.switch.pipeline import Digest
 
-JSON = files(ENTITIES)[1].read_bytes()
 SIZES, LEARNED = SCHEMAS[ENTITIES].registers["sizes"].id, SCHEMAS[ENTITIES].digests["learned_t"].id
 VALID = [  # the specification's table of valid encodings: signed, bits, value, encoding, canonical
     (False, 8, 99, b"\x63", True),
@@ -85,10 +84,6 @@ def bits(width: int, *, signed: bool = False) -> p4i.P4Info:
     return p4info
 
 
-def device(p4info: p4i.P4Info) -> Device:
-    return Device.of(p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=JSON), Pipeline.load(JSON))
-
-
 def set_register(to: Device, data: p4d.P4Data, index: int = 1) -> None:
     entry = p4r.RegisterEntry(register_id=SIZES, index=p4r.Index(index=index), data=data)
     to.write(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(register_entry=entry)))
@@ -111,7 +106,7 @@ def get_register(of: Device, index: int = 1) -> p4d.P4Data:
     ],
 )
 def test_signed_registers(sent: bytes, cell: int, read: bytes) -> None:
-    one = device(bits(32, signed=True))
+    one = device(ENTITIES, bits(32, signed=True))
     set_register(one, p4d.P4Data(bitstring=sent))
     assert one.pipeline.arrays.registers("EntitiesIngress.sizes", range(1, 2)) == cell.to_bytes(4, "big")
     assert get_register(one).bitstring == read
@@ -125,7 +120,7 @@ def test_signed_registers(sent: bytes, cell: int, read: bytes) -> None:
 @pytest.mark.parametrize("data", [p4d.P4Data(), p4d.P4Data(bool=True), p4d.P4Data(varbit=p4d.P4Varbit())])
 def test_data_of_another_type_is_refused(data: p4d.P4Data) -> None:
     with pytest.raises(Refused) as refused:
-        set_register(device(bits(32)), data)
+        set_register(device(ENTITIES, bits(32)), data)
     assert refused.value.code is Code.INVALID_ARGUMENT
 
 
@@ -133,7 +128,7 @@ def test_the_program_limits_registers_of_a_translated_type() -> None:
     p4info = bits(32)
     p4info.type_info.new_types["wide_t"].translated_type.sdn_bitwidth = 48
     p4info.registers[0].type_spec.new_type.name = "wide_t"
-    one = device(p4info)
+    one = device(ENTITIES, p4info)
     set_register(one, p4d.P4Data(bitstring=b"\xff" * 4))
     with pytest.raises(Refused) as refused:
         set_register(one, p4d.P4Data(bitstring=b"\1" + bytes(4)))
@@ -147,13 +142,13 @@ def test_types_without_an_encoding_are_refused_by_name() -> None:
         spec.Clear()
         getattr(spec, kind).SetInParent()
         with pytest.raises(Refused, match=kind) as refused:
-            device(p4info)
+            device(ENTITIES, p4info)
         assert refused.value.code is Code.UNIMPLEMENTED
 
 
 def learned(p4info: p4i.P4Info, *numbers: int) -> list[p4d.P4Data]:
     """Return the second member of digests with these numbers."""
-    one = device(p4info)
+    one = device(ENTITIES, p4info)
     config = p4r.DigestEntry.Config(max_list_size=len(numbers))
     enable = p4r.DigestEntry(digest_id=LEARNED, config=config)
     one.write(p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(digest_entry=enable)))

@@ -19,9 +19,8 @@ from finsy.proto import p4i, p4r, stratum
 from google.protobuf.any_pb2 import Any
 from hypothesis import given
 from hypothesis import strategies as st
-from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, update
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, B, Client, Server, client, codes, device, update
 
-from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.digests import Digests
 from railweave.switch.p4runtime.errors import Refused
 from railweave.switch.p4runtime.packet_io import ControllerHeader
@@ -65,7 +64,7 @@ async def test_packets_go_to_the_controller_and_come_from_it(server: Server) -> 
         assert sent == [(6, FRAME)]
 
 
-async def test_packets_out_that_do_not_fit_the_p4info_are_answered(entities: Client) -> None:
+async def test_packets_out_that_are_refused_are_answered(entities: Client) -> None:
     port, color = (p4r.PacketMetadata(metadata_id=n, value=b"\1") for n in (1, 2))
     wide = p4r.PacketMetadata(metadata_id=1, value=b"\2\0")
     for metadata, code in (([port], 3), ([port, port, color], 3), ([wide, color], 11)):
@@ -79,6 +78,11 @@ async def test_packets_out_that_do_not_fit_the_p4info_are_answered(entities: Cli
     assert (error.canonical_code, error.digest_list_ack.digest_list_ack) == (3, ack)
     await entities.stream.write(p4r.StreamMessageRequest())
     assert (await hear(entities, "error")).error.HasField("other")
+    async with client(entities.server, None) as backup:
+        await backup.arbitrate()
+        await backup.stream.write(p4r.StreamMessageRequest(packet=packet))
+        error = (await hear(backup, "error")).error
+        assert (error.canonical_code, error.packet_out.packet_out) == (7, packet)
 
 
 def header(*fields: tuple[int, int], annotation: str = "") -> ControllerHeader:
@@ -108,8 +112,7 @@ def test_the_program_sets_the_width_of_translated_ports_in_headers() -> None:
     for one in p4info.controller_packet_metadata:
         one.metadata[0].type_name.name = "logical_port_t"
         one.metadata[0].bitwidth = 32
-    device = Device.of(p4r.ForwardingPipelineConfig(p4info=p4info), Pipeline.load(SCHEMA.p4blob))
-    packet = device.packet_in.decode((5 << 7 | 9).to_bytes(2, "big"))
+    packet = device(ENTITIES, p4info).packet_in.decode((5 << 7 | 9).to_bytes(2, "big"))
     assert packet is not None
     assert [one.value for one in packet.metadata] == [b"\5", b"\x09"]
 
@@ -141,106 +144,65 @@ def config(**fields: int) -> p4r.DigestEntry:
     return p4r.DigestEntry(digest_id=SCHEMA.digests["learned_t"].id, config=p4r.DigestEntry.Config(**fields))
 
 
-def learner(**fields: int) -> tuple[Digests, int]:
-    program = Pipeline.load(SCHEMA.p4blob).program
-    digests, entry = Digests(Schema(SCHEMA.p4info, program), {}), config(**fields)
-    digests.write(p4r.Update.INSERT, entry)
-    return digests, entry.digest_id
-
-
-LEARNER = learner()
-
-
-def told(digests: Digests, number: int, now_ns: int) -> list[p4r.DigestList]:
-    """Take a digest, and return the lists that are due."""
-    digests.take(Digest("learned_t", (number, 1)), now_ns)
-    return list(digests.due(now_ns))
+DIGESTS = Digests(Schema(SCHEMA.p4info, Pipeline.load(SCHEMA.p4blob).program), {})
+DIGESTS.write(p4r.Update.INSERT, config())
 
 
 def sources(*lists: p4r.DigestList) -> list[list[int]]:
     return [[int.from_bytes(data.struct.members[0].bitstring, "big") for data in one.data] for one in lists]
 
 
-def test_a_list_that_is_not_full_waits_no_longer_than_it_may() -> None:
-    digests, _ = learner(max_list_size=9, max_timeout_ns=100)
-    assert digests.deadline_ns() is None
-    assert told(digests, 1, 1000) == []
-    assert told(digests, 2, 1050) == []
-    assert digests.deadline_ns() == 1100
-    assert list(digests.due(1099)) == []
-    assert sources(*digests.due(1100)) == [[1, 2]]
-    assert digests.deadline_ns() is None
-
-
-def test_what_is_not_acknowledged_is_not_repeated_until_its_time_is_over() -> None:
-    digests, number = learner(max_list_size=1, ack_timeout_ns=100)
-    assert sources(*told(digests, 1, 0)) == [[1]]
-    assert told(digests, 1, 99) == []
-    assert sources(*told(digests, 1, 100)) == [[1]]
-    [again] = told(digests, 2, 110)
-    digests.acknowledge(p4r.DigestListAck(digest_id=number, list_id=again.list_id))
-    assert sources(*told(digests, 2, 111)) == [[2]]
-    eager, _ = learner()
-    assert sources(*told(eager, 1, 0), *told(eager, 1, 0)) == [[1], [1]]  # without acknowledgements
-
-
 CONFIGS = st.fixed_dictionaries(
     {
-        "max_list_size": st.integers(1, 4),
+        "max_list_size": st.integers(0, 4),
         "max_timeout_ns": st.integers(0, 30),
         "ack_timeout_ns": st.sampled_from((0, 20, 1000)),
     }
 )
-STEPS = st.one_of(st.integers(0, 5), st.tuples(st.integers(0, 3)), CONFIGS)
+STEPS = st.one_of(st.integers(0, 5), st.tuples(st.integers(0, 3)), CONFIGS, st.none())
 
 
 @given(CONFIGS, st.lists(st.tuples(st.integers(0, 15), STEPS), max_size=60))
 def test_digests_follow_the_pseudo_code_of_the_specification(
     first: dict[str, int], steps: list[tuple[int, object]]
 ) -> None:
-    digests, number = LEARNER
-    digests.write(p4r.Update.DELETE, config())
-    digests.write(p4r.Update.INSERT, config(**first))
+    """A step is a message, an acknowledgement, a new config, or DELETE and INSERT of the digest."""
+    DIGESTS.write(p4r.Update.DELETE, config())
+    DIGESTS.write(p4r.Update.INSERT, config(**first))
     wanted, buffer, since, cache, now = first, [], 0, {}, 0  # type: ignore[var-annotated]
+    lists = set[int]()
     for passed, step in steps:
         now += passed
         expected = []
         match step:
             case int():
                 cache = {of: told for of, told in cache.items() if now - told[0] < wanted["ack_timeout_ns"]}
-                digests.take(Digest("learned_t", (step, 1)), now)
+                DIGESTS.take(Digest("learned_t", (step, 1)), now)
                 if step not in buffer and all(step not in told[1] for told in cache.values()):
                     since = since if buffer else now
                     buffer.append(step)
             case (at,):  # acknowledge one of the lists, or none
                 list_id = dict(enumerate(cache)).get(at, 0)
                 cache.pop(list_id, None)
-                digests.acknowledge(p4r.DigestListAck(digest_id=number, list_id=list_id))
+                DIGESTS.acknowledge(p4r.DigestListAck(digest_id=config().digest_id, list_id=list_id))
             case dict():
                 wanted = step
-                digests.write(p4r.Update.MODIFY, config(**wanted))
-        found = list(digests.due(now))
-        most = wanted["max_list_size"]
+                DIGESTS.write(p4r.Update.MODIFY, config(**wanted))
+            case None:
+                DIGESTS.write(p4r.Update.DELETE, config(max_list_size=-1))  # the config does not matter
+                DIGESTS.write(p4r.Update.INSERT, config(**wanted))
+                buffer, cache = [], {}
+        found = list(DIGESTS.due(now))
+        most = wanted["max_list_size"] or len(buffer) + 1  # 0: as many as fit
         while len(buffer) >= most or (buffer and now - since >= wanted["max_timeout_ns"]):
             expected.append(buffer[:most])
             buffer = buffer[most:]
         assert sources(*found) == expected
+        assert DIGESTS.deadline_ns() == (since + wanted["max_timeout_ns"] if buffer else None)
+        assert lists.isdisjoint(one.list_id for one in found)  # an acknowledgement means one list only
+        lists |= {one.list_id for one in found}
         cache |= {one.list_id: (now, told) for one, told in zip(found, expected, strict=True)}
         cache = {of: told for of, told in cache.items() if wanted["ack_timeout_ns"]}
-
-
-def test_a_new_config_of_a_digest_counts_at_once() -> None:
-    digests, _ = learner(max_list_size=9, max_timeout_ns=10**15)
-    for source in range(5):
-        assert told(digests, source, 0) == []
-    digests.write(p4r.Update.MODIFY, config(max_list_size=2, max_timeout_ns=100))
-    assert sources(*digests.due(0)) == [[0, 1], [2, 3]]
-    assert digests.deadline_ns() == 100
-    assert sources(*digests.due(100)) == [[4]]
-    digests.write(p4r.Update.DELETE, config(max_list_size=-1))  # the config does not matter
-    digests.write(p4r.Update.INSERT, config(max_list_size=1))
-    [found] = told(digests, 1, 0)
-    assert found.list_id == 4  # an acknowledgement of an older list cannot mean this one
 
 
 async def test_digests_come_again_to_the_next_primary(server: Server) -> None:

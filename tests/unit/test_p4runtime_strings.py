@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import finsy as fy
+import p4runtime_clients
 import pytest
 from finsy.p4entity import P4ValueSetMember
 from finsy.proto import p4i, p4r
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Server, client, codes, files
+from p4runtime_clients import DEVICE, ENTITIES, SCHEMAS, A, Client, Config, Server, client, codes
 from p4runtime_damage import Batch, changes, damage
 from p4runtime_entities import frame
 
@@ -30,7 +31,6 @@ from railweave.switch.p4runtime.strings import MAX_STRING_BYTES
 from railweave.switch.pipeline import Digest, Pipeline
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
-JSON = files(ENTITIES)[1].read_bytes()
 MAPPINGS = '@p4runtime_translation_mappings({ { "" , 0 }, {"CPU", 9w510}, {"a \\"b\\"", 0x1F}, })'
 MAPPED = {b"", b"CPU", b'a "b"'}
 PORT_BITS = 9
@@ -68,12 +68,11 @@ def described(*annotations: str) -> p4i.P4Info:
 
 
 P4INFO = described(MAPPINGS)
-SCHEMA = fy.P4Schema(P4INFO, JSON)
+SCHEMA = fy.P4Schema(P4INFO)
 
 
-def device(p4info: p4i.P4Info = P4INFO, program: bytes = JSON) -> Device:
-    config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=program)
-    return Device.of(config, Pipeline.load(program))
+def device(p4info: p4i.P4Info = P4INFO, json: bytes | None = None) -> Device:
+    return p4runtime_clients.device(ENTITIES, p4info, json)
 
 
 def write(to: Device, kind: p4r.Update.Type.ValueType, *entities: fy.P4Entity | p4r.Entity) -> None:
@@ -127,7 +126,6 @@ CLASS = fy.P4ActionProfileMember("classes", member_id=4, action=CLASSIFY)
 KINDS = [P4ValueSetMember({"": kind}) for kind in ("ip", "34997")]
 TYPES = fy.P4ValueSetEntry("marked_types", members=KINDS)
 DEFAULT = default("e4")
-SPREAD = spread("e3", "e5")
 
 
 def host_port(of: Device, destination: int = A) -> int:
@@ -144,44 +142,6 @@ def numbers(of: Pipeline) -> list[str]:
 def used(of: Device, type_name: str = "port_t") -> set[bytes]:
     """Return the strings that have a number, except the strings that the annotation maps."""
     return set(of.translation.types[type_name]._numbers) - MAPPED
-
-
-def test_every_entity_is_read_back_with_the_strings_that_were_written() -> None:
-    one = device()
-    entities = [host("e0"), policy("e1", ingress="e0"), CLASS, classified("ip"), SPREAD]
-    write(one, INSERT, *entities)
-    write(one, MODIFY, DEFAULT, TYPES)
-    everything = (fy.P4TableEntry(), fy.P4ActionProfileMember(), DEFAULT, TYPES)
-    assert read(one, *everything) == texts(*entities, DEFAULT, TYPES)
-    assert used(one) == {b"e0", b"e1", b"e3", b"e4", b"e5"}
-    write(one, MODIFY, host("e6"), fy.P4TableEntry("policy", is_default_action=True))
-    write(one, MODIFY, fy.P4ValueSetEntry("marked_types", members=[]))
-    assert read(one, host("e6")) == texts(host("e6"))
-    write(one, DELETE, *(entity for entity in reversed(entities) if entity != entities[0]), host("gone"))
-    assert [used(one, name) for name in ("port_t", "type_t", "class_t")] == [set()] * 3
-    assert read(one, fy.P4TableEntry()) == []
-
-
-def test_entries_are_named_by_strings_however_the_match_is_written() -> None:
-    one = device()
-    within = {"ingress": "in", "type": (5, 0xFFFF)}
-    write(one, INSERT, host("e0"), policy("e1", **within))
-    assert read(one, policy("", **within)) == texts(policy("e1", **within))
-    assert read(one, policy("", ingress="out")) == []
-    assert refusal(one, DELETE, policy("e1", ingress="out")) is Code.NOT_FOUND
-    assert refusal(one, MODIFY, policy("e1", ingress="out")) is Code.NOT_FOUND
-    assert refusal(one, INSERT, policy("e1", **within)) is Code.ALREADY_EXISTS
-    assert used(one) == {b"e0", b"e1", b"in"}
-    assert len(read(one, fy.P4DirectCounterEntry(table_entry=host("e0")))) == 1
-    entity = policy("e2", **within).encode(SCHEMA)
-    match = list(entity.table_entry.match)[::-1]
-    match[0].ternary.value = b"\0" + match[0].ternary.value
-    entity.table_entry.ClearField("match")
-    entity.table_entry.match.extend(match)
-    write(one, MODIFY, entity)
-    assert used(one) == {b"e0", b"e2", b"in"}
-    write(one, DELETE, entity)
-    assert used(one) == {b"e0"}
 
 
 def test_tables_that_share_a_type_mean_the_same_number() -> None:
@@ -334,12 +294,12 @@ def test_a_read_in_progress_keeps_its_strings() -> None:
 
 
 def test_numbers_of_the_programs_own_entries_are_given_to_no_string() -> None:
-    program = json.loads(JSON)
+    program = json.loads(SCHEMAS[ENTITIES].p4blob)
     tables = (table for pipeline in program["pipelines"] for table in pipeline["tables"])
     table = next(table for table in tables if table["name"] == "EntitiesIngress.policy")
     to_port = table["action_ids"][table["actions"].index("EntitiesIngress.to_port")]
     table["default_entry"] |= {"action_id": to_port, "action_data": ["0x1ff"]}
-    one = device(program=json.dumps(program).encode())
+    one = device(json=json.dumps(program).encode())
     assert read(one, DEFAULT) == texts(default("511"))
     write(one, INSERT, host("e0"))
     assert host_port(one) == 509  # 510 is mapped
@@ -412,17 +372,10 @@ def test_registers_of_strings_are_refused() -> None:
 
 @asynccontextmanager
 async def pushed(server: Server, p4info: p4i.P4Info = P4INFO) -> AsyncIterator[Client]:
-    async with client(server) as one:
+    async with client(server, program=ENTITIES) as one:
         await one.arbitrate()
-        await push(one, Config.VERIFY_AND_COMMIT, p4info=p4info)
+        await one.set_pipeline(Config.VERIFY_AND_COMMIT, p4info=p4info)
         yield one
-
-
-async def push(one: Client, action: int, program: bytes = JSON, p4info: p4i.P4Info = P4INFO) -> None:
-    request = Config(device_id=DEVICE, election_id=one.election_id, action=action)  # type: ignore[arg-type]
-    request.config.p4info.CopyFrom(p4info)
-    request.config.p4_device_config = program
-    await one.stub.SetForwardingPipelineConfig(request)
 
 
 async def write_to(one: Client, *updates: tuple[int, fy.P4Entity]) -> list[str]:

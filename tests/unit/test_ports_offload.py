@@ -125,9 +125,9 @@ def test_unlike_packets_leave_alone_and_unchanged(unlike: bytes) -> None:
     assert ports.coalesce(packets) == [(NO_OFFLOAD, packet) for packet in packets]
 
 
-def any_datagram(ident: int, flags: str, checksum: bool, port: int) -> bytes:
+def any_datagram(ident: int, flags: str, checksum: bool, port: int, size: int = 64) -> bytes:
     udp = UDP(sport=1, dport=port) if checksum else UDP(sport=1, dport=port, chksum=0)
-    return bytes(ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, flags=flags) / udp / bytes(64))
+    return bytes(ether() / IP(src="10.0.0.1", dst="10.0.0.2", id=ident, flags=flags) / udp / bytes(size))
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,10 @@ def test_like_packets_run_together(packets: list[bytes], exact: bool, frames: in
     assert len(ports.coalesce(packets, exact_bytes=exact)) == frames
 
 
-FLAGS, PORTS = st.sampled_from(["", "DF"]), st.sampled_from([4791, 5257])
-DATAGRAMS = st.lists(st.builds(any_datagram, st.integers(0, 3), FLAGS, st.booleans(), PORTS), max_size=30)
+FLAGS, PORTS, SIZES = (st.sampled_from(each) for each in (("", "DF"), (4791, 5257), (64, 64, 16)))
+DATAGRAMS = st.lists(
+    st.builds(any_datagram, st.integers(0, 3), FLAGS, st.booleans(), PORTS, SIZES), max_size=30
+)
 
 
 def cut_again(frames: list[tuple[bytes, bytes]]) -> list[bytes]:

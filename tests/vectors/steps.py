@@ -14,15 +14,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import finsy as fy
-from dataplane.control import Control
-from finsy.p4entity import decode_entity
+from dataplane.control import NONE, Control, MatchValues, Tables, Values, entry
 from finsy.proto import p4r
 
-Values: TypeAlias = Mapping[str, int]
-MatchValues: TypeAlias = Mapping[str, int | str]
 Frames: TypeAlias = list[tuple[int, str]]  # port and bytes in hex
-
-NONE: Values = {}
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class Call:
 Step: TypeAlias = Packet | Call
 
 
-class Controlled:
+class Controlled(Tables):
     """A switch with a program; subclasses carry its packets and digests. Most methods return None."""
 
     def __init__(self, schema: fy.P4Schema, control: Control) -> None:
@@ -65,43 +60,6 @@ class Controlled:
             return self.packets([step])[0]
         return getattr(self, step.method)(**step.arguments)
 
-    def insert(
-        self,
-        table: str,
-        match: MatchValues,
-        action: str | None = None,
-        params: Values = NONE,
-        priority: int = 0,
-        member: int | None = None,
-        group: int | None = None,
-        one_shot: Sequence[tuple[str, Values, int]] = (),
-    ) -> None:
-        """Add an entry: with an action, a member or a group of its profile, or (action, params, weight)s."""
-        chosen: Any = fy.P4TableAction(action, **params) if action else None
-        if member is not None:
-            chosen = fy.P4IndirectAction(member_id=member)
-        elif group is not None:
-            chosen = fy.P4IndirectAction(group_id=group)
-        elif one_shot:
-            weighted = [(weight, fy.P4TableAction(name, **given)) for name, given, weight in one_shot]
-            chosen = fy.P4IndirectAction(weighted)
-        self._write(_entry(table, match, priority, action=chosen))
-
-    def modify(
-        self, table: str, match: MatchValues, action: str, params: Values = NONE, priority: int = 0
-    ) -> None:
-        """Give an entry another action."""
-        chosen = fy.P4TableAction(action, **params)
-        self._write(_entry(table, match, priority, action=chosen), p4r.Update.MODIFY)
-
-    def delete(self, table: str, match: MatchValues, priority: int = 0) -> None:
-        self._write(_entry(table, match, priority), p4r.Update.DELETE)
-
-    def default(self, table: str, action: str, params: Values = NONE) -> None:
-        """Set the default action of a table."""
-        chosen = fy.P4TableAction(action, **params)
-        self._write(fy.P4TableEntry(table, action=chosen, is_default_action=True), p4r.Update.MODIFY)
-
     def member(self, profile: str, member: int, action: str, params: Values = NONE) -> None:
         """Add an action to an action profile."""
         chosen = fy.P4TableAction(action, **params)
@@ -112,10 +70,6 @@ class Controlled:
         inside = [fy.P4Member(member, weight=weight) for member, weight in members]
         size = max_size or len(inside)
         self._write(fy.P4ActionProfileGroup(profile, group_id=group, max_size=size, members=inside))
-
-    def multicast(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        """Make a multicast group of (port, instance) pairs."""
-        self._write(fy.P4MulticastGroupEntry(group, replicas=[tuple(replica) for replica in replicas]))
 
     def clonesession(self, session: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Make a clone session of (port, instance) pairs."""
@@ -131,7 +85,7 @@ class Controlled:
     ) -> None:
         """Configure the meter of an entry."""
         config = fy.P4MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
-        meter = fy.P4DirectMeterEntry(table_entry=_entry(table, match), config=config)
+        meter = fy.P4DirectMeterEntry(table_entry=entry(table, match), config=config)
         self._write(meter, p4r.Update.MODIFY)
 
     def counter(self, name: str, index: int) -> list[int]:
@@ -144,21 +98,11 @@ class Controlled:
         # The read of an entry that matches anything returns all entries, without fields that match anything.
         [found] = [
             counted
-            for counted in self._read(fy.P4DirectCounterEntry(table_entry=_entry(table, match, priority)))
+            for counted in self._read(fy.P4DirectCounterEntry(table_entry=entry(table, match, priority)))
             if counted.table_entry.priority == priority
             and (priority or len(counted.table_entry.match or ()) == len(match))
         ]
         return [found.packet_count, found.byte_count]
-
-    def _write(self, entity: Any, kind: p4r.Update.Type.ValueType = p4r.Update.INSERT) -> None:
-        self.control.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])
-
-    def _read(self, pattern: Any) -> list[Any]:
-        return [decode_entity(e, self.schema) for e in self.control.read(pattern.encode(self.schema))]
-
-
-def _entry(table: str, match: MatchValues, priority: int = 0, **more: Any) -> fy.P4TableEntry:
-    return fy.P4TableEntry(table, match=fy.P4TableMatch(match), priority=priority, **more)
 
 
 def encode(step: Step) -> dict[str, Any]:
