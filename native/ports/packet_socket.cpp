@@ -19,7 +19,6 @@ namespace {
 
 // A window of super-packets from every host must fit; what waits here for 10 ms at 25 Gbit/s is 32 MiB.
 constexpr int kReceiveBufferBytes = 32 << 20;
-constexpr int kSendBufferBytes = 4 << 20;
 
 void set_option(int fd, int level, int option, const void* value, socklen_t size, const std::string& what) {
   if (setsockopt(fd, level, option, value, size) != 0) raise_errno(what);

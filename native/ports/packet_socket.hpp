@@ -16,6 +16,8 @@
 
 namespace railweave::ports {
 
+inline constexpr int kSendBufferBytes = 4 << 20;  // of a new socket
+
 /// Opens a raw socket for all protocols on the interface of this index, promiscuous, with PACKET_VNET_HDR,
 /// deaf to what it sends itself. Throws std::system_error that names the interface and the step.
 Descriptor open_packet_socket(const std::string& interface, unsigned index);

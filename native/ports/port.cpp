@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -11,6 +12,7 @@
 
 #include "core/headers.hpp"
 #include "core/segments.hpp"
+#include "core/socket_buffer.hpp"
 
 namespace railweave::ports {
 
@@ -19,6 +21,14 @@ namespace {
 // How often a full queue behind the socket may refuse a frame, a millisecond apart, before it goes: it may be
 // larger than that queue ever has room for, and must not hold up what follows.
 constexpr int kMaxRefusals = 100;
+
+// The send buffer of a socket with a limited queue in the kernel. The kernel doubles this number, and counts
+// a full frame as about 2,300 bytes. It wakes a blocked sender when half of the buffer is free. The first
+// size is the default of the kernel, and so of BMv2.
+constexpr int kFirstSendBuffer = 104 << 10;
+constexpr int kLeastSendBuffer = 4 << 10;
+constexpr Duration kFastDrain = 2 * kMillisecond;   // of half a buffer: a larger one may be faster
+constexpr Duration kSlowDrain = 10 * kMillisecond;  // a smaller one is as fast
 
 bool is_up(const std::string& interface, int fd) {
   ifreq request{};
@@ -38,8 +48,23 @@ void Port::open() {
   const unsigned index = if_nametoindex(interface_.c_str());
   if (index == 0) raise_errno("interface " + interface_);
   socket_ = open_packet_socket(interface_, index);
+  if (limited_) limit_kernel_queue(true);
   index_ = index;
   up_ = is_up(interface_, fd());
+}
+
+void Port::limit_kernel_queue(bool on) {
+  limited_ = on;
+  blocked_at_ = 0;
+  send_buffer_ = on ? kFirstSendBuffer : kSendBufferBytes;
+  set_buffer(fd(), kSendBufferOptions, send_buffer_);
+}
+
+/// Adapts the send buffer to the time in which its first half has left.
+void Port::size_kernel_queue(Duration drained) {
+  if (drained < kFastDrain) send_buffer_ = std::min(2 * send_buffer_, kSendBufferBytes);
+  if (drained > kSlowDrain) send_buffer_ = std::max(send_buffer_ / 2, kLeastSendBuffer);
+  set_buffer(fd(), kSendBufferOptions, send_buffer_);
 }
 
 Port::Change Port::refresh() {
@@ -92,6 +117,8 @@ void Port::capture(OutputQueue& queue, const OutputFrame& frame) {
 
 Port::Flush Port::flush() {
   dirty = false;
+  if (blocked_at_ != 0)
+    size_kernel_queue(now<std::chrono::steady_clock>() - std::exchange(blocked_at_, Time{0}));
   for (auto queue = queues_.rbegin(); queue != queues_.rend(); ++queue) {
     if (const Flush result = flush(*queue); result != Flush::kDone) return result;
   }
@@ -118,6 +145,7 @@ Port::Flush Port::flush(OutputQueue& queue) {
     }
     switch (-sent) {
       case EAGAIN:
+        if (limited_) blocked_at_ = now<std::chrono::steady_clock>();
         return Flush::kBlocked;
       case ENOBUFS:
         if (++refusals_ < kMaxRefusals) return Flush::kLater;

@@ -63,6 +63,10 @@ class Port {
   /// Opens the socket on the interface of this name. Throws std::system_error where that fails.
   void open();
 
+  /// Limits the packets in the kernel, on a slow link to those of about 10 ms. The socket is blocked while
+  /// the kernel has more, so packets for a slow link wait in the switch.
+  void limit_kernel_queue(bool on);
+
   enum class Change { kNone, kReopened, kGone };
 
   /// Looks whether the interface is still the one that the socket is bound to, and opens or closes
@@ -89,9 +93,11 @@ class Port {
   bool dirty = false;    // has output since the last flush
   bool waiting = false;  // for the socket to become writable
   bool retry = false;    // a queue behind the socket was full
+  bool holds = false;    // packets for it may wait in the engine
 
  private:
   Flush flush(OutputQueue& queue);
+  void size_kernel_queue(Duration drained);
   void capture(OutputQueue& queue, const OutputFrame& frame);
   static void drop_front(OutputQueue& queue, std::span<const OutputFrame> frames, Count& reason);
 
@@ -100,6 +106,10 @@ class Port {
   unsigned index_ = 0;
   std::atomic<bool> up_{false};
   int refusals_ = 0;  // of the oldest frame
+  // Of the queue in the kernel.
+  bool limited_ = false;
+  int send_buffer_ = kSendBufferBytes;
+  Time blocked_at_ = 0;  // since when a limited socket takes no frame; 0: it takes frames
   Descriptor socket_;
   std::vector<OutputQueue> queues_;  // by priority
 };

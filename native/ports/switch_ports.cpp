@@ -94,10 +94,17 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
+  // Other programs cannot tell where packets wait, and the kernel can hold more of them.
+  const bool queues = engine != nullptr && (engine->uses_backlog() || priority_queues_ > 1);
   if (engine != nullptr) {
     const auto state = engine->control();
     state->start_us = start_us_;
     state->priority_queues = priority_queues_;
+    state->egress_queues = queues;
+  }
+  for (const auto& port : ports_) {
+    port->holds = false;
+    port->limit_kernel_queue(queues);
   }
   engine_ = engine;
   notices_ = notices;
@@ -124,11 +131,14 @@ void SwitchPorts::run_injected() {
   injected_.clear();
 }
 
+Port* SwitchPorts::find(std::uint16_t number) const {
+  return number < by_number_.size() ? by_number_[number] : nullptr;
+}
+
 Path& SwitchPorts::path(std::uint16_t port, Direction direction) {
-  if (port >= by_number_.size() || by_number_[port] == nullptr) {
-    throw std::out_of_range("there is no port " + std::to_string(port));
-  }
-  return by_number_[port]->path(direction);
+  Port* const found = find(port);
+  if (found == nullptr) throw std::out_of_range("there is no port " + std::to_string(port));
+  return found->path(direction);
 }
 
 void SwitchPorts::impair(std::uint16_t port, Direction direction,
@@ -164,12 +174,19 @@ void SwitchPorts::process(Port& port, MutableBytes packet, std::uint64_t now_us)
 }
 
 engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number, std::size_t priority) const {
-  const Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
+  const Port* port = find(number);
   if (port == nullptr) return {};
   if (!port->out.link) return {port->waiting_packets(priority), 0};
   const Time at = now<std::chrono::steady_clock>();
   return {static_cast<std::uint32_t>(port->out.link->backlog(at, priority)),
           static_cast<std::uint64_t>(port->out.link->wait(at, priority) / kMicrosecond)};
+}
+
+bool SwitchPorts::ready(std::uint16_t number) {
+  Port* port = find(number);
+  if (port == nullptr || port->out.link || !(port->waiting || port->retry || port->holds)) return true;
+  port->holds = true;
+  return false;
 }
 
 void SwitchPorts::noticed() {
@@ -271,7 +288,7 @@ bool SwitchPorts::receive(Port& port) {
 }
 
 void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {
-  Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
+  Port* port = find(number);
   if (port == nullptr) return no_such_port_.add(1);
   if (!port->out.link) return port->emit(packet);
   port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>(), packet.priority);
@@ -302,33 +319,56 @@ void SwitchPorts::release_due() {
 }
 
 void SwitchPorts::flush_all() {
-  const bool due = retry_at_us_ != 0 && now_us() >= retry_at_us_;
+  bool due = retry_at_us_ != 0 && now_us() >= retry_at_us_;
   if (due) retry_at_us_ = 0;
-  for (const auto& port : ports_) {
-    if (port->retry ? due : port->dirty && !port->waiting) flush(*port);
-  }
+  bool released;
+  do {
+    released = false;
+    for (const auto& port : ports_) {
+      if (port->retry ? due : port->dirty && !port->waiting) released |= flush(*port);
+    }
+    due = false;
+  } while (released);  // copies of released packets may go to ports that have had their turn
 }
 
-void SwitchPorts::flush(Port& port) {
+/// Whether packets that waited in the engine have run.
+bool SwitchPorts::flush(Port& port) {
   const std::lock_guard guard(engine_mutex_);  // a capture may end
-  const Port::Flush result = port.flush();
+  Port::Flush result = port.flush();
+  const bool releases = port.holds && result == Port::Flush::kDone;
+  if (releases) result = release(port);
   port.retry = result == Port::Flush::kLater;
   if (port.retry && retry_at_us_ == 0) retry_at_us_ = now_us() + kRetryMs * 1000;
   const bool blocked = result == Port::Flush::kBlocked;
-  if (blocked == port.waiting || port.fd() < 0) return;
+  if (blocked == port.waiting || port.fd() < 0) return releases;
   port.waiting = blocked;
   const auto key = static_cast<std::uint64_t>(
       std::find_if(ports_.begin(), ports_.end(), [&](const auto& p) { return p.get() == &port; }) -
       ports_.begin());
   watch(port.fd(), blocked ? EPOLLIN | EPOLLOUT : EPOLLIN, key, EPOLL_CTL_MOD);
+  return releases;
+}
+
+/// Sends packets that wait in the engine, one at a time, until the socket takes no more.
+Port::Flush SwitchPorts::release(Port& port) {
+  const auto lock = engine_->traffic();
+  while (engine_->release(port.number(), now_us(), *this)) {
+    if (const Port::Flush result = port.flush(); result != Port::Flush::kDone) return result;
+  }
+  port.holds = false;
+  return Port::Flush::kDone;
 }
 
 void SwitchPorts::handle_links() {
   links_.drain();
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    if (ports_[i]->refresh() != Port::Change::kReopened) continue;
+    {
+      const std::lock_guard guard(engine_mutex_);  // `set_engine` uses the socket, too
+      if (ports_[i]->refresh() != Port::Change::kReopened) continue;
+    }
     ports_[i]->waiting = false;
     watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);  // the old socket left the set when it was closed
+    flush(*ports_[i]);
   }
 }
 
