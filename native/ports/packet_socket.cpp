@@ -95,6 +95,20 @@ int ReceiveBatch::receive(int fd) {
   return count;
 }
 
+int ReceiveBatch::receive(SharedLink& link) {
+  unsigned count = 0;
+  for (; count < kFrames && link.readable(); ++count) {
+    const iovec& to = vectors_[count][1];
+    const std::size_t size = link.receive({static_cast<std::byte*>(to.iov_base), to.iov_len});
+    offloads_[count] = {};
+    messages_[count].msg_len = static_cast<unsigned>(sizeof(Offload) + size);
+    messages_[count].msg_hdr.msg_flags = 0;
+    messages_[count].msg_hdr.msg_controllen = 0;
+  }
+  full_ = cut_ = false;
+  return static_cast<int>(count);
+}
+
 MutableBytes ReceiveBatch::frame(unsigned i) {
   msghdr& message = messages_[i].msg_hdr;
   const std::size_t received = messages_[i].msg_len;

@@ -13,6 +13,7 @@
 #include "core/descriptor.hpp"
 #include "core/offload.hpp"
 #include "ports/output_queue.hpp"
+#include "ports/shared_link.hpp"
 
 namespace railweave::ports {
 
@@ -34,6 +35,7 @@ class ReceiveBatch {
 
   /// Receives without waiting; the number of frames, or −errno.
   int receive(int fd);
+  int receive(SharedLink& link);
   /// Whether the last batch was as large as it could be: there may be more.
   bool full() const { return full_; }
   /// Whether it was full with fewer than kFrames.

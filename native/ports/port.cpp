@@ -41,10 +41,17 @@ bool is_up(const std::string& interface, int fd) {
 
 Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limits)
     : number_(number), interface_(std::move(interface)) {
-  for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(limits);
+  OutputLimits own = limits;
+  if (interface_.starts_with(kSharedPrefix)) own.super_packet_bytes = 0;  // no kernel cuts them
+  for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(own);
 }
 
 void Port::open() {
+  if (interface_.starts_with(kSharedPrefix)) {
+    link_ = std::make_unique<SharedLink>(interface_);
+    up_ = true;
+    return;
+  }
   const unsigned index = if_nametoindex(interface_.c_str());
   if (index == 0) raise_errno("interface " + interface_);
   socket_ = open_packet_socket(interface_, index);
@@ -68,6 +75,7 @@ void Port::size_kernel_queue(Duration drained) {
 }
 
 Port::Change Port::refresh() {
+  if (link_) return Change::kNone;
   const unsigned index = if_nametoindex(interface_.c_str());
   if (socket_ && index == index_) {
     up_ = is_up(interface_, fd());
@@ -90,9 +98,10 @@ Port::Change Port::refresh() {
 void Port::emit(const engine::Pieces& packet) {
   if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
   OutputQueue& queue = queues_.at(packet.priority);
-  bool queued = socket_ && queue.push(packet);
+  const bool open = socket_ || link_;
+  bool queued = open && queue.push(packet);
   // A large batch may fill the queue of a socket that would take it all.
-  if (socket_ && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
+  if (open && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
   if (!queued) counters.tx_dropped.add(1);
   dirty = true;
 }
@@ -115,6 +124,19 @@ void Port::capture(OutputQueue& queue, const OutputFrame& frame) {
   while (const auto packet = segments.next()) out.capture->add(*packet, at);
 }
 
+/// As `send_batch`. A shared link that is full counts as a full queue behind a socket.
+int Port::send(OutputQueue& queue, std::span<const OutputFrame> frames) {
+  if (!link_) return socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
+  int sent = 0;
+  for (const OutputFrame& frame : frames) {
+    const Bytes bytes = Bytes(queue.data(frame), frame.size).subspan(sizeof(Offload));
+    const int refusal = bytes.size() > SharedLink::kMaxFrame ? -EMSGSIZE : link_->send(bytes) ? 0 : -ENOBUFS;
+    if (refusal != 0) return sent != 0 ? sent : refusal;
+    ++sent;
+  }
+  return sent;
+}
+
 Port::Flush Port::flush() {
   dirty = false;
   if (blocked_at_ != 0)
@@ -128,7 +150,7 @@ Port::Flush Port::flush() {
 Port::Flush Port::flush(OutputQueue& queue) {
   while (!queue.empty()) {
     const auto frames = queue.frames();
-    const int sent = socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
+    const int sent = send(queue, frames);
     if (sent > 0) {
       refusals_ = 0;
       const auto gone = frames.first(static_cast<std::size_t>(sent));

@@ -21,7 +21,8 @@ namespace {
 constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
-constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
+constexpr int kRetryMs = 1;   // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
+constexpr int kSharedMs = 1;  // between looks at shared links, which wake nobody
 constexpr Duration kSpin = 50 * kMicrosecond;     // looks for packets for so long before it sleeps
 constexpr Duration kGivenBack = kMillisecond;     // a core that is yielded, and kept for longer, is busy
 constexpr Duration kNoSpin = 100 * kMillisecond;  // then it only sleeps, for so long
@@ -56,12 +57,13 @@ SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputL
     ports_.back()->open();
     if (by_number_.size() <= number) by_number_.resize(number + 1u);
     by_number_[number] = ports_.back().get();
+    if (ports_.back()->shared()) shared_.push_back(by_number_[number]);
   }
   bool watched = watch(wake_.get(), EPOLLIN, kWakeKey, EPOLL_CTL_ADD) &&
                  watch(timer_.get(), EPOLLIN, kTimerKey, EPOLL_CTL_ADD) &&
                  watch(links_.fd(), EPOLLIN, kLinksKey, EPOLL_CTL_ADD);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    watched = watched && watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);
+    watched = watched && (ports_[i]->shared() || watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD));
   }
   if (!watched) raise_errno("epoll_ctl");
 }
@@ -189,6 +191,10 @@ bool SwitchPorts::ready(std::uint16_t number) {
   return false;
 }
 
+bool SwitchPorts::readable() const {
+  return std::any_of(shared_.begin(), shared_.end(), [](const Port* port) { return port->readable(); });
+}
+
 void SwitchPorts::noticed() {
   const std::uint64_t one = 1;
   if (notices_ >= 0) [[maybe_unused]]
@@ -204,17 +210,19 @@ int SwitchPorts::wait(Events& events, int timeout_ms) {
     return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
   };
   if (timeout_ms == 0) return look(0);
+  if (!shared_.empty()) timeout_ms = kSharedMs;
   const Time begun = now<std::chrono::steady_clock>();
   Duration waited = 0;
   int count = 0;
-  if (interval_ < kSpin && begun >= spin_from_) {
-    while ((count = look(0)) == 0 && waited < kSpin) {
+  const bool spins = interval_ < kSpin && begun >= spin_from_;
+  if (spins) {
+    while ((count = look(0)) == 0 && !readable() && waited < kSpin) {
       sched_yield();
       waited = now<std::chrono::steady_clock>() - begun;
     }
     if (waited > kGivenBack) spin_from_ = begun + waited + kNoSpin;
   }
-  if (count == 0) count = look(timeout_ms);
+  if (count == 0 && !(spins && readable())) count = look(readable() ? 0 : timeout_ms);
   waited = now<std::chrono::steady_clock>() - begun;
   interval_ += (std::min(waited, 4 * kSpin) - interval_) / 8;
   return count;
@@ -245,6 +253,9 @@ void SwitchPorts::run() {
       if (events[i].events & EPOLLOUT) flush(port);
       if (events[i].events & EPOLLIN) cut |= receive(port);
     }
+    for (Port* port : shared_) {
+      if (port->readable()) receive(*port);
+    }
     release_due();
     // Ports take turns with batches that a cache can hold; what they cause leaves together.
     turns = cut ? (turns + 1) % kTurns : 0;
@@ -256,7 +267,7 @@ void SwitchPorts::run() {
 
 /// Whether more frames may wait that the batch would have had but for their size.
 bool SwitchPorts::receive(Port& port) {
-  const int count = batch_.receive(port.fd());
+  const int count = port.receive(batch_);
   if (count <= 0) return false;
   if (batch_.full()) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);

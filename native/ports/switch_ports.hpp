@@ -80,6 +80,7 @@ class SwitchPorts : private engine::OutputSink {
   void overflowed(std::uint16_t port) override { find(port)->counters.tx_dropped.add(1); }
   void run();
   int wait(Events& events, int timeout_ms);
+  bool readable() const;
   void wake() const;
   void run_injected();
   Port* find(std::uint16_t number) const;
@@ -95,7 +96,7 @@ class SwitchPorts : private engine::OutputSink {
   const std::uint64_t start_us_;  // programs' timestamps count from here
   const std::size_t priority_queues_;
   std::vector<std::unique_ptr<Port>> ports_;
-  std::vector<Port*> by_number_;
+  std::vector<Port*> by_number_, shared_;
   ReceiveBatch batch_;
   LinkWatch links_;
   Descriptor epoll_, wake_, timer_;

@@ -22,6 +22,7 @@ from finsy.proto import p4r, p4r_grpc
 from queue_program import priority_program, queue_program
 from typer.testing import CliRunner
 
+from railweave._native.ports import SharedLink
 from railweave.switch.cli import app
 
 DEADLINE_S = 20.0
@@ -41,10 +42,13 @@ def namespace() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def switch(namespace: str, folder: Path, *options: str) -> Iterator[str]:
+def switch(
+    namespace: str, folder: Path, *options: str, interfaces: tuple[str, str] = ("s1", "s2")
+) -> Iterator[str]:
     """Run the switch with two ports. Yield the address of its P4Runtime server."""
     address = f"unix:{folder}/grpc"
-    command = [sys.executable, "-m", "railweave.switch.simple_switch_grpc", "-i", "1@s1", "-i", "2@s2"]
+    command = [sys.executable, "-m", "railweave.switch.simple_switch_grpc"]
+    command += ["-i", f"1@{interfaces[0]}", "-i", f"2@{interfaces[1]}"]
     command += [*options, "--", "--grpc-server-addr", address]
     with process(["ip", "netns", "exec", namespace, *command], folder / "errors"):
         yield address
@@ -196,3 +200,21 @@ def test_a_packet_of_higher_priority_overtakes_those_that_wait(namespace: str, t
     with slow_link(namespace, 1_000_000), switch(namespace, tmp_path, str(program), *options):
         received = burst(namespace, frames, ended)
     assert sum(frame[1] == 7 for frame in received) == 5
+
+
+def test_ports_on_shared_memory_forward_packets(namespace: str, tmp_path: Path) -> None:
+    names = tuple(f"shm:test-{os.getpid()}-{port}" for port in (1, 2))
+    frames = [bytes([number % 256]) * (60 + number) for number in range(2000)]
+    received: list[bytes] = []
+    with switch(namespace, tmp_path, str(PATCH.json), interfaces=(names[0], names[1])):
+        entrance, exit_ = (SharedLink(name) for name in names)
+        deadline = time.monotonic() + DEADLINE_S
+        left = list(frames)
+        while len(received) < len(frames):
+            assert time.monotonic() < deadline
+            while left and entrance.send(left[0]):
+                left.pop(0)
+            received += iter(exit_.receive, None)
+    del entrance, exit_
+    assert received == frames
+    assert not list(Path("/dev", "shm").glob(f"*test-{os.getpid()}-*"))
