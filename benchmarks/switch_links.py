@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,16 +63,18 @@ class Network:
         files: Files,
         updates: Sequence[Update],
         arguments: Sequence[str] = (),
+        interfaces: Mapping[int, str] | None = None,
     ) -> AsyncIterator[int]:
         """Run a switch with a program and its entries. Yield its process ID.
 
-        Raises LabError if it does not start.
+        `interfaces` replaces those of the network. Raises LabError if the switch does not start.
         """
         [switch] = self.topology.planes[0].switches
         p4info, p4blob = files
         with tempfile.TemporaryDirectory(prefix="railweave-") as folder:
             address = f"unix:{folder}/p4runtime"
-            command = TARGETS[target].command(self.interfaces, address, switch.device_id, arguments)
+            interfaces = interfaces or self.interfaces
+            command = TARGETS[target].command(interfaces, address, switch.device_id, arguments)
             events: asyncio.Queue[Event] = asyncio.Queue()
             log = self.out / f"switch-{target}.log"
             child = await Child.start(target, self.namespaces.enter(switch.name, command), log, events)

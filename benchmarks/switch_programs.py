@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switch with four common programs and 64-byte packets: the engine alone, and switches on veth links."""
+"""The switch with four common programs and 64-byte packets: alone, on shared memory, and on veth links."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,9 @@ BATCH, BATCHES = 10_000, 15  # packets per sample, and samples of which the medi
 WINDOWS = (32, 128, 512)  # frames in flight
 TRIAL_S = 0.15
 ARGUMENTS = {"embedded": ("--super-packet-bytes", "0")}  # every packet is a frame
+SHARED = "embedded, shared memory"  # between switch and generator, instead of veth links and packet sockets
+
+_Loop = Callable[[bytes, bytes, int, float], dict[str, float]]  # sends a frame and expects another one
 LIMIT = (
     "programs alone: one core; with I/O: a core for the switch and one for the generator, most of it for the "
     "kernel, which moves each frame alone"
@@ -35,6 +38,7 @@ NOTES = (
     "entries of NIKSS's artifact.",
     "per core: packets per second of processor time of the switch's process. The kernel's work in the "
     "generator's context is not included.",
+    f"{SHARED}: frames pass through rings in memory, so the kernel moves none.",
     "NIKSS: published, not measured: XDP on one core of another machine, with network cards (Osiński et "
     "al., CoNEXT 2022, Figure 6).",
 )
@@ -52,7 +56,7 @@ async def measure(
         expected, readings = alone(program)
         for reading in readings:
             yield reading
-        for target in targets:
+        for target in (SHARED, *targets):
             on_phase(f"{program.title}, {target}")
             yield await _with_io(program, expected, target, seconds, folder)
 
@@ -104,10 +108,14 @@ def _median_ns(program: Program, pipeline: Pipeline) -> float:
 
 async def _with_io(program: Program, expected: bytes, target: str, seconds: float, folder: Path) -> Reading:
     topology = planes(2, ["ina"], 0)
+    command = "embedded" if target == SHARED else target
     with network(topology, folder, plain_frames=target == "bmv2") as net:
-        async with net.switch(target, program.files, program.updates, ARGUMENTS.get(target, ())) as pid:
-            with _sockets(net) as (out, into):
-                drive = partial(_drive, program, expected, target, out, into)
+        links = {port: f"shm:bench-{os.getpid()}-{port}" for port in net.interfaces}
+        interfaces = links if target == SHARED else net.interfaces
+        arguments = ARGUMENTS.get(command, ())
+        async with net.switch(command, program.files, program.updates, arguments, interfaces) as pid:
+            with contextlib.nullcontext(_shared(links)) if target == SHARED else _sockets(net) as loop:
+                drive = partial(_drive, program, expected, target, loop)
                 trials = {window: (await drive(window, TRIAL_S))["right"] for window in WINDOWS}
                 window = max(trials, key=lambda each: trials[each])
                 before = cpu_times({target: pid})
@@ -125,12 +133,10 @@ async def _with_io(program: Program, expected: bytes, target: str, seconds: floa
 
 
 async def _drive(
-    program: Program, expected: bytes, target: str, out: int, into: int, window: int, seconds: float
+    program: Program, expected: bytes, target: str, loop: _Loop, window: int, seconds: float
 ) -> dict[str, float]:
     """Run the generator. ResultError if a packet is wrong."""
-    counts: dict[str, float] = await asyncio.to_thread(
-        native.loop_frame, out, into, program.frame, expected, window, seconds
-    )
+    counts = await asyncio.to_thread(loop, program.frame, expected, window, seconds)
     if counts["wrong"]:
         raise ResultError(
             f"{target}: {counts['wrong']} wrong packets of {program.title}", expected.hex(), REPORT
@@ -138,9 +144,13 @@ async def _drive(
     return counts
 
 
+def _shared(links: Mapping[int, str]) -> _Loop:
+    return partial(native.loop_shared, links[IN_PORT], links[OUT_PORT])
+
+
 @contextlib.contextmanager
-def _sockets(net: Network) -> Iterator[tuple[int, int]]:
-    """Yield packet sockets on the hosts' ends of the links to IN_PORT and OUT_PORT."""
+def _sockets(net: Network) -> Iterator[_Loop]:
+    """Yield a loop over packet sockets on the hosts' ends of the links to IN_PORT and OUT_PORT."""
     nics = {nic.port: nic for nic in net.topology.planes[0].nics}
     with contextlib.ExitStack() as stack:
         fds = []
@@ -149,4 +159,4 @@ def _sockets(net: Network) -> Iterator[tuple[int, int]]:
             fd = in_namespace_of(net.namespaces.pid(nic.host), partial(native.packet_socket, nic.interface))
             stack.callback(os.close, fd)
             fds.append(fd)
-        yield fds[0], fds[1]
+        yield partial(native.loop_frame, fds[0], fds[1])

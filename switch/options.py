@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ DROP_PORT = 511  # v1model's egress_spec for "nowhere": no interface may have it
 MAX_PRIORITY_QUEUES = 8  # v1model's priority has 3 bits
 MAX_SUPER_PACKET_BYTES = 65_535  # the largest IP length
 MAX_DEVICE_ID = (1 << 64) - 1  # P4Runtime's uint64
+SHARED_PREFIX = "shm:"  # of the name of a link in shared memory, in place of an interface
+_SHARED_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def read_file(path: Path, what: str = "cannot read") -> bytes:
 class SwitchOptions:
     """The options of a switch process."""
 
-    interfaces: Mapping[int, str]  # port number to interface name
+    interfaces: Mapping[int, str]  # port number to interface name, or to the name of a shared link, shm:NAME
     grpc: str = "127.0.0.1:9559"  # address of the P4Runtime server, in gRPC's syntax
     device_id: int = 1  # as controllers name the switch
     refuses_empty_config: bool = False  # GetForwardingPipelineConfig fails without a program, as in BMv2
@@ -99,13 +102,19 @@ class SwitchOptions:
 
 
 def parse_interfaces(specifications: Sequence[str]) -> dict[int, str]:
-    """Parse `PORT@INTERFACE` strings into a mapping; SwitchError for anything else."""
+    """Parse `PORT@INTERFACE` and `PORT@shm:NAME` strings into a mapping; SwitchError for anything else."""
     interfaces: dict[int, str] = {}
     for specification in specifications:
         number, at, name = specification.partition("@")
         if not at or not name or not number.isdecimal():
             raise SwitchError(
                 f"--interface {specification!r}", "PORT@INTERFACE, such as 1@s1-eth1", "correct --interface"
+            )
+        if name.startswith(SHARED_PREFIX) and not _SHARED_NAME.fullmatch(name, len(SHARED_PREFIX)):
+            raise SwitchError(
+                f"link {name!r}",
+                "shm:NAME, NAME of up to 64 letters, digits, dots, dashes and underscores",
+                "correct --interface",
             )
         port = int(number)
         if port >= DROP_PORT:

@@ -14,7 +14,7 @@ from railweave.errors import Unavailable
 from railweave.switch import compiler
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import DIRECTIONS, Direction, Impairment, ImpairmentCounts
-from railweave.switch.options import MAX_SUPER_PACKET_BYTES
+from railweave.switch.options import MAX_SUPER_PACKET_BYTES, SHARED_PREFIX
 from railweave.switch.pipeline import Pipeline
 
 
@@ -74,15 +74,17 @@ class Ports:
             self._native = native.SwitchPorts(
                 list(interfaces.items()), super_packet_bytes, exact_bytes, priority_queues
             )
-        except PermissionError:
-            raise Unavailable(
-                "raw packet sockets are not permitted",
-                "root (CAP_NET_RAW and CAP_NET_ADMIN)",
-                "run it with sudo",
-            ) from None
         except OSError as error:
+            if isinstance(error, PermissionError) and SHARED_PREFIX not in str(error):
+                raise Unavailable(
+                    "raw packet sockets are not permitted",
+                    "root (CAP_NET_RAW and CAP_NET_ADMIN)",
+                    "run it with sudo",
+                ) from None
             raise PortError(
-                f"{error.strerror}", "interfaces that `ip link` lists and that are up", "correct --interface"
+                f"{error.strerror}",
+                "interfaces that `ip link` lists and that are up, and links shm:NAME with a free end",
+                "correct --interface",
             ) from None
 
     def start(self) -> None:

@@ -45,6 +45,7 @@ WORDS = {
     "clone": "clone to session {session}: {copies}",
     "multicast": "multicast to group {group}: {copies}",
     "digest": "digest {name}",
+    "queued": "queued at port {port}, packets before it: {packets}; the trace ends here",
     "egress": "egress to port {port}, {instance}, rid {rid}",
     "dropped": "dropped: {reason}",
     "aborted": "given up: {reason}",
@@ -82,7 +83,8 @@ class Trace:
 
 def render(trace: Json) -> str:
     """Return a trace's JSON as text with a line for every event; inner events are indented."""
-    outer = {"received", "parsed", "egress", "emitted", "dropped", "aborted", "resubmit", "recirculate"}
+    outer = {"received", "parsed", "queued", "egress", "emitted", "dropped", "aborted"}
+    outer |= {"resubmit", "recirculate"}
     lines = []
     for event in trace["events"]:
         indent = "" if event["event"] in outer else "  "
@@ -186,6 +188,8 @@ class Reader:
             shown = {"port": what, "bytes": values[0]}
         elif kind == "parsed":
             shown = {"bytes": values[0], "error": self._errors.get(what, str(what))}
+        elif kind == "queued":
+            shown = {"port": what, "packets": values[0]}
         elif kind == "egress":
             shown = {"port": what, "instance": INSTANCES.get(values[0], str(values[0])), "rid": values[1]}
         elif kind in {"dropped", "aborted"}:

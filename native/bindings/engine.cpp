@@ -43,15 +43,21 @@ nb::list list_of(const std::deque<Notices::Item>& items) {
   return list;
 }
 
-/// Keeps what leaves, for tests and simulations; every port has the same backlog.
+/// Keeps what leaves, for tests and simulations; every port has the same backlog, and is busy or not.
 struct Collector : OutputSink {
   OutputBacklog waiting;
+  bool busy = false;
   std::vector<std::pair<std::uint16_t, std::vector<std::byte>>> packets;
-  explicit Collector(OutputBacklog backlog) : waiting(backlog) {}
   OutputBacklog backlog(std::uint16_t, std::size_t) const override { return waiting; }
+  bool ready(std::uint16_t) override { return !busy; }
   void emit(std::uint16_t port, const Pieces& packet) override {
     packets.emplace_back(port, std::vector<std::byte>(packet.size()));
     packet.write(packets.back().second.data());
+  }
+  nb::list to_python() const {
+    nb::list list;
+    for (const auto& [to, bytes] : packets) list.append(nb::make_tuple(to, railweave::to_python(bytes)));
+    return list;
   }
 };
 
@@ -62,16 +68,25 @@ struct Counter : OutputSink {
 };
 
 nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std::uint64_t now_us,
-                OutputBacklog backlog) {
-  Collector out(backlog);
+                OutputBacklog backlog, bool busy) {
+  Collector out;
+  out.waiting = backlog;
+  out.busy = busy;
   {
     const nb::gil_scoped_release unlocked;  // a thread that has frozen the engine needs it to go on
+    if (busy) engine.control()->egress_queues = true;
     const auto guard = engine.traffic();
     engine.process(port, view(packet), now_us, out);
   }
-  nb::list list;
-  for (const auto& [to, bytes] : out.packets) list.append(nb::make_tuple(to, to_python(bytes)));
-  return list;
+  return out.to_python();
+}
+
+nb::list release(Engine& engine, std::uint16_t port, std::uint64_t now_us, bool busy) {
+  Collector out;
+  out.busy = busy;
+  const auto guard = engine.traffic();
+  engine.release(port, now_us, out);
+  return out.to_python();
 }
 
 /// Processes the (port, packet) list `rounds` times; gives nanoseconds of processor time and packets emitted.
@@ -203,7 +218,11 @@ void bind_engine(nb::module_& parent) {
            "The plan as C++; empty if it is one that is only interpreted")
       .def("use", &Engine::use, "library"_a, nb::call_guard<nb::gil_scoped_release>(),
            "Run the code of a library that was compiled of it; ValueError if that is another one's")
-      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0, "backlog"_a = OutputBacklog{})
+      .def("inject", &inject, "port"_a, "packet"_a, "now_us"_a = 0, "backlog"_a = OutputBacklog{},
+           "busy"_a = false,
+           "What leaves for this packet. While all ports are `busy`, packets wait for `release`")
+      .def("release", &release, "port"_a, "now_us"_a, "busy"_a = false,
+           "What leaves for the next packet that waits at a port. Copies wait while all ports are `busy`")
       .def("benchmark", &benchmark, "packets"_a, "rounds"_a)
       .def(
           "insert",

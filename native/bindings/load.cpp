@@ -105,6 +105,20 @@ nb::dict bound_loop_frame(int out, int in, const nb::bytes& frame, const nb::byt
   return RAILWEAVE_DICT(counts, right, wrong, lost, seconds);
 }
 
+nb::dict loop_shared(const std::string& out, const std::string& into, const nb::bytes& frame,
+                     const nb::bytes& expected, unsigned window, double seconds) {
+  if (window == 0) throw nb::value_error("window must be at least 1");
+  FrameCounts counts;
+  {
+    const Bytes sent = view(frame), wanted = view(expected);
+    if (sent.size() > ports::SharedLink::kMaxFrame) throw nb::value_error("the frame is too long");
+    const nb::gil_scoped_release release;
+    ports::SharedLink to(out), from(into);
+    counts = loop_frame(to, from, sent, wanted, window, nanoseconds(seconds));
+  }
+  return RAILWEAVE_DICT(counts, right, wrong, lost, seconds);
+}
+
 int packet_socket(const std::string& interface) {
   const unsigned index = if_nametoindex(interface.c_str());
   if (index == 0) raise_errno("interface " + interface);
@@ -124,6 +138,8 @@ void bind_load(nb::module_& module) {
   m.def("loop_frame", &bound_loop_frame, "out"_a, "into"_a, "frame"_a, "expected"_a, "window"_a, "seconds"_a,
         "Send copies of a frame from one packet socket to another one in a closed loop of `window` frames; "
         "counts of right, wrong and lost ones");
+  m.def("loop_shared", &loop_shared, "out"_a, "into"_a, "frame"_a, "expected"_a, "window"_a, "seconds"_a,
+        "The same over two links `shm:NAME`; OSError if one has two ends");
   m.def("packet_socket", &packet_socket, "interface"_a,
         "The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none");
   nb::class_<Echo>(m, "Echo", "The ports of a switch that return UDP packets, as results of the program")

@@ -158,6 +158,12 @@ class BoundLink {
   ImpairedLink link_;
 };
 
+std::optional<nb::bytes> receive(SharedLink& link) {
+  if (!link.readable()) return std::nullopt;
+  std::vector<std::byte> frame(SharedLink::kMaxFrame);
+  return to_python(Bytes(frame).first(link.receive(frame)));
+}
+
 void raise_os_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
@@ -200,6 +206,18 @@ void bind_ports(nb::module_& module) {
       .def("backlog", &BoundLink::backlog, "now"_a, "priority"_a = 0,
            "Packets that wait for the link's rate, and how long one that comes now would")
       .def("counts", &BoundLink::counts);
+  nb::class_<SharedLink>(m, "SharedLink", "An end of the shared link `shm:NAME`, until it is deleted")
+      .def(nb::init<const std::string&>(), "interface"_a, "OSError if the link has two ends")
+      .def(
+          "send",
+          [](SharedLink& self, const nb::bytes& frame) {
+            if (frame.size() > SharedLink::kMaxFrame) throw nb::value_error("the frame is too long");
+            return self.send(view(frame));
+          },
+          "frame"_a, "False if the ring is full")
+      .def("receive", &receive, "The next frame, empty if it is invalid; None if there is none");
+  m.attr("SHARED_LINK_FRAMES") = SharedLink::kFrames;
+  m.attr("SHARED_LINK_MAX_FRAME") = SharedLink::kMaxFrame;
   m.def("cut", &cut, "frame"_a, "offload"_a,
         "The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood");
   m.def("coalesce", &coalesce, "packets"_a, "super_packet_bytes"_a = OutputLimits{}.super_packet_bytes,

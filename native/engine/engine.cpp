@@ -61,6 +61,11 @@ void Engine::process(std::uint16_t port, Bytes packet, std::uint64_t now_us, Out
   trace_.reset();
 }
 
+bool Engine::release(std::uint16_t port, std::uint64_t now_us, OutputSink& sink) {
+  state_.now_us = now_us;
+  return traffic_manager_.release(machine_, port, sink);
+}
+
 void Engine::start_trace(Bytes plan, std::optional<std::uint16_t> port, std::uint32_t packets) {
   if (packets == 0 || packets > kMaxTracePackets) throw std::invalid_argument("trace: number of packets");
   Plan noting = Plan::parse(plan);

@@ -56,8 +56,13 @@ class Engine {
   /// Runs one packet to its end: everything that leaves is emitted before the call returns. The caller holds
   /// `traffic()`. `now_us` is the switch's clock in microseconds and must not go back.
   void process(std::uint16_t port, Bytes packet, std::uint64_t now_us, OutputSink& sink);
+  /// Runs the next packet that waits at this port from egress on; false if no packet waits. Arguments as for
+  /// `process`.
+  bool release(std::uint16_t port, std::uint64_t now_us, OutputSink& sink);
   /// Whether the program looks at the time of each packet.
   bool uses_clock() const { return machine_.plan().uses_clock(); }
+  /// Whether the program looks at queues or at the time in them.
+  bool uses_backlog() const { return machine_.plan().uses_backlog(); }
 
   /// The plan as C++, which compiles to a library for `use`; empty for a plan that is only interpreted.
   std::string source() const { return translate(machine_.plan(), hash_); }

@@ -229,7 +229,7 @@ struct Plan {
   bool uses(Intrinsic field) const { return intrinsics[static_cast<std::size_t>(field)].width != 0; }
   bool uses_clock() const {
     return uses(Intrinsic::kIngressTimestamp) || uses(Intrinsic::kEgressTimestamp) ||
-           uses(Intrinsic::kEnqueueTimestamp);
+           uses(Intrinsic::kEnqueueTimestamp) || uses(Intrinsic::kDequeueTimedelta);
   }
   bool uses_backlog() const {
     return uses(Intrinsic::kEgressTimestamp) || uses(Intrinsic::kEnqueueDepth) ||

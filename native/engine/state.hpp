@@ -111,6 +111,7 @@ struct State {
   std::mt19937_64 random;
   std::uint32_t cpu_port = kNoPort;  // packets to this port wait in `packets` for the control plane
   std::size_t priority_queues = 1;   // of each port
+  bool egress_queues = false;        // packets for a busy port wait before egress, as in BMv2
   std::uint64_t now_us = 0;          // the time of the last packet
   std::uint64_t start_us = 0;        // when the switch started: the program's timestamps count from here
 };

@@ -20,8 +20,8 @@ namespace railweave::engine {
 #define RAILWEAVE_TRACE_KINDS(X) \
   X("received", kReceived) X("parsed", kParsed) X("note", kNote) X("lookup", kLookup) \
   X("resubmit", kResubmit) X("recirculate", kRecirculate) X("clone", kClone) X("multicast", kMulticast) \
-  X("digest", kDigest) X("egress", kEgress) X("dropped", kDropped) X("aborted", kAborted) \
-  X("emitted", kEmitted)
+  X("digest", kDigest) X("queued", kQueued) X("egress", kEgress) X("dropped", kDropped) \
+  X("aborted", kAborted) X("emitted", kEmitted)
 
 // Why a packet goes no further.
 #define RAILWEAVE_TRACE_REASONS(X) \
@@ -29,6 +29,7 @@ namespace railweave::engine {
   X("egress_spec is the drop port after egress", kEgressDrop) \
   X("there is no such multicast group", kNoGroup) \
   X("its priority has no queue", kPriority) \
+  X("the queue of its port is full", kQueueFull) \
   X("it is too long", kTooLong) \
   X("too many passes through ingress or egress", kPasses) \
   X("too many resubmissions or recirculations", kRounds) \

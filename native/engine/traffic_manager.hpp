@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The traffic manager of simple_switch: resubmission, cloning, multicast, recirculation, learning. All its
-// queues are one queue here. Copies leave in the order in which BMv2 puts them into its egress queue.
+// The traffic manager of simple_switch: resubmission, cloning, multicast, recirculation, learning. Copies
+// leave in the order in which BMv2 puts them into its egress queues. Packets wait in such a queue only while
+// the port is busy (State::egress_queues).
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.hpp"
@@ -24,6 +28,7 @@ inline constexpr int kMaxPasses = 4096;                       // through ingress
 inline constexpr int kMaxRounds = 256;                        // resubmissions and recirculations
 inline constexpr std::size_t kMaxHeldBytes = 64u << 20;       // of packets that wait for ingress or egress
 inline constexpr std::size_t kMinHeld = 64, kMaxHeld = 4096;  // packets that may wait, of any size
+inline constexpr std::size_t kQueuePackets = 64;              // of a priority of a port, as in BMv2
 
 /// The packets in one queue of a port.
 struct OutputBacklog {
@@ -39,6 +44,10 @@ struct OutputSink {
   /// A digest or a packet for the control plane waits in the engine.
   virtual void noticed() {}
   virtual OutputBacklog backlog(std::uint16_t /*port*/, std::size_t /*priority*/) const { return {}; }
+  /// Whether the port can take a packet. If not, packets wait in the engine until `Engine::release`.
+  virtual bool ready(std::uint16_t /*port*/) { return true; }
+  /// A packet was dropped because the port's queue in the engine was full.
+  virtual void overflowed(std::uint16_t /*port*/) {}
 };
 
 class TrafficManager {
@@ -48,13 +57,24 @@ class TrafficManager {
   /// Runs one packet to its end: everything that leaves is emitted before the call returns.
   void process(Machine& machine, std::uint16_t port, Bytes bytes, OutputSink& sink);
 
+  /// Runs the next packet that waits at this port from egress on; false if no packet waits.
+  bool release(Machine& machine, std::uint16_t port, OutputSink& sink);
+
  private:
-  /// A packet in the egress queue; without replicas it goes to `port`.
+  /// A packet on its way to egress; without replicas it goes to `port`.
   struct Departure {
     std::unique_ptr<Packet> packet;
     std::span<const Replica> replicas;
     std::uint16_t port = 0;
   };
+  /// A packet that waits before egress until its port can take it.
+  struct Queued {
+    std::unique_ptr<Packet> packet;
+    std::vector<std::byte> bytes;
+    std::uint64_t since_us;
+    int passes_left, rounds_left;
+  };
+  using Queues = std::map<std::pair<std::uint16_t, std::size_t>, std::deque<Queued>>;
   struct Recirculated {
     std::unique_ptr<Packet> packet;
     std::vector<std::byte> bytes;
@@ -77,7 +97,12 @@ class TrafficManager {
   void clone_egress(const Packet& packet);
   void learn(const Packet& packet);
   void egress(Packet& packet, std::uint16_t port);
-  void note_queueing(Packet& packet, std::uint16_t port, std::size_t priority);
+  OutputBacklog backlog(std::uint16_t port, std::size_t priority) const;
+  std::size_t queued(std::uint16_t port, std::size_t priority) const;
+  void enqueue(const Packet& packet, std::uint16_t port, std::size_t priority);
+  void leave(Packet& packet, std::uint16_t port, std::size_t priority, std::uint64_t since_us,
+             const OutputBacklog& backlog);
+  void finish();
   void recirculate(const Packet& packet, const Pieces& bytes);
   void emit(std::uint16_t port, const Pieces& packet);
   void notify(Notices& notices, std::uint32_t list, Bytes bytes);
@@ -105,6 +130,8 @@ class TrafficManager {
   std::size_t next_departure_ = 0;
   std::vector<Recirculated> recirculated_;
   std::size_t recirculated_first_ = 0, recirculated_end_ = 0, recirculated_bytes_ = 0;
+  Queues queues_;  // by port and priority, none empty
+  std::size_t queued_bytes_ = 0;
 };
 
 }  // namespace railweave::engine

@@ -2,6 +2,7 @@
 #include "load/frame_loop.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -51,19 +52,45 @@ class Sender {
   std::array<mmsghdr, kBatch> messages_{};
 };
 
-}  // namespace
+/// From one packet socket to another one.
+struct Sockets {
+  Sender sender;
+  int in;
 
-FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned window, Duration duration) {
-  Sender sender(out, frame);
+  unsigned send(unsigned count) { return sender.send(count); }
+  int receive(ports::ReceiveBatch& batch) const { return std::max(batch.receive(in), 0); }
+  void wait() const {
+    pollfd polled{in, POLLIN, 0};
+    poll(&polled, 1, kWaitMs);
+  }
+};
+
+/// From one shared link to another one.
+struct Links {
+  ports::SharedLink& out;
+  ports::SharedLink& in;
+  Bytes frame;
+
+  unsigned send(unsigned count) const {
+    unsigned sent = 0;
+    while (sent < std::min(count, kBatch) && out.send(frame)) ++sent;
+    return sent;
+  }
+  int receive(ports::ReceiveBatch& batch) const { return batch.receive(in); }
+  static void wait() { sched_yield(); }
+};
+
+template <typename Path>
+FrameCounts loop(Path&& path, Bytes expected, unsigned window, Duration duration) {
   ports::ReceiveBatch batch;
   FrameCounts counts;
   unsigned in_flight = 0;
   const Time begin = EventLoop::now();
   Time at = begin, heard = begin;
   while (at - begin < duration) {
-    const unsigned sent = in_flight < window ? sender.send(window - in_flight) : 0;
+    const unsigned sent = in_flight < window ? path.send(window - in_flight) : 0;
     in_flight += sent;
-    const int received = std::max(batch.receive(in), 0);
+    const int received = path.receive(batch);
     for (unsigned i = 0; i < static_cast<unsigned>(received); ++i) {
       const Bytes packet = batch.frame(i);
       if (packet.size() != expected.size()) continue;
@@ -71,10 +98,7 @@ FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned wi
       if (in_flight > 0) --in_flight;
       heard = at;
     }
-    if (sent == 0 && received == 0) {
-      pollfd polled{in, POLLIN, 0};
-      poll(&polled, 1, kWaitMs);
-    }
+    if (sent == 0 && received == 0) path.wait();
     at = EventLoop::now();
     if (at - heard > kLostAfter) {
       counts.lost += in_flight;
@@ -84,6 +108,17 @@ FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned wi
   }
   counts.seconds = static_cast<double>(at - begin) / kSecond;
   return counts;
+}
+
+}  // namespace
+
+FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned window, Duration duration) {
+  return loop(Sockets{.sender = Sender(out, frame), .in = in}, expected, window, duration);
+}
+
+FrameCounts loop_frame(ports::SharedLink& out, ports::SharedLink& in, Bytes frame, Bytes expected,
+                       unsigned window, Duration duration) {
+  return loop(Links{out, in, frame}, expected, window, duration);
 }
 
 }  // namespace railweave::load

@@ -6,6 +6,7 @@
 
 #include "core/bytes.hpp"
 #include "core/time.hpp"
+#include "ports/shared_link.hpp"
 
 namespace railweave::load {
 
@@ -20,5 +21,9 @@ struct FrameCounts {
 /// where `expected` arrives. Other traffic of the interfaces does not count. The sockets stay the caller's.
 /// Throws std::system_error if a socket refuses to send.
 FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned window, Duration duration);
+
+/// The same over ends of shared links.
+FrameCounts loop_frame(ports::SharedLink& out, ports::SharedLink& in, Bytes frame, Bytes expected,
+                       unsigned window, Duration duration);
 
 }  // namespace railweave::load

@@ -19,7 +19,6 @@ namespace {
 
 // A window of super-packets from every host must fit; what waits here for 10 ms at 25 Gbit/s is 32 MiB.
 constexpr int kReceiveBufferBytes = 32 << 20;
-constexpr int kSendBufferBytes = 4 << 20;
 
 void set_option(int fd, int level, int option, const void* value, socklen_t size, const std::string& what) {
   if (setsockopt(fd, level, option, value, size) != 0) raise_errno(what);
@@ -94,6 +93,20 @@ int ReceiveBatch::receive(int fd) {
   most_ = static_cast<unsigned>(
       std::clamp<std::size_t>(kBatchBytes * static_cast<unsigned>(count) / bytes, 1, kFrames));
   return count;
+}
+
+int ReceiveBatch::receive(SharedLink& link) {
+  unsigned count = 0;
+  for (; count < kFrames && link.readable(); ++count) {
+    const iovec& to = vectors_[count][1];
+    const std::size_t size = link.receive({static_cast<std::byte*>(to.iov_base), to.iov_len});
+    offloads_[count] = {};
+    messages_[count].msg_len = static_cast<unsigned>(sizeof(Offload) + size);
+    messages_[count].msg_hdr.msg_flags = 0;
+    messages_[count].msg_hdr.msg_controllen = 0;
+  }
+  full_ = cut_ = false;
+  return static_cast<int>(count);
 }
 
 MutableBytes ReceiveBatch::frame(unsigned i) {

@@ -13,8 +13,11 @@
 #include "core/descriptor.hpp"
 #include "core/offload.hpp"
 #include "ports/output_queue.hpp"
+#include "ports/shared_link.hpp"
 
 namespace railweave::ports {
+
+inline constexpr int kSendBufferBytes = 4 << 20;  // of a new socket
 
 /// Opens a raw socket for all protocols on the interface of this index, promiscuous, with PACKET_VNET_HDR,
 /// deaf to what it sends itself. Throws std::system_error that names the interface and the step.
@@ -32,6 +35,7 @@ class ReceiveBatch {
 
   /// Receives without waiting; the number of frames, or −errno.
   int receive(int fd);
+  int receive(SharedLink& link);
   /// Whether the last batch was as large as it could be: there may be more.
   bool full() const { return full_; }
   /// Whether it was full with fewer than kFrames.

@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -11,6 +12,7 @@
 
 #include "core/headers.hpp"
 #include "core/segments.hpp"
+#include "core/socket_buffer.hpp"
 
 namespace railweave::ports {
 
@@ -19,6 +21,14 @@ namespace {
 // How often a full queue behind the socket may refuse a frame, a millisecond apart, before it goes: it may be
 // larger than that queue ever has room for, and must not hold up what follows.
 constexpr int kMaxRefusals = 100;
+
+// The send buffer of a socket with a limited queue in the kernel. The kernel doubles this number, and counts
+// a full frame as about 2,300 bytes. It wakes a blocked sender when half of the buffer is free. The first
+// size is the default of the kernel, and so of BMv2.
+constexpr int kFirstSendBuffer = 104 << 10;
+constexpr int kLeastSendBuffer = 4 << 10;
+constexpr Duration kFastDrain = 2 * kMillisecond;   // of half a buffer: a larger one may be faster
+constexpr Duration kSlowDrain = 10 * kMillisecond;  // a smaller one is as fast
 
 bool is_up(const std::string& interface, int fd) {
   ifreq request{};
@@ -31,18 +41,41 @@ bool is_up(const std::string& interface, int fd) {
 
 Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limits)
     : number_(number), interface_(std::move(interface)) {
-  for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(limits);
+  OutputLimits own = limits;
+  if (interface_.starts_with(kSharedPrefix)) own.super_packet_bytes = 0;  // no kernel cuts them
+  for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(own);
 }
 
 void Port::open() {
+  if (interface_.starts_with(kSharedPrefix)) {
+    link_ = std::make_unique<SharedLink>(interface_);
+    up_ = true;
+    return;
+  }
   const unsigned index = if_nametoindex(interface_.c_str());
   if (index == 0) raise_errno("interface " + interface_);
   socket_ = open_packet_socket(interface_, index);
+  if (limited_) limit_kernel_queue(true);
   index_ = index;
   up_ = is_up(interface_, fd());
 }
 
+void Port::limit_kernel_queue(bool on) {
+  limited_ = on;
+  blocked_at_ = 0;
+  send_buffer_ = on ? kFirstSendBuffer : kSendBufferBytes;
+  set_buffer(fd(), kSendBufferOptions, send_buffer_);
+}
+
+/// Adapts the send buffer to the time in which its first half has left.
+void Port::size_kernel_queue(Duration drained) {
+  if (drained < kFastDrain) send_buffer_ = std::min(2 * send_buffer_, kSendBufferBytes);
+  if (drained > kSlowDrain) send_buffer_ = std::max(send_buffer_ / 2, kLeastSendBuffer);
+  set_buffer(fd(), kSendBufferOptions, send_buffer_);
+}
+
 Port::Change Port::refresh() {
+  if (link_) return Change::kNone;
   const unsigned index = if_nametoindex(interface_.c_str());
   if (socket_ && index == index_) {
     up_ = is_up(interface_, fd());
@@ -65,9 +98,10 @@ Port::Change Port::refresh() {
 void Port::emit(const engine::Pieces& packet) {
   if (packet.size() < kEthernetSize) return counters.tx_refused.add(1);
   OutputQueue& queue = queues_.at(packet.priority);
-  bool queued = socket_ && queue.push(packet);
+  const bool open = socket_ || link_;
+  bool queued = open && queue.push(packet);
   // A large batch may fill the queue of a socket that would take it all.
-  if (socket_ && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
+  if (open && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
   if (!queued) counters.tx_dropped.add(1);
   dirty = true;
 }
@@ -90,8 +124,23 @@ void Port::capture(OutputQueue& queue, const OutputFrame& frame) {
   while (const auto packet = segments.next()) out.capture->add(*packet, at);
 }
 
+/// As `send_batch`. A shared link that is full counts as a full queue behind a socket.
+int Port::send(OutputQueue& queue, std::span<const OutputFrame> frames) {
+  if (!link_) return socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
+  int sent = 0;
+  for (const OutputFrame& frame : frames) {
+    const Bytes bytes = Bytes(queue.data(frame), frame.size).subspan(sizeof(Offload));
+    const int refusal = bytes.size() > SharedLink::kMaxFrame ? -EMSGSIZE : link_->send(bytes) ? 0 : -ENOBUFS;
+    if (refusal != 0) return sent != 0 ? sent : refusal;
+    ++sent;
+  }
+  return sent;
+}
+
 Port::Flush Port::flush() {
   dirty = false;
+  if (blocked_at_ != 0)
+    size_kernel_queue(now<std::chrono::steady_clock>() - std::exchange(blocked_at_, Time{0}));
   for (auto queue = queues_.rbegin(); queue != queues_.rend(); ++queue) {
     if (const Flush result = flush(*queue); result != Flush::kDone) return result;
   }
@@ -101,7 +150,7 @@ Port::Flush Port::flush() {
 Port::Flush Port::flush(OutputQueue& queue) {
   while (!queue.empty()) {
     const auto frames = queue.frames();
-    const int sent = socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
+    const int sent = send(queue, frames);
     if (sent > 0) {
       refusals_ = 0;
       const auto gone = frames.first(static_cast<std::size_t>(sent));
@@ -118,6 +167,7 @@ Port::Flush Port::flush(OutputQueue& queue) {
     }
     switch (-sent) {
       case EAGAIN:
+        if (limited_) blocked_at_ = now<std::chrono::steady_clock>();
         return Flush::kBlocked;
       case ENOBUFS:
         if (++refusals_ < kMaxRefusals) return Flush::kLater;

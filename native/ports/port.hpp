@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One port of the switch: an interface, its socket, what waits to be sent, and counters.
+// One port of the switch: an interface or an end of a shared link, its output queues, and counters.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "ports/impairment.hpp"
 #include "ports/output_queue.hpp"
 #include "ports/packet_socket.hpp"
+#include "ports/shared_link.hpp"
 
 namespace railweave::ports {
 
@@ -57,11 +58,21 @@ class Port {
 
   std::uint16_t number() const { return number_; }
   const std::string& interface() const { return interface_; }
-  int fd() const { return socket_.get(); }
+  int fd() const { return socket_.get(); }  // −1 for a shared link
   bool up() const { return up_.load(std::memory_order_relaxed); }
 
-  /// Opens the socket on the interface of this name. Throws std::system_error where that fails.
+  /// Opens the socket on the interface of this name, or takes an end of the shared link `shm:NAME`. Throws
+  /// std::system_error where that fails.
   void open();
+
+  /// Whether this is a shared link, which has frames at any time without an event.
+  bool shared() const { return link_ != nullptr; }
+  bool readable() const { return link_->readable(); }
+  int receive(ReceiveBatch& batch) { return link_ ? batch.receive(*link_) : batch.receive(fd()); }
+
+  /// Limits the packets in the kernel, on a slow link to those of about 10 ms. The socket is blocked while
+  /// the kernel has more, so packets for a slow link wait in the switch.
+  void limit_kernel_queue(bool on);
 
   enum class Change { kNone, kReopened, kGone };
 
@@ -89,9 +100,12 @@ class Port {
   bool dirty = false;    // has output since the last flush
   bool waiting = false;  // for the socket to become writable
   bool retry = false;    // a queue behind the socket was full
+  bool holds = false;    // packets for it may wait in the engine
 
  private:
   Flush flush(OutputQueue& queue);
+  int send(OutputQueue& queue, std::span<const OutputFrame> frames);
+  void size_kernel_queue(Duration drained);
   void capture(OutputQueue& queue, const OutputFrame& frame);
   static void drop_front(OutputQueue& queue, std::span<const OutputFrame> frames, Count& reason);
 
@@ -100,7 +114,12 @@ class Port {
   unsigned index_ = 0;
   std::atomic<bool> up_{false};
   int refusals_ = 0;  // of the oldest frame
+  // Of the queue in the kernel.
+  bool limited_ = false;
+  int send_buffer_ = kSendBufferBytes;
+  Time blocked_at_ = 0;  // since when a limited socket takes no frame; 0: it takes frames
   Descriptor socket_;
+  std::unique_ptr<SharedLink> link_;
   std::vector<OutputQueue> queues_;  // by priority
 };
 

@@ -21,7 +21,8 @@ namespace {
 constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
-constexpr int kRetryMs = 1;  // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
+constexpr int kRetryMs = 1;   // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
+constexpr int kSharedMs = 1;  // between looks at shared links, which wake nobody
 constexpr Duration kSpin = 50 * kMicrosecond;     // looks for packets for so long before it sleeps
 constexpr Duration kGivenBack = kMillisecond;     // a core that is yielded, and kept for longer, is busy
 constexpr Duration kNoSpin = 100 * kMillisecond;  // then it only sleeps, for so long
@@ -56,12 +57,13 @@ SwitchPorts::SwitchPorts(const std::vector<Interface>& interfaces, const OutputL
     ports_.back()->open();
     if (by_number_.size() <= number) by_number_.resize(number + 1u);
     by_number_[number] = ports_.back().get();
+    if (ports_.back()->shared()) shared_.push_back(by_number_[number]);
   }
   bool watched = watch(wake_.get(), EPOLLIN, kWakeKey, EPOLL_CTL_ADD) &&
                  watch(timer_.get(), EPOLLIN, kTimerKey, EPOLL_CTL_ADD) &&
                  watch(links_.fd(), EPOLLIN, kLinksKey, EPOLL_CTL_ADD);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    watched = watched && watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);
+    watched = watched && (ports_[i]->shared() || watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD));
   }
   if (!watched) raise_errno("epoll_ctl");
 }
@@ -94,10 +96,17 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
+  // Other programs cannot tell where packets wait, and the kernel can hold more of them.
+  const bool queues = engine != nullptr && (engine->uses_backlog() || priority_queues_ > 1);
   if (engine != nullptr) {
     const auto state = engine->control();
     state->start_us = start_us_;
     state->priority_queues = priority_queues_;
+    state->egress_queues = queues;
+  }
+  for (const auto& port : ports_) {
+    port->holds = false;
+    port->limit_kernel_queue(queues);
   }
   engine_ = engine;
   notices_ = notices;
@@ -124,11 +133,14 @@ void SwitchPorts::run_injected() {
   injected_.clear();
 }
 
+Port* SwitchPorts::find(std::uint16_t number) const {
+  return number < by_number_.size() ? by_number_[number] : nullptr;
+}
+
 Path& SwitchPorts::path(std::uint16_t port, Direction direction) {
-  if (port >= by_number_.size() || by_number_[port] == nullptr) {
-    throw std::out_of_range("there is no port " + std::to_string(port));
-  }
-  return by_number_[port]->path(direction);
+  Port* const found = find(port);
+  if (found == nullptr) throw std::out_of_range("there is no port " + std::to_string(port));
+  return found->path(direction);
 }
 
 void SwitchPorts::impair(std::uint16_t port, Direction direction,
@@ -164,12 +176,23 @@ void SwitchPorts::process(Port& port, MutableBytes packet, std::uint64_t now_us)
 }
 
 engine::OutputBacklog SwitchPorts::backlog(std::uint16_t number, std::size_t priority) const {
-  const Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
+  const Port* port = find(number);
   if (port == nullptr) return {};
   if (!port->out.link) return {port->waiting_packets(priority), 0};
   const Time at = now<std::chrono::steady_clock>();
   return {static_cast<std::uint32_t>(port->out.link->backlog(at, priority)),
           static_cast<std::uint64_t>(port->out.link->wait(at, priority) / kMicrosecond)};
+}
+
+bool SwitchPorts::ready(std::uint16_t number) {
+  Port* port = find(number);
+  if (port == nullptr || port->out.link || !(port->waiting || port->retry || port->holds)) return true;
+  port->holds = true;
+  return false;
+}
+
+bool SwitchPorts::readable() const {
+  return std::any_of(shared_.begin(), shared_.end(), [](const Port* port) { return port->readable(); });
 }
 
 void SwitchPorts::noticed() {
@@ -187,17 +210,19 @@ int SwitchPorts::wait(Events& events, int timeout_ms) {
     return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
   };
   if (timeout_ms == 0) return look(0);
+  if (!shared_.empty()) timeout_ms = kSharedMs;
   const Time begun = now<std::chrono::steady_clock>();
   Duration waited = 0;
   int count = 0;
-  if (interval_ < kSpin && begun >= spin_from_) {
-    while ((count = look(0)) == 0 && waited < kSpin) {
+  const bool spins = interval_ < kSpin && begun >= spin_from_;
+  if (spins) {
+    while ((count = look(0)) == 0 && !readable() && waited < kSpin) {
       sched_yield();
       waited = now<std::chrono::steady_clock>() - begun;
     }
     if (waited > kGivenBack) spin_from_ = begun + waited + kNoSpin;
   }
-  if (count == 0) count = look(timeout_ms);
+  if (count == 0 && !(spins && readable())) count = look(readable() ? 0 : timeout_ms);
   waited = now<std::chrono::steady_clock>() - begun;
   interval_ += (std::min(waited, 4 * kSpin) - interval_) / 8;
   return count;
@@ -228,6 +253,9 @@ void SwitchPorts::run() {
       if (events[i].events & EPOLLOUT) flush(port);
       if (events[i].events & EPOLLIN) cut |= receive(port);
     }
+    for (Port* port : shared_) {
+      if (port->readable()) receive(*port);
+    }
     release_due();
     // Ports take turns with batches that a cache can hold; what they cause leaves together.
     turns = cut ? (turns + 1) % kTurns : 0;
@@ -239,7 +267,7 @@ void SwitchPorts::run() {
 
 /// Whether more frames may wait that the batch would have had but for their size.
 bool SwitchPorts::receive(Port& port) {
-  const int count = batch_.receive(port.fd());
+  const int count = port.receive(batch_);
   if (count <= 0) return false;
   if (batch_.full()) port.collect_drops();  // only where there is a backlog are there drops
   const std::lock_guard guard(engine_mutex_);
@@ -271,7 +299,7 @@ bool SwitchPorts::receive(Port& port) {
 }
 
 void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {
-  Port* port = number < by_number_.size() ? by_number_[number] : nullptr;
+  Port* port = find(number);
   if (port == nullptr) return no_such_port_.add(1);
   if (!port->out.link) return port->emit(packet);
   port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>(), packet.priority);
@@ -302,33 +330,56 @@ void SwitchPorts::release_due() {
 }
 
 void SwitchPorts::flush_all() {
-  const bool due = retry_at_us_ != 0 && now_us() >= retry_at_us_;
+  bool due = retry_at_us_ != 0 && now_us() >= retry_at_us_;
   if (due) retry_at_us_ = 0;
-  for (const auto& port : ports_) {
-    if (port->retry ? due : port->dirty && !port->waiting) flush(*port);
-  }
+  bool released;
+  do {
+    released = false;
+    for (const auto& port : ports_) {
+      if (port->retry ? due : port->dirty && !port->waiting) released |= flush(*port);
+    }
+    due = false;
+  } while (released);  // copies of released packets may go to ports that have had their turn
 }
 
-void SwitchPorts::flush(Port& port) {
+/// Whether packets that waited in the engine have run.
+bool SwitchPorts::flush(Port& port) {
   const std::lock_guard guard(engine_mutex_);  // a capture may end
-  const Port::Flush result = port.flush();
+  Port::Flush result = port.flush();
+  const bool releases = port.holds && result == Port::Flush::kDone;
+  if (releases) result = release(port);
   port.retry = result == Port::Flush::kLater;
   if (port.retry && retry_at_us_ == 0) retry_at_us_ = now_us() + kRetryMs * 1000;
   const bool blocked = result == Port::Flush::kBlocked;
-  if (blocked == port.waiting || port.fd() < 0) return;
+  if (blocked == port.waiting || port.fd() < 0) return releases;
   port.waiting = blocked;
   const auto key = static_cast<std::uint64_t>(
       std::find_if(ports_.begin(), ports_.end(), [&](const auto& p) { return p.get() == &port; }) -
       ports_.begin());
   watch(port.fd(), blocked ? EPOLLIN | EPOLLOUT : EPOLLIN, key, EPOLL_CTL_MOD);
+  return releases;
+}
+
+/// Sends packets that wait in the engine, one at a time, until the socket takes no more.
+Port::Flush SwitchPorts::release(Port& port) {
+  const auto lock = engine_->traffic();
+  while (engine_->release(port.number(), now_us(), *this)) {
+    if (const Port::Flush result = port.flush(); result != Port::Flush::kDone) return result;
+  }
+  port.holds = false;
+  return Port::Flush::kDone;
 }
 
 void SwitchPorts::handle_links() {
   links_.drain();
   for (std::size_t i = 0; i < ports_.size(); ++i) {
-    if (ports_[i]->refresh() != Port::Change::kReopened) continue;
+    {
+      const std::lock_guard guard(engine_mutex_);  // `set_engine` uses the socket, too
+      if (ports_[i]->refresh() != Port::Change::kReopened) continue;
+    }
     ports_[i]->waiting = false;
     watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);  // the old socket left the set when it was closed
+    flush(*ports_[i]);
   }
 }
 

@@ -76,22 +76,27 @@ class SwitchPorts : private engine::OutputSink {
   void emit(std::uint16_t port, const engine::Pieces& packet) override;
   void noticed() override;
   engine::OutputBacklog backlog(std::uint16_t port, std::size_t priority) const override;
+  bool ready(std::uint16_t port) override;
+  void overflowed(std::uint16_t port) override { find(port)->counters.tx_dropped.add(1); }
   void run();
   int wait(Events& events, int timeout_ms);
+  bool readable() const;
   void wake() const;
   void run_injected();
+  Port* find(std::uint16_t number) const;
   Path& path(std::uint16_t port, Direction direction);
   void release_due();
   bool receive(Port& port);
   void flush_all();
-  void flush(Port& port);
+  bool flush(Port& port);
+  Port::Flush release(Port& port);
   void handle_links();
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
   const std::uint64_t start_us_;  // programs' timestamps count from here
   const std::size_t priority_queues_;
   std::vector<std::unique_ptr<Port>> ports_;
-  std::vector<Port*> by_number_;
+  std::vector<Port*> by_number_, shared_;
   ReceiveBatch batch_;
   LinkWatch links_;
   Descriptor epoll_, wake_, timer_;

@@ -51,7 +51,15 @@ class Engine:
         Run the code of a library that was compiled of it; ValueError if that is another one's
         """
 
-    def inject(self, port: int, packet: bytes, now_us: int = 0, backlog: tuple[int, int] = (0, 0)) -> list: ...
+    def inject(self, port: int, packet: bytes, now_us: int = 0, backlog: tuple[int, int] = (0, 0), busy: bool = False) -> list:
+        """
+        What leaves for this packet. While all ports are `busy`, packets wait for `release`
+        """
+
+    def release(self, port: int, now_us: int, busy: bool = False) -> list:
+        """
+        What leaves for the next packet that waits at a port. Copies wait while all ports are `busy`
+        """
 
     def benchmark(self, packets: Sequence[tuple[int, bytes]], rounds: int) -> tuple[float, int]: ...
 

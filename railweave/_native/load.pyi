@@ -13,6 +13,9 @@ def loop_frame(out: int, into: int, frame: bytes, expected: bytes, window: int, 
     Send copies of a frame from one packet socket to another one in a closed loop of `window` frames; counts of right, wrong and lost ones
     """
 
+def loop_shared(out: str, into: str, frame: bytes, expected: bytes, window: int, seconds: float) -> dict:
+    """The same over two links `shm:NAME`; OSError if one has two ends"""
+
 def packet_socket(interface: str) -> int:
     """
     The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none

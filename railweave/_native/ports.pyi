@@ -60,6 +60,22 @@ class ImpairedLink:
 
     def counts(self) -> dict: ...
 
+class SharedLink:
+    """An end of the shared link `shm:NAME`, until it is deleted"""
+
+    def __init__(self, interface: str) -> None:
+        """OSError if the link has two ends"""
+
+    def send(self, frame: bytes) -> bool:
+        """False if the ring is full"""
+
+    def receive(self) -> bytes | None:
+        """The next frame, empty if it is invalid; None if there is none"""
+
+SHARED_LINK_FRAMES: int = 512
+
+SHARED_LINK_MAX_FRAME: int = 10300
+
 def cut(frame: bytes, offload: bytes) -> list | None:
     """
     The packets of a frame with this struct virtio_net_hdr; None if it cannot be understood

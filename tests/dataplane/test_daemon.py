@@ -21,6 +21,7 @@ import pytest
 from dataplane import wire
 from dataplane.harness import STOP_S, process
 from dataplane.programs import PATCH, ROUTER
+from queue_program import priority_program
 from vectors.case import case
 
 DEADLINE_S = 20.0
@@ -107,12 +108,8 @@ def test_it_ends_cleanly_on_signals(namespace: str, number: signal.Signals, tmp_
 
 
 def test_packets_that_wait_leave_in_the_order_of_their_priorities(namespace: str, tmp_path: Path) -> None:
-    root = json.loads(case("cpu").json.read_bytes())
-    [forward] = [action["id"] for action in root["actions"] if action["name"] == "I.forward"]
-    [hosts] = [table for table in root["pipelines"][0]["tables"] if table["name"] == "I.hosts"]
-    hosts["default_entry"].update(action_id=forward, action_data=["0x2"])
     program = tmp_path / "program.json"
-    program.write_text(json.dumps(root))
+    program.write_bytes(priority_program(2))
     options = ["--program", str(program), "--p4info", str(case("cpu").p4info), "--priority-queues", "8"]
     command = ["ip", "netns", "exec", namespace, *COMMAND, "-i", "1@s1", "-i", "2@s2", *options]
     sender, receiver = (open_link(namespace, number) for number in (1, 2))

@@ -70,6 +70,8 @@ def test_the_ca_of_clients_counts_only_if_clients_need_certificates() -> None:
         ("--no-p4 --use-files 0", ["--use-files", "--help"]),
         ("--no-p4 -i 1", ["PORT@INTERFACE"]),
         ("--no-p4 -i 511@s1", ["511", "drop"]),
+        ("--no-p4 -i 1@shm:", ["'shm:'", "shm:NAME"]),
+        ("--no-p4 -i 1@shm:../x", ["'shm:../x'", "shm:NAME"]),
         ("--no-p4 --device-id -1", ["--device-id -1"]),
         ("--no-p4 --device-id one", ["--device-id", "one"]),
         (f"--no-p4 --device-id {1 << 64}", ["--device-id"]),

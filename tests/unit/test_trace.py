@@ -115,3 +115,14 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
     assert pipeline.inject(1, packet(9, 2))[0][0] == 8  # the trace ended with the previous packet
     assert pipeline.inject(1, packet(9, 1))[0][0] == 7
+
+
+def test_the_trace_of_a_packet_that_waits_ends_at_its_queue() -> None:
+    pipeline = load("control")
+    pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
+    pipeline.native.inject(1, packet(10, 1), busy=True)
+    pipeline.traces.start()
+    pipeline.native.inject(1, packet(10, 1), busy=True)
+    [trace] = pipeline.traces.take()
+    assert str(trace).splitlines()[-1] == "queued at port 7, packets before it: 1; the trace ends here"
+    assert len(pipeline.native.release(7, 0)) == 1
