@@ -68,10 +68,10 @@ class Translation:
             yield update
             return
         inward = copy.deepcopy(update)
-        kind = inward.entity.WhichOneof("entity")
+        changes_only_state = _changes_only_state(inward)
         taken: _Taken = []
         try:
-            if inward.type == p4r.Update.DELETE or kind in _OF_AN_ENTRY:
+            if inward.type == p4r.Update.DELETE or changes_only_state:
                 _look_up(self._slots(inward.entity, key=True), not_found)
             else:
                 for slot, strings, what in self._slots(inward.entity):
@@ -82,6 +82,8 @@ class Translation:
         except BaseException:
             _release(taken)
             raise
+        if changes_only_state:
+            return
         user = self._user(inward.entity)
         before = self._users.pop(user, [])
         if taken:
@@ -167,6 +169,15 @@ class Translation:
             case "value_set_entry":
                 return entity.value_set_entry.value_set_id
         return None
+
+
+def _changes_only_state(update: p4r.Update) -> bool:
+    """Return whether the update changes counters, a meter or a time of an entry, which keeps its action."""
+    kind = update.entity.WhichOneof("entity")
+    if kind != "table_entry":
+        return kind in _OF_AN_ENTRY
+    entry = update.entity.table_entry
+    return update.type == p4r.Update.MODIFY and not entry.HasField("action") and not entry.is_default_action
 
 
 def _look_up(slots: Iterable[_Slot], unknown: Callable[[str], Refused]) -> None:

@@ -177,6 +177,16 @@ def test_decimal_numbers_stand_for_themselves_and_mapped_strings_for_theirs() ->
         assert refusal(one, INSERT, host(string)) is Code.FAILED_PRECONDITION
 
 
+def test_an_entry_that_keeps_its_action_keeps_its_strings() -> None:
+    switch = device()
+    write(switch, INSERT, host("e0"))
+    entry = host("e0").encode(SCHEMA)
+    entry.table_entry.ClearField("action")
+    write(switch, MODIFY, entry)
+    assert used(switch) == {b"e0"}
+    assert read(switch, fy.P4TableEntry("hosts")) == texts(host("e0"))
+
+
 def test_numbers_are_used_again_and_run_out() -> None:
     one = device()
     free = [n for n in range(1 << PORT_BITS) if n not in (0, 31, 510)]
