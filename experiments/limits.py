@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 
 from railweave._native.collectives import Collective
-from railweave.controller.composition import mixed, racks
 from railweave.experiments.problem import BOTH
 from railweave.hosts.limits import limit_bps, payload_fraction
 from railweave.p4src.artifacts import lanes_for
@@ -35,6 +34,8 @@ def over_link(plane: Plane, tensors: float) -> float:
 
 def ring_members(plane: Plane) -> int:
     """Return the number of racks and single ranks in the in-network rail's ring; 1: one tree."""
+    from railweave.controller.composition import mixed, racks  # noqa: PLC0415 - no rank needs networkx
+
     hosts = len(plane.nics)
     if not mixed(plane):
         return 1

@@ -39,7 +39,7 @@ def holds(folder: Path, claim: str) -> tuple[bool, int]:
 def test_nobody_starves(
     model: Path, definitions: list[str], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    build(tmp_path, definitions, model, FAIR)
+    build(tmp_path, definitions, model, FAIR, "-O2")
     began, counts = time.monotonic(), []
     for claim in CLAIMS[model]:
         held, states = holds(tmp_path, claim)

@@ -108,6 +108,11 @@ ROUNDS = [
             "node0: ip link set enp1s0 address 52:54:00:01:00:10",
             *("ina: MAC", "enp1s0 has 52:54:00:01:00:99: expected 52:54:00:01:00:10", "hosts.node0.ina.mac"),
         ),
+        (
+            "box: systemctl stop railweave-controller",
+            "box: systemctl start railweave-controller",
+            *("controller", "10.0.0.9:9600: UNAVAILABLE", "start `railweave controller` there"),
+        ),
     ],
     [
         (
@@ -156,6 +161,11 @@ ROUNDS = [
             "box: ip link set p2 mtu 1500",
             *("ina: to node1, MTU", "10.1.0.11 gets no packets of 1500 bytes", "give switches and node1"),
         ),
+        (
+            "node0: cd /etc/railweave; cp -p token kept; openssl rand -hex 32 > token",
+            "node0: cd /etc/railweave; mv kept token",
+            *("controller", "another one than the controller's", "copy the token's file"),
+        ),
     ],
     [
         (
@@ -177,23 +187,9 @@ ROUNDS = [
     ],
     [
         (
-            "box: systemctl stop railweave-controller",
-            "box: systemctl start railweave-controller",
-            *("controller", "10.0.0.9:9600: UNAVAILABLE", "start `railweave controller` there"),
-        ),
-    ],
-    [
-        (
             f"box: {other_controller(f'python -c {LATE!r}')}",
             f"box: {OTHER_CONTROLLER_ENDS}",
             *("clock", r"\+3(?:6\.9|7\.[01]) s from the controller's", "chrony or ntpd"),
-        ),
-    ],
-    [
-        (
-            "node0: cd /etc/railweave; cp -p token kept; openssl rand -hex 32 > token",
-            "node0: cd /etc/railweave; mv kept token",
-            *("controller", "another one than the controller's", "copy the token's file"),
         ),
     ],
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from system.command import Start
 
-SECONDS = 6
+SECONDS = 3
 PROGRAM = f"""
 import json, sys, time
 import numpy as np
@@ -49,10 +49,7 @@ print(json.dumps([wrong, calls, sum(rail.malformed for rail in rails)]))
 
 @pytest.mark.parametrize(
     ("rails", "share"),
-    [
-        *[(rails, share) for rails in ("ina,tcp", "ina") for share in (0.0001, 0.01, 0.1)],
-        ("netreduce,tcp", 0.01),
-    ],
+    [("ina,tcp", 0.01), ("ina", 0.1), ("netreduce,tcp", 0.01)],
 )
 def test_damaged_packets_change_no_number(start: Start, tmp_path: Path, rails: str, share: float) -> None:
     program = tmp_path / "program.py"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,18 @@ from pathlib import Path
 import pytest
 from system.command import Command
 
-LONG = ("demo", "--hosts", "3", "--rails", "tcp", "--rate", "20M", "--steps", "100000")
+PROGRAM = """
+import numpy as np
+import railweave
+
+with railweave.init() as comm:
+    comm.barrier()
+    print("runs", flush=True)
+    while True:
+        comm.all_reduce(np.ones(100_000, np.float32))
+"""
+LONG = ("run", "--hosts", "3", "--rails", "tcp", "--rate", "20M", "--", sys.executable, "-c", PROGRAM)
+DEMO = ("demo", "--hosts", "3", "--rails", "tcp", "--rate", "20M", "--steps", "100000")
 NODES = 3 + 2 + 1  # namespaces of the hosts, of two bridges (plane, management) and of the controller
 
 
@@ -35,7 +47,7 @@ def test_a_signal_takes_all_down_within_five_seconds(
     start: Callable[..., Command], number: signal.Signals, status: int, word: str
 ) -> None:
     command = start(*LONG)
-    command.until_progress("step")
+    command.until("runs")
     processes = command.processes()
     assert len([one for one in processes.values() if one.alive()]) == NODES + 1 + 3  # controller, workers
     nodes = [one.pid for name, one in processes.items() if name.startswith("namespace")]
@@ -93,7 +105,7 @@ def test_a_signal_ends_the_wait_for_a_shell(
 
 
 def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) -> None:
-    command = start("demo", "--hosts", "2", "--rails", "tcp", "--rate", "0", "--steps", "40")
+    command = start("demo", "--hosts", "2", "--rails", "tcp", "--rate", "0", "--steps", "20")
     command.until_progress("checking")
     begin = time.monotonic()
     command.process.send_signal(signal.SIGINT)
@@ -105,7 +117,7 @@ def test_a_signal_while_one_process_trains_alone(start: Callable[..., Command]) 
 
 @pytest.mark.parametrize("name", ["h2 (rank 1)", "controller"])
 def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Command], name: str) -> None:
-    command = start(*LONG)
+    command = start(*DEMO)
     command.until_progress("step")
     processes = command.processes()
     os.kill(processes[name].pid, signal.SIGKILL)
@@ -121,7 +133,7 @@ def test_a_process_that_dies_is_named_and_ends_the_run(start: Callable[..., Comm
 
 def test_what_a_killed_run_leaves_is_found_by_the_next(start: Callable[..., Command]) -> None:
     killed = start(*LONG, alone=True)
-    killed.until_progress("step")
+    killed.until("runs")
     processes = killed.processes()
     killed.process.kill()
     killed.process.communicate()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics in a lab: only some racks aggregate, or switches of three levels do."""
+"""Fabrics in a lab in which only some racks aggregate. `test_moves.py` has switches of three levels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ with railweave.init() as comm:
         ("racks:racks=2,hosts=2,ina=1", 4),
         ("racks:racks=2,hosts=2,ina=2", 2),
         ("racks:racks=2,hosts=2,ina=2,spine=ina", 0),
-        ("fat-tree:pods=2,edges=1,aggs=1,cores=2,hosts=2", 0),
     ],
 )
 def test_every_upgraded_rack_saves_steps(start: Start, tmp_path: Path, topology: str, steps: int) -> None:

@@ -139,10 +139,6 @@ async def restart_leaf(lab: Lab) -> None:
     await restart_switch(lab, "leaf2")
 
 
-async def restart_root(lab: Lab) -> None:
-    await restart_switch(lab, "spine1")
-
-
 async def end_root(lab: Lab) -> None:
     """End the spine that adds. The other spine stays."""
     await lab.kill("spine1")
@@ -170,7 +166,6 @@ TWO_SPINES = leaf_spine(2, 2, 2, rails=RAILS)
         (ONE_SWITCH, restart_controller),
         (ONE_SWITCH, end_queue_pair),
         (RACKS_OF_TWO, restart_leaf),
-        (RACKS_OF_TWO, restart_root),
         (TWO_SPINES, end_root),
     ],
     ids=lambda value: getattr(value, "__name__", value.name if isinstance(value, Topology) else value),

@@ -72,7 +72,7 @@ def set_link(hosts: Hosts, rank: int, state: str) -> None:
         ip("link", "set", NIC, state)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_rdma_rails_may_be_halted_at_any_time(hosts: Hosts, seed: int) -> None:
     world = rdma_world(hosts, seed)
     slices = world.new_slices()

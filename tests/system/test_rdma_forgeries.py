@@ -170,7 +170,7 @@ def attacked(job: Job, forge: Callable[[Forger], None]) -> Iterator[None]:
             forger.close()
 
 
-FORGERIES = {
+FORGERIES: dict[str, tuple[Callable[[Forger], None], str]] = {
     "invalid request": (lambda forger: forger.refuse(1), "refused a request as invalid"),
     "access error": (lambda forger: forger.refuse(2), "refused access to the memory"),
     "operational error": (lambda forger: forger.refuse(3), "reported an error of its own"),
@@ -204,10 +204,9 @@ def test_a_forged_packet_costs_the_rail_and_not_the_job(
         job.on_every_rank(lambda rank: job.agents[rank].close(1.0))
 
 
-@pytest.mark.parametrize(("forge", "reason"), FORGERIES.values(), ids=FORGERIES)
-def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(
-    hosts: Hosts, forge: Callable[[Forger], None], reason: str
-) -> None:
+@pytest.mark.parametrize("name", ["invalid request", "lost peer"])
+def test_without_another_rail_the_job_ends_with_the_name_of_the_rail(hosts: Hosts, name: str) -> None:
+    forge, reason = FORGERIES[name]
     job = Job(hosts, with_tcp=False)
     try:
         with attacked(job, forge), pytest.raises(AssertionError, match=reason):

@@ -92,17 +92,16 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("collective", "options"),
     [
-        ("all-reduce", ("--dtype", "int32", "--op", "avg")),
-        ("reduce-scatter", ("--op", "max")),
+        ("reduce-scatter", ("--dtype", "int32", "--op", "avg")),
         ("all-gather", ("--dtype", "int32")),
         ("broadcast", ("--root", "2")),
     ],
 )
-def test_bench_of_every_collective(
+def test_bench_of_other_collectives(
     start: Start, tmp_path: Path, collective: str, options: tuple[str, ...]
 ) -> None:
     result = result_of(
-        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,2M", "--iters", "2"),
+        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,512K", "--iters", "2"),
         *("--rate", "1G", "--shares", "1,1,1", *options),
     )
     assert result["collective"] == collective.replace("-", "_")

@@ -30,10 +30,11 @@ BLOCK = re.compile(
     r'^```(?P<kind>sh|python|text)(?: title="(?P<title>[\w.]+)")?\n(?P<text>.*?)^```$', re.S | re.M
 )
 REPLACED = {
-    "make demo": f"make --dry-run -C {ROOT} demo; railweave demo --hosts 4 --steps 2",
+    "make demo": f"make --dry-run -C {ROOT} demo; railweave demo --hosts 2 --steps 2",
     "sudo -s": "[ $(id -u) = 0 ]  # the tests of this tier are root already",
     "export PATH=$PWD/.venv/bin:$PATH": f"[ -x {ROOT}/.venv/bin/railweave ]",
-    "range(40)": "range(10)",
+    "1_000_000": "100_000",
+    "250_000": "100_000",
     "range(100)": "range(40)",
     "HOSTS = (2, 4, 6)": "HOSTS = (2, 3)",
     "lab.run(worker, 20,": "lab.run(worker, 2,",
@@ -124,7 +125,7 @@ def ready() -> None:
 @pytest.mark.timeout(DEADLINE_S + 60)
 @pytest.mark.usefixtures("ready")
 def test_the_tutorial(tmp_path: Path) -> None:
-    carry_out(TUTORIAL.read_text(), tmp_path)
+    carry_out(TUTORIAL.read_text().replace("make demo\n", ""), tmp_path)  # README begins with the same demo
     assert (tmp_path / "out" / "tutorial" / "sums.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "tutorial" / "out" / "run" / "latest" / "timeline.png").exists()
 

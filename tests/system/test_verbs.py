@@ -29,7 +29,7 @@ from railweave.topologies.serialize import to_yaml
 
 GRPC = "127.0.0.1:9559"
 OUR_PORT, OUR_MAC = 9, "52:54:00:09:00:01"
-MEMBERS = [Machine(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2, 3)]
+MEMBERS = [Machine(f"tap{n}", f"52:54:00:09:01:0{n}", f"10.9.0.{10 + n}") for n in (1, 2)]
 USER_SPACE = len(MEMBERS)  # the rank outside the machines
 BY_SWITCH = "sums and means by the switch, the rest by the hosts"
 LISTEN = f"{HOST}:9600"
@@ -133,20 +133,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.01])
-def test_the_switch_adds_what_devices_and_user_space_write(world: World, loss: float) -> None:
-    """Every number is right, and the switch makes one result per chunk."""
-    with world.controller(loss):
+def test_the_switch_adds_what_devices_and_user_space_write(world: World) -> None:
+    """Every number is right, and the switch makes one result per chunk, although packets are lost."""
+    with world.controller(loss=0.01):
         before = world.counts()
         answers = world.run("summed", peer_timeout_s=1.0)
         after = world.counts()
     counts = {name: after[name] - before[name] for name in after}
-    assert [answer.get("chunks") for answer in answers] == [counts["result"]] * 4, answers
+    assert [answer.get("chunks") for answer in answers] == [counts["result"]] * len(answers), answers
     assert counts["result"] > 0
-    assert [answer["where"] for answer in answers[:USER_SPACE]] == [[f"{BY_SWITCH}; on device rxe0"]] * 3
+    assert all(answer["where"] == [f"{BY_SWITCH}; on device rxe0"] for answer in answers[:USER_SPACE])
     assert answers[USER_SPACE]["where"][0].startswith(f"{BY_SWITCH}; in user space: no RDMA device has")
     assert counts["bad_length"] == counts["bad_icrc"] == counts["mismatch"] == 0
-    assert counts["repeat"] > 0 or not loss  # a busy machine may also repeat packets
+    assert counts["repeat"] > 0
 
 
 @contextmanager
@@ -177,7 +176,7 @@ def queue_pair_ending(world: World) -> Iterator[None]:
 def test_a_queue_pair_that_dies_is_named(world: World) -> None:
     with world.controller(), queue_pair_ending(world):
         victim, *others = world.run("failing", ranks=range(len(MEMBERS)))
-    assert re.search(r"rank [12] at .* on the connection on which the switch adds", victim["text"]), victim
+    assert re.search(r"rank 1 at .* on the connection on which the switch adds", victim["text"]), victim
     assert all("error" in other for other in others)
 
 
@@ -195,7 +194,7 @@ def test_all_collectives_between_devices_and_user_space(world: World) -> None:
         answers = world.ranks.run("collectives")
     for answer in answers:
         assert answer.get("compared", 0) > 3_000_000, answer
-    assert [answer["where"] for answer in answers[:USER_SPACE]] == [["on device rxe0"]] * 3
+    assert all(answer["where"] == ["on device rxe0"] for answer in answers[:USER_SPACE])
     assert answers[USER_SPACE]["where"][0].startswith("in user space: no RDMA device has a RoCEv2 GID for")
 
 

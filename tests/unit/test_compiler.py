@@ -36,12 +36,21 @@ def script(path: Path, *lines: str) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def copying(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the end of a compiler's script that copies the library of the small program."""
+    folder = tmp_path_factory.mktemp("built")
+    compiled(small().native, folder=folder)
+    [library] = folder.iterdir()
+    return f'while [ "$1" != -o ]; do shift; done; exec cp {library} "$2"'
+
+
 def test_a_program_is_compiled_once_per_processor(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copying: str
 ) -> None:
     """Threads that come later wait for the first. The library fits only its program."""
     broken = tmp_path / "broken"
-    monkeypatch.setenv("CXX", script(tmp_path / "c++", f"[ -e {broken} ] && exit 1", 'exec g++ "$@"'))
+    monkeypatch.setenv("CXX", script(tmp_path / "c++", f"[ -e {broken} ] && exit 1", "sleep 0.5", copying))
     started: list[object] = []
     threads = [threading.Thread(target=compiled, args=(small().native, started.append)) for _ in range(3)]
     for thread in threads:
@@ -126,8 +135,9 @@ def test_the_compiler_has_limited_memory(
 
 
 def test_libraries_that_were_used_longest_ago_make_room(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copying: str
 ) -> None:
+    monkeypatch.setenv("CXX", script(tmp_path / "c++", copying))
     compiled(small().native)
     [library] = cache.iterdir()
     size = library.stat().st_size
