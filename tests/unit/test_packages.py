@@ -21,7 +21,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 LOCKED = {  # the requirements in requirements.lock
     "": PROJECT["project"]["dependencies"],
     **{extra: EXTRAS[extra] for extra in ("switch", "lab", "figures")},
-    **{group: PROJECT["dependency-groups"][group] for group in ("build", "test", "lint", "proto")},
+    **{group: PROJECT["dependency-groups"][group] for group in ("build", "test", "lint")},
 }
 
 IMPORT_WITHOUT = """
