@@ -187,6 +187,7 @@ def test_exact_bytes_leave_as_the_program_wrote_them(
 ) -> None:
     packets = like(16)
     patched.through(packets, packets)
+    patched.ports.stop()
     counters = tx(patched.ports, 2)
     assert (counters.tx_rewritten, counters.tx_frames) == (0, frames)
 
