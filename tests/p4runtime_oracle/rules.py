@@ -52,7 +52,8 @@ def _number(verdict: Judgement, data: bytes, width: int, *, signed: bool = False
 def shortest(verdict: Judgement, data: bytes, width: int, *, signed: bool = False) -> bytes:
     """Return the canonical form of a bytestring. A width of 0 stands for a string."""
     if width == 0:
-        verdict.require(0 < len(data) <= MAX_STRING and b"\xff" not in data, INVALID, UNKNOWN)
+        well_formed = data.decode(errors="ignore").encode() == data
+        verdict.require(0 < len(data) <= MAX_STRING and well_formed, INVALID, UNKNOWN)
         return data
     value = _number(verdict, data, width, signed=signed)
     bits = (value if value >= 0 else ~value).bit_length() + signed
