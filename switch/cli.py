@@ -49,8 +49,8 @@ def switch(
         typer.Option(
             "--interface",
             "-i",
-            help="Port number and network interface, or shm:NAME for a link in shared memory; give the option "
-            "once per port.",
+            help="Port number and network interface, or shm:NAME for a link in shared memory; give the "
+            "option once per port.",
             metavar="PORT@IF",
         ),
     ] = None,
