@@ -293,7 +293,8 @@ class Model:
             verdict.may.add(INVALID)
         if message.is_default_action:
             verdict.require(False, UNSUPPORTED, INVALID)
-            return table, {}
+            if not message.match:
+                return table, {}
         key = self._entry_key(self._locate(verdict, table, message))
         held = self._fits(verdict, MODIFY, key)
         return table, {key: copy.deepcopy(held)} if held else {}
