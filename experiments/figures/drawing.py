@@ -109,11 +109,22 @@ def pdf(figure: Figure) -> bytes:
 
 
 def standalone(drawn: str) -> str:
-    """Return a smaller SVG on white, for an image on a web page. Styles become classes."""
+    """Return a smaller SVG on white, for an image on a web page.
+
+    Styles become classes, identifiers become short, and groups without attributes go.
+    """
     styles = list(dict.fromkeys(re.findall(r' style="([^"]*)"', drawn)))
     rules = "".join(f".s{number}{{{style}}}" for number, style in enumerate(styles))
     drawn = re.sub(r' style="([^"]*)"', lambda found: f' class="s{styles.index(found[1])}"', drawn)
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
+    identifiers = list(dict.fromkeys(re.findall(r' id="([^"]*)"', drawn)))
+    for number, identifier in enumerate(identifiers):
+        drawn = drawn.replace(f'id="{identifier}"', f'id="i{number}"').replace(
+            f"#{identifier}", f"#i{number}"
+        )
+    groups = 1
+    while groups:
+        drawn, groups = re.subn(r"<g>\n((?:(?!</?g\b).)*)</g>\n", r"\1", drawn, flags=re.DOTALL)
     drawn = drawn.replace("</style>", f"{rules}</style>", 1)
     return re.sub(r"(<svg[^>]*>)", r'\1\n<rect width="100%" height="100%" fill="#ffffff"/>', drawn, count=1)
 

@@ -19,7 +19,7 @@ from railweave.experiments.figures import figures, publications
 from railweave.experiments.publish import FOLDER, PLOTS, FigureRun, Reference, Result
 from railweave.experiments.records import Records
 
-MOST_SVG_BYTES = 80_000
+MOST_SVG_BYTES = 60_000
 FIGURES = {figure.name: figure for figure in figures()}
 
 
