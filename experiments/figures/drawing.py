@@ -117,11 +117,8 @@ def standalone(drawn: str) -> str:
     rules = "".join(f".s{number}{{{style}}}" for number, style in enumerate(styles))
     drawn = re.sub(r' style="([^"]*)"', lambda found: f' class="s{styles.index(found[1])}"', drawn)
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
-    identifiers = list(dict.fromkeys(re.findall(r' id="([^"]*)"', drawn)))
-    for number, identifier in enumerate(identifiers):
-        drawn = drawn.replace(f'id="{identifier}"', f'id="i{number}"').replace(
-            f"#{identifier}", f"#i{number}"
-        )
+    for number, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]*)"', drawn))):
+        drawn = re.sub(rf'(#| id="){name}\b', rf"\1i{number}", drawn)
     groups = 1
     while groups:
         drawn, groups = re.subn(r"<g>\n((?:(?!</?g\b).)*)</g>\n", r"\1", drawn, flags=re.DOTALL)

@@ -96,7 +96,7 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
-  // Other programs cannot tell where packets wait, and the kernel can hold more of them.
+  // For all other programs packets wait in the kernel, whose queues are longer.
   const bool queues = engine != nullptr && (engine->uses_backlog() || priority_queues_ > 1);
   if (engine != nullptr) {
     const auto state = engine->control();

@@ -35,8 +35,8 @@ void GuardedRail::rail_failed(const Failure& failure, Time now) {
   const bool other_side_unknown = failure.kind == FailureKind::kMismatch && failure.rank < 0;
   const auto own =
       other_side_unknown && !ended_ ? pending_label({failure.op_index.value(), 0}) : std::nullopt;
-  // Without a label of its own, the rank is in a trial, or an earlier part of the call has been summed: all
-  // ranks call the same.
+  // The rank has no label in a trial, and none after an earlier part of the call was summed. In both cases
+  // all ranks have made the same call.
   if (!own) return other_side_unknown ? doubt(now) : failed(failure, now);
   if (show_until_ == kNever) show_label(*own, now);
 }
@@ -101,7 +101,7 @@ void GuardedRail::expire(Time now) {
   }
 }
 
-/// All ranks call the same: what the switch has said is wrong.
+/// All ranks have made the same call, so the switch's message is wrong.
 void GuardedRail::doubt(Time now) {
   failed({.kind = FailureKind::kSilent,
           .rank = -1,
