@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -22,8 +23,9 @@ BLOCK = 1 << 16  # elements that are compared at once, so that they stay in the 
 
 # Integers up to these values, divided by FRACTION. Their sums are exact in the type, in the fixed point of
 # ina rails, and in ATP's, whose unit is a millionth: of float32 over 1,023 ranks, of the others over 31.
-# Integer types need no limit: they wrap to the same result in every order.
-GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 10, "float64": 1 << 45}
+# Other integer types need no limit: they wrap to the same result in every order. So does int32, but an ina
+# rail sends a chunk that could wrap as two. Sums that are timed do not wrap: of up to 1,023 ranks.
+GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 10, "float64": 1 << 45, "int32": 1 << 18}
 FRACTION = {"float32": 64}
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 ITEM = 4  # bytes of an element of the types in DTYPES
@@ -89,16 +91,18 @@ def problem(
     seed: int = 0,
     collective: str = "all_reduce",
     root: int = 0,
+    wraps: bool = False,
 ) -> Problem:
     """Return the problem of `count` elements for `rank`. Every rank can compute all inputs.
 
-    `count` is the value of `shard_elements`.
+    `count` is the value of `shard_elements`. With `wraps`, sums of int32 wrap.
     """
     given = count * ranks if collective == "reduce_scatter" else count
-    inputs = (_base(given, dtype, op, [seed, count, other]) for other in range(ranks))
-    mine = _base(given, dtype, op, [seed, count, rank])
+    base = partial(_base, given, dtype, op, wraps)
+    inputs = (base([seed, count, other]) for other in range(ranks))
+    mine = base([seed, count, rank])
     if collective == "broadcast":
-        return Problem(mine, _base(given, dtype, op, [seed, count, root]))
+        return Problem(mine, base([seed, count, root]))
     if collective == "all_gather":
         return Problem(mine, np.concatenate(list(inputs)))
     own = slice(rank * count, (rank + 1) * count) if collective == "reduce_scatter" else slice(None)
@@ -114,10 +118,10 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
-def _base(count: int, dtype: str, op: str, seed: list[int]) -> Array:
+def _base(count: int, dtype: str, op: str, wraps: bool, seed: list[int]) -> Array:
     """Return numbers that `op` reduces exactly, in any order. Scales may multiply them, but not for prod."""
     random, kind = np.random.default_rng(seed), dtype_of(dtype)
-    if dtype not in GREATEST:
+    if dtype not in GREATEST or (wraps and kind.kind == "i"):
         room = SCALES - 1 if op in ("max", "min") else 0  # bits; values that wrap would change their order
         limits = np.iinfo(kind)
         return random.integers(limits.min >> room, limits.max >> room, count, kind, endpoint=True)

@@ -38,7 +38,7 @@ class RandomCall:
     def problem(self, seed: int, rank: int, ranks: int) -> Problem:
         """Return the input and the result of a rank. Every call of a seed has other numbers."""
         about = (self.count, self.dtype, self.op, rank, ranks, seed * MOST_CALLS + self.number)
-        return problem(*about, self.collective, self.root)
+        return problem(*about, self.collective, self.root, wraps=True)
 
     def start(self, comm: Communicator, mine: Array) -> Any:
         """Make the call with the input `mine`. Return its result, or its Work."""

@@ -74,6 +74,12 @@ def test_wrong_results_are_counted(dtype: str, op: str) -> None:
     assert task.wrong(1, one_off(right)) == 1
 
 
+def test_sums_of_integers_wrap_only_where_they_are_asked_to() -> None:
+    timed = given(problem(3000, "int32", "sum", 0, 1), SCALES - 1)
+    assert np.abs(timed.astype(np.int64)).max() * 1023 < 2**31
+    assert np.abs(problem(3000, "int32", "sum", 0, 1, wraps=True).base.astype(np.int64)).max() > 2**30
+
+
 def test_nan_is_wrong() -> None:
     task = problem(10, "float32", "sum", 0, 2)
     assert task.wrong(0, np.full(10, np.nan, np.float32)) == 10
