@@ -3,6 +3,7 @@
 .PHONY: help demo test test-torch lint docs docs-serve stubs sanitize fuzz p4 bench baseline simulate clean
 OUT ?= out/demo
 NOW := $(shell date +%s)
+STUBGEN = .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -m railweave._rigs
 export NO_MKDOCS_2_WARNING = 1
 
 help: ## say what can be made
@@ -21,8 +22,9 @@ lint: ## check format, style and types
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/clang-format --dry-run --Werror $$(git ls-files 'native/*.cpp' '*.hpp')
-	@rm -rf build/stubs && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O build/stubs
-	diff -r build/stubs/_native railweave/_native || { echo "the native module's type stubs are old: make stubs"; exit 1; }
+	@rm -rf build/stubs && $(STUBGEN) -O build/stubs
+	diff -r build/stubs/_native railweave/_native && diff -r build/stubs/_rigs railweave/_rigs || \
+	    { echo "the native modules' type stubs are old: make stubs"; exit 1; }
 	.venv/bin/mypy
 
 docs: ## write the documentation site into build/site
@@ -34,17 +36,17 @@ docs-serve: ## show the documentation site on this machine, and follow changes
 	@./bootstrap docs
 	.venv/bin/mkdocs serve
 
-stubs: ## write the type stubs of the native module, after a change of its bindings
+stubs: ## write the type stubs of the native modules, after a change of their bindings
 	@./bootstrap lint
-	rm -rf railweave/_native && .venv/bin/python -m nanobind.stubgen -q -r -m railweave._native -O railweave
+	rm -rf railweave/_native railweave/_rigs && $(STUBGEN) -O railweave
 
-# The sanitized module lives in an environment of its own, which borrows the packages of .venv. Python itself leaks at exit.
-sanitize: ## run the unit and protocol tests on a native module built with ASan and UBSan
+# The sanitized modules live in an environment of its own, which borrows the packages of .venv. Python itself leaks at exit.
+sanitize: ## run the unit and protocol tests on native modules built with ASan and UBSan
 	@./bootstrap test
 	@.venv/bin/python -m venv --without-pip build/sanitized
 	@ls -d $(CURDIR)/.venv/lib/python3*/site-packages > $$(ls -d build/sanitized/lib/python3*/site-packages)/borrowed.pth
 	.venv/bin/python -m pip install -q --no-deps --no-build-isolation --upgrade --target $$(ls -d build/sanitized/lib/python3*/site-packages) \
-	    -C build-dir=build/sanitize -C cmake.define.RAILWEAVE_SANITIZE=ON .
+	    -C build-dir=build/sanitize -C cmake.define.RAILWEAVE_SANITIZE=ON -C cmake.define.RAILWEAVE_RIGS=ON .
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONSAFEPATH=1 \
 	    build/sanitized/bin/python -m pytest -q -n 2 --dist loadgroup tests/unit tests/protocol
 

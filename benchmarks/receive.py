@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from railweave._native import ina, load, spread
+from railweave._native import ina, load
+from railweave._native.collectives import DType, ReduceOp
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.harness import REPORT, Benchmark, OnPhase, Parameters, Part, Reading
 from railweave.experiments.errors import OptionError, ResultError
@@ -142,7 +143,14 @@ class _Receivers:
 async def endpoint(_: Path, __: OnPhase) -> AsyncIterator[Reading]:
     """Measure an in-network endpoint: chunks that it makes, and results that it takes."""
     for lanes, (dtype, op) in itertools.product(ENDPOINT_LANES, ENDPOINT_CASES):
-        counts = ina.measure_endpoint(dtype, op, lanes, ENDPOINT_SLOTS, ENDPOINT_ELEMENTS, ENDPOINT_CALLS)
+        counts = load.measure_endpoint(
+            DType[dtype.upper()],
+            ReduceOp[op.upper()],
+            lanes,
+            ENDPOINT_SLOTS,
+            ENDPOINT_ELEMENTS,
+            ENDPOINT_CALLS,
+        )
         transmit, took = (counts[key] / counts["chunks"] for key in ("transmit_ns", "receive_ns"))
         numbers = {
             "transmit": (transmit, "ns"),
@@ -165,7 +173,7 @@ def payload_of(kind: str, mtu: int) -> int:
 
 def beside(kind: str) -> int:
     """Return the bytes of such a datagram that are not payload: its header, and the code of a SPREAD."""
-    return ina.HEADER_BYTES + (spread.CODE_BYTES if kind == "spread" else 0)
+    return ina.HEADER_BYTES + (ina.SPREAD_CODE_BYTES if kind == "spread" else 0)
 
 
 def _checked(

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from railweave._native.collectives import MOST_HOST_SUM_BYTES
 from railweave._native.ina import SEAL_LANES, WIDE_LANES, exact_lanes
-from railweave._native.sum_rings import MOST_HOST_SUM_BYTES
 from railweave.experiments.messages import RailCounts
 from railweave.hosts.reports import SentBytes
 from railweave.topologies.lab.counters import InterfaceCounters

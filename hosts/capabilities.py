@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from railweave._native.collectives import Collective, DType, ReduceOp
-from railweave._native.ina import spreads
-from railweave._native.spread import LEAST_CHUNKS
+from railweave._native.ina import LEAST_SPREAD_CHUNKS, spreads
 from railweave.hosts.arrays import NAMES
 from railweave.hosts.decisions import Reason, Verdict
 from railweave.hosts.errors import UnsupportedDType
@@ -34,7 +33,7 @@ INA_OPS = frozenset({ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG})
 
 NO_SHARE = Verdict(Reason.SHARE_ZERO, "its share is 0")
 MULTICAST = Verdict(None, "multicast")
-FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_CHUNKS} chunks")
+FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_SPREAD_CHUNKS} chunks")
 
 
 def obstacle(

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from railweave._native.collectives import Collective
-from railweave._native.ina import SEAL_LANES
-from railweave._native.spread import CODE_BYTES
+from railweave._native.ina import SEAL_LANES, SPREAD_CODE_BYTES
 from railweave.hosts.errors import InvalidOption
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
@@ -22,7 +21,7 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mt
         case "ina":
             headers = INA_HEADER + UDP + IPV4
             if multicast:
-                return (mtu - headers - CODE_BYTES) / (mtu + ETHERNET)
+                return (mtu - headers - SPREAD_CODE_BYTES) / (mtu + ETHERNET)
             return (lanes - SEAL_LANES) * LANE_BYTES / (lanes * LANE_BYTES + headers + ETHERNET)
         case "tcp":
             return (mtu - IPV4 - TCP_WITH_TIMESTAMPS) / (mtu + ETHERNET)

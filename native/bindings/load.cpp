@@ -17,6 +17,7 @@
 #include "bindings/values.hpp"
 #include "core/descriptor.hpp"
 #include "load/echo.hpp"
+#include "load/endpoint_cost.hpp"
 #include "load/frame_loop.hpp"
 #include "load/generator.hpp"
 #include "load/reception.hpp"
@@ -119,6 +120,12 @@ nb::dict loop_shared(const std::string& out, const std::string& into, const nb::
   return RAILWEAVE_DICT(counts, right, wrong, lost, seconds);
 }
 
+nb::dict bound_measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
+                                std::uint64_t count, int rounds) {
+  const EndpointCost cost = measure_endpoint(dtype, op, lanes, slots, count, rounds);
+  return RAILWEAVE_DICT(cost, chunks, transmit_ns, receive_ns);
+}
+
 int packet_socket(const std::string& interface) {
   const unsigned index = if_nametoindex(interface.c_str());
   if (index == 0) raise_errno("interface " + interface);
@@ -142,6 +149,8 @@ void bind_load(nb::module_& module) {
         "The same over two links `shm:NAME`; OSError if one has two ends");
   m.def("packet_socket", &packet_socket, "interface"_a,
         "The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none");
+  m.def("measure_endpoint", &bound_measure_endpoint, "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a,
+        "rounds"_a, "CPU time of an in-network endpoint alone, in nanoseconds over all chunks.");
   nb::class_<Echo>(m, "Echo", "The ports of a switch that return UDP packets, as results of the program")
       .def(
           "__init__",

@@ -5,9 +5,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 
+#include <array>
 #include <cctype>
+#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,15 +36,12 @@ inline Secret secret_of(const nanobind::bytes& bytes) {
   return secret;
 }
 
-inline Key key_from(const nanobind::bytes& bytes) {
-  Key key;
-  if (bytes.size() != key.size()) throw std::invalid_argument("a key has 16 bytes");
-  std::memcpy(key.data(), bytes.data(), key.size());
-  return key;
+inline std::array<std::uint8_t, 6> mac_of(const nanobind::bytes& bytes) {
+  std::array<std::uint8_t, 6> mac;
+  if (bytes.size() != mac.size()) throw nanobind::value_error("a MAC address has six bytes");
+  std::memcpy(mac.data(), bytes.data(), mac.size());
+  return mac;
 }
-
-/// kNever is None.
-inline std::optional<Time> or_none(Time at) { return at == kNever ? std::nullopt : std::optional(at); }
 
 inline Duration nanoseconds(double seconds) { return static_cast<Duration>(seconds * kSecond); }
 

@@ -1,10 +1,6 @@
-"""Reduce kernels and algorithms"""
+"""Collectives, and how rails carry them"""
 
-from collections.abc import Sequence
 import enum
-from typing import Annotated
-
-from numpy.typing import NDArray
 
 
 class DType(enum.Enum):
@@ -67,10 +63,7 @@ class Called(enum.Enum):
     def __hash__(self, /):
         """Return hash(self)."""
 
-class Call:
-    """One collective of one rank, or the part (offset, count) of it"""
-
-    def __init__(self, dtype: DType, op: ReduceOp, input: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], collective: Collective = Collective.ALL_REDUCE, root: int = 0, part: tuple[int, int] | None = None) -> None: ...
+MOST_HOST_SUM_BYTES: int = 4096
 
 def item_size(dtype: DType) -> int:
     """Bytes of an element"""
@@ -89,14 +82,4 @@ class Method(enum.Enum):
 def choose_method(collective: Collective, bytes: int, ranks: int, rate_bps: int) -> Method:
     """
     How TCP and RDMA rails carry a tensor of so many bytes; rate 0: unknown
-    """
-
-def reduce(dtype: DType, op: ReduceOp, into: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], low: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], high: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-    """into = op(low, high), element by element; AVG adds"""
-
-REUSED: int = 238
-
-def simulate(calls: Sequence[Sequence[Sequence[Call]]], seed: int, small_bytes: int, segment_bytes: int, bruck_bytes: int = 0) -> list[tuple[list[int], str | None]]:
-    """
-    Run calls, by incarnation and rank, over a simulated network; all incarnations but the last are halted at random times, and outputs of what is not done then hold REUSED in every byte. Per rank: the op indices completed, in order, and the failure's message or None
     """

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import railweave._native.collectives
+
 
 def drive(fds: Sequence[int], lanes: int, segments: int, slots: int, first_round: int, warm_up_s: float, seconds: float, echo: bool = False) -> dict:
     """
@@ -19,6 +21,11 @@ def loop_shared(out: str, into: str, frame: bytes, expected: bytes, window: int,
 def packet_socket(interface: str) -> int:
     """
     The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none
+    """
+
+def measure_endpoint(dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, lanes: int, slots: int, count: int, rounds: int) -> dict:
+    """
+    CPU time of an in-network endpoint alone, in nanoseconds over all chunks.
     """
 
 class Echo:

@@ -19,7 +19,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgReader, PcapReader
 
-from railweave._native import ports as native
+from railweave._rigs import ports as native
 from railweave.switch.impairment import Impairment
 from railweave.switch.pipeline import Pipeline
 from railweave.switch.ports import PortCounters, PortError, Ports

@@ -18,8 +18,9 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from railweave._native import roce
-from railweave._native.roce import Opcode, QueuePair, QueuePairOptions
+from railweave._native.roce import Opcode
+from railweave._rigs import roce
+from railweave._rigs.roce import QueuePair, QueuePairOptions
 
 MIDDLE = Opcode.WRITE_MIDDLE
 

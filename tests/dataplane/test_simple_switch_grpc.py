@@ -22,7 +22,7 @@ from finsy.proto import p4r, p4r_grpc
 from queue_program import priority_program, queue_program
 from typer.testing import CliRunner
 
-from railweave._native.ports import SharedLink
+from railweave._rigs.ports import SharedLink
 from railweave.switch.cli import app
 
 DEADLINE_S = 20.0

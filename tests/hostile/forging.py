@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 
 from dataplane.packets import FETCH, MISMATCH, PORT, RESULT, SPREAD, Chunk, Station
 
-from railweave._native import recovery, roce
+from railweave._native import roce
+from railweave._rigs import recovery
 
 ICMP, TCP, UDP = 1, 6, 17
 ROCE_PORT: Final = 4791

@@ -23,8 +23,9 @@ from protocol.calls import BFLOAT16, Array, Call, bits, draw_values, native
 from protocol.oracle import expected
 from protocol.seeds import main
 
-from railweave._native import composed
 from railweave._native.collectives import DType, ReduceOp
+from railweave._rigs import composed
+from railweave._rigs.collectives import Call as Sum
 
 DTYPES = {
     np.dtype(np.float32): DType.FLOAT32,
@@ -36,10 +37,10 @@ OPS = {"sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "max": ReduceOp.MAX, "min": Red
 SIZES = ((1, 1), (1, 1, 1), (2, 1), (2, 2), (3, 1, 1), (4, 4), (4, 2, 1), (2, 3, 1), (4, 1, 1, 1, 1), (6, 4))
 
 
-def sum_of(call: Call, rank: int) -> composed.Sum:
+def sum_of(call: Call, rank: int) -> Sum:
     """Return a rank's part of an allreduce, in the form for the native code."""
     arrays = (native(call.given[rank]), native(call.outputs[rank]))
-    return composed.Sum(DTYPES[call.inputs[rank].dtype], OPS[call.op], *arrays)
+    return Sum(DTYPES[call.inputs[rank].dtype], OPS[call.op], *arrays)
 
 
 def wrong(call: Call, rank: int, lanes: int) -> int:

@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from protocol.switch_model import CONTRIBUTE, SPREAD, Membership, SwitchModel
 
-from railweave._native import ina
+from railweave._rigs import ina
 from railweave.hosts.events import InaGroup
 
 GROUP, SLOTS = 9, 64

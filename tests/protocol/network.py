@@ -14,7 +14,7 @@ from protocol.mutations import Mutation
 from protocol.switch_model import PARENT, Membership, Port, SwitchModel
 from protocol.virtual_time import Link, Process, World
 
-from railweave._native import ina
+from railweave._rigs import ina
 
 GROUP = 7
 SECRET = bytes(range(32))

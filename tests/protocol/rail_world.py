@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave._native.agent import FailureKind
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 
 DEADLINE_S = 30.0
 SECRET = b"what the ranks of one rail share"

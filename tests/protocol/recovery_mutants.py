@@ -12,8 +12,8 @@ from protocol.recovery_schedules import BusyMachine, Schedule
 from protocol.seeds import Make
 from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 
-from railweave._native import recovery
-from railweave._native.secret import derive_key
+from railweave._rigs import recovery
+from railweave._rigs.secret import derive_key
 
 # --- mutants of the machine: its messages are changed on the way ---
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.virtual_time import MICROSECOND, MILLISECOND, Link, Process, World
 
-from railweave._native import recovery
+from railweave._rigs import recovery
 
 if TYPE_CHECKING:
     from protocol.recovery_schedules import Schedule

@@ -21,7 +21,7 @@ from protocol.recovery_network import QUIET, SECRET, Host, Ledger, Network
 from protocol.seeds import main
 from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
 
-from railweave._native import recovery
+from railweave._rigs import recovery
 
 PEER_TIMEOUT = 3 * SECOND  # only death keeps a rank silent for longer
 FAULTS = 1500 * MILLISECOND  # the time in which faults happen

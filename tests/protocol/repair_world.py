@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railweave._native.agent import Call
-from railweave._native.calls import Calls, Slice
 from railweave._native.collectives import Collective, DType, ReduceOp
-from railweave._native.recovery import Commit, Position, Reach
+from railweave._rigs.calls import Calls, Slice
+from railweave._rigs.recovery import Commit, Position, Reach
 
 Channel = tuple[int, bool]  # rail, repair
 KINDS = [Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BROADCAST]

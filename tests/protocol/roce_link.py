@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from protocol.virtual_time import Link, Process, World
 
-from railweave._native import roce
-from railweave._native.roce import Completion, Operation, QueuePair, QueuePairOptions
+from railweave._rigs import roce
+from railweave._rigs.roce import Completion, Operation, QueuePair, QueuePairOptions
 
 Buffer = NDArray[np.uint8]
 MS = 1_000_000

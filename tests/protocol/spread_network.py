@@ -16,8 +16,9 @@ from protocol.calls import Array, Call
 from protocol.virtual_time import FRAMING, MICROSECOND, MILLISECOND, Process, World
 from protocol.virtual_time import Link as AnyLink
 
-from railweave._native import ina, spread
+from railweave._native import ina
 from railweave._native.collectives import Collective
+from railweave._rigs import spread
 
 GROUP = 7
 BESIDE = ina.HEADER_BYTES + spread.CODE_BYTES  # bytes of a SPREAD in addition to its payload

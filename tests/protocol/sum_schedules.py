@@ -29,7 +29,8 @@ from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import HangError
 
-from railweave._native import roce, sum_rings
+from railweave._native import roce
+from railweave._rigs import sum_rings
 
 LANES = 64
 LEAST_BYTES = 4096  # the switch adds larger slices

@@ -8,7 +8,7 @@ import socket
 import struct
 import zlib
 
-from railweave._native.secret import authenticate, authenticate_named, derive_key
+from railweave._rigs.secret import authenticate, authenticate_named, derive_key
 
 MAGIC, VERSION = 0x52575450, 4
 SAID, HELLO, PROOF = 32, 48, 16  # bytes: a hello without its code, a hello with its code, a proof

@@ -27,8 +27,9 @@ from protocol.reference import (
     scattered_by_ring,
 )
 
-from railweave._native import collectives
-from railweave._native.collectives import Call, Collective, DType, ReduceOp
+from railweave._native.collectives import Collective, DType, ReduceOp
+from railweave._rigs import collectives
+from railweave._rigs.collectives import Call
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from protocol.test_rail_restarts import CPUS, needs_cpus
 
 from railweave._native.agent import Call
 from railweave._native.collectives import DType, ReduceOp
+from railweave._native.ina import LEAST_SPREAD_CHUNKS as LEAST_CHUNKS
 from railweave._native.ina import SEAL_LANES
-from railweave._native.spread import LEAST_CHUNKS
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import (
     RailDown,

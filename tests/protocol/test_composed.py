@@ -8,7 +8,7 @@ import pytest
 from protocol.calls import Call
 from protocol.composed_schedules import sum_of, wrong
 
-from railweave._native import composed
+from railweave._rigs import composed
 
 
 def run(racks: int) -> tuple[float, int]:

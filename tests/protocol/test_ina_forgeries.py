@@ -18,7 +18,7 @@ from protocol.test_ina import all_have, random_inputs, start_all
 from protocol.test_ina_moves import move
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
-from railweave._native import ina
+from railweave._rigs import ina
 
 LANES = 12
 RANKS = 3

@@ -10,7 +10,7 @@ from protocol.network import GROUP, Network, build, child_of, place, tree_of
 from protocol.test_ina import BOUND, all_have, start_all
 from protocol.virtual_time import MILLISECOND, Link
 
-from railweave._native import ina
+from railweave._rigs import ina
 
 LANES = 8
 

@@ -13,7 +13,7 @@ from protocol.oracle import Array, expected
 from protocol.rail_world import DEADLINE_S, SECRET, World
 from protocol.switch_model import CONTRIBUTE
 
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 
 ADDRESS = own_address()
 LOOPBACK = "127.0.0.1"

@@ -23,8 +23,8 @@ from protocol.switch_model import MISMATCH, OWNER, PROBE, RESULT, Packet
 from protocol.test_ina import all_have, random_inputs, start_all
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
-from railweave._native import ina
 from railweave._native.collectives import Collective
+from railweave._rigs import ina
 
 # Seals only take lanes. They change neither losses nor times.
 build = partial(networks.build, sealed=False)

@@ -23,7 +23,7 @@ from protocol.test_rail_restarts import CPUS, needs_cpus, worker_world
 from railweave._native.agent import Call, Failure, FailureKind
 from railweave._native.collectives import DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import RailweaveError
 from railweave.hosts.events import InaGroup

@@ -19,7 +19,7 @@ from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
 from protocol.tcp_greetings import HELLO, PROOF, hello, is_answer, number_of, proof, tcp_key
 
 from railweave._native.agent import FailureKind
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 
 KEY = tcp_key(SECRET)
 

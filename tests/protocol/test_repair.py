@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from protocol.repair_world import World, reach_of
 
 from railweave._native.agent import Call
-from railweave._native.calls import REPAIR_BYTES, Calls, Slice
 from railweave._native.collectives import Collective, DType, ReduceOp
-from railweave._native.recovery import Commit, Reach
+from railweave._rigs.calls import REPAIR_BYTES, Calls, Slice
+from railweave._rigs.recovery import Commit, Reach
 
 CALLS = 24
 MS = 1_000_000  # nanoseconds

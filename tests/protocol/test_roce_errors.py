@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from protocol.roce_link import MS, Pair, address, all_sent, buffer
 from protocol.virtual_time import Link
 
-from railweave._native import roce
-from railweave._native.roce import CompletionKind, Opcode, Operation, QueuePairOptions, Status
+from railweave._native.roce import Opcode
+from railweave._rigs import roce
+from railweave._rigs.roce import CompletionKind, Operation, QueuePairOptions, Status
 
 NAK_INVALID_REQUEST, NAK_REMOTE_ACCESS = (3, 1), (3, 2)
 

@@ -13,7 +13,8 @@ from protocol.roce_link import MS, Buffer, Pair, all_sent, buffer
 from protocol.virtual_time import MICROSECOND, Link
 
 from railweave._native import roce
-from railweave._native.roce import CompletionKind, Opcode, Operation, Status
+from railweave._native.roce import Opcode
+from railweave._rigs.roce import CompletionKind, Operation, Status
 
 SIZES = [0, 1, 3, 255, 256, 257, 1024, 1025, 5000, 70_000]
 

@@ -11,7 +11,7 @@ from protocol.recovery_network import QUIET, Host, Network
 from protocol.recovery_schedules import BusyMachine, Schedule
 from protocol.virtual_time import MILLISECOND, SECOND
 
-from railweave._native import recovery
+from railweave._rigs import recovery
 
 SHAPES = ((2, 2), (4, 2), (8, 3))  # ranks, rails
 AIM_MS = 80  # from a cut to the decision

@@ -13,8 +13,9 @@ import pytest
 from protocol.spread_network import BESIDE, GROUP, Link, SpreadNetwork
 from protocol.virtual_time import FRAMING, MILLISECOND, SECOND
 
-from railweave._native import ina, spread
+from railweave._native import ina
 from railweave._native.collectives import Collective
+from railweave._rigs import spread
 
 BROADCAST, ALL_GATHER = Collective.BROADCAST, Collective.ALL_GATHER
 RATE = 10**8

@@ -14,9 +14,10 @@ from protocol.spread_network import GROUP, SECRET, Link, SpreadNetwork, Task
 from protocol.test_spread import ALL_GATHER, BROADCAST, CHUNK, RATE, finish
 from protocol.virtual_time import FRAMING, MICROSECOND, MILLISECOND, SECOND
 
-from railweave._native import ina, spread
+from railweave._native import ina
 from railweave._native.collectives import Collective
-from railweave._native.secret import authenticate, authenticate_named, derive_key
+from railweave._rigs import spread
+from railweave._rigs.secret import authenticate, authenticate_named, derive_key
 
 SPREAD_KEY, FETCH_KEY = derive_key(SECRET, "spread"), derive_key(SECRET, "fetch")
 NUMBERS = itertools.count(1)  # numbers of FETCHes

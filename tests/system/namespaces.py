@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from railweave._native import roce
+from railweave._rigs import roce
 
 CLONE_NEWNET = 0x40000000
 _OWN = "/proc/thread-self/ns/net"

@@ -12,7 +12,7 @@ from system.namespaces import inside, ip
 from system.rdma_hosts import NIC, Hosts, bridged
 
 from railweave._native.agent import FailureKind
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 
 RANKS = 3
 COUNTS = (1, 1000, 200_000)

@@ -14,8 +14,8 @@ import pytest
 from system.namespaces import inside, namespace
 from system.rdma_hosts import NIC, bridged
 
-from railweave._native.rails import Datagrams
-from railweave._native.roce import Endpoint, Operation, QueuePair, QueuePairOptions
+from railweave._rigs.rails import Datagrams
+from railweave._rigs.roce import Endpoint, Operation, QueuePair, QueuePairOptions
 from railweave.topologies.lab.shaping import class_rules, queue_commands
 
 FILES = Path("/proc/self/fd")

@@ -18,9 +18,9 @@ from protocol.rail_world import SECRET
 from system.namespaces import dropping, inside
 from system.rdma_hosts import NIC, Hosts, bridged
 
-from railweave._native import roce
 from railweave._native.agent import Agent, Call, FailureKind
 from railweave._native.collectives import DType, ReduceOp
+from railweave._rigs import roce
 
 DEADLINE_S = 30.0
 RDMA, TCP = 0, 1  # rails

@@ -17,7 +17,7 @@ from system.plane_network import PlaneNetwork, plane_network
 from system.steady_calls import steady_calls
 from system.test_rail_restarts import Apart
 
-from railweave._native.rails import Rails
+from railweave._rigs.rails import Rails
 from railweave.topologies.lab.faults import Step, Tool
 from railweave.topologies.lab.namespaces import BRIDGE, interface_of_port
 from railweave.topologies.model import Nic

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from railweave._native import ina, spread
+from railweave._native import ina
+from railweave._rigs import spread
 from railweave.experiments.errors import OptionError
 from railweave.hosts.communicator import Communicator
 from railweave.p4src.artifacts import JUMBO_LANES

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from railweave._native import composed
 from railweave._native.collectives import Collective, DType
+from railweave._rigs import composed
 from railweave.controller import composition
 from railweave.controller.composition import Member
 from railweave.hosts.capabilities import use

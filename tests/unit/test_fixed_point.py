@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from protocol import oracle
 
-from railweave._native import ina
+from railweave._rigs import ina
 
 BIAS = 127
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)

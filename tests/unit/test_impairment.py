@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railweave._native import ports
+from railweave._rigs import ports
 from railweave.switch.errors import SwitchError
 from railweave.switch.impairment import Impairment, parse_impairments
 from railweave.switch.options import parse_pcap

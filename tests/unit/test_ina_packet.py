@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railweave._native import ina
+from railweave._rigs import ina
 from railweave.p4src.config import CONFIG
 
 FIELDS = {
@@ -28,7 +28,7 @@ NAMES = {
     "UDP_PORT": "INA_UDP_PORT",
     "HEADER_BYTES": "INA_HEADER_BYTES",
 }
-OF_HOSTS = {"MAX_WORLD_SIZE", "WIDE_LANES", "SEAL_LANES"}
+OF_HOSTS = {"MAX_WORLD_SIZE", "WIDE_LANES", "SEAL_LANES", "LEAST_SPREAD_CHUNKS", "SPREAD_CODE_BYTES"}
 CONSTANTS = [name for name in dir(ina) if name.isupper() and name not in OF_HOSTS]
 
 

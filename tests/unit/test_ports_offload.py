@@ -15,7 +15,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 
-from railweave._native import ports
+from railweave._rigs import ports
 
 NEEDS_CHECKSUM = 1
 TCP4, TCP6, UDP_L4, UFO, ECN = 1, 4, 5, 3, 0x80

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from protocol.rail_world import SECRET
 
-from railweave._native.rails import Datagrams, Rails
+from railweave._rigs.rails import Datagrams, Rails
 
 DEADLINE_S = 30.0
 FILES = Path("/proc/self/fd")

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from railweave._native import recovery
-from railweave._native.recovery import Datagram, Options, Recovery, Refusal
-from railweave._native.secret import authenticate, derive_key
+from railweave._rigs import recovery
+from railweave._rigs.recovery import Datagram, Options, Recovery, Refusal
+from railweave._rigs.secret import authenticate, derive_key
 
 SECRET = bytes(range(32))
 RANKS, RAILS = 4, 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railweave._native.recovery import Options, Pulse
+from railweave._rigs.recovery import Options, Pulse
 
 MS = 1_000_000
 BEAT = 10 * MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from railweave._native.recovery import (
+from railweave._rigs.recovery import (
     ChannelDecision,
     ChannelState,
     Decision,

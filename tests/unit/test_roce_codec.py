@@ -15,8 +15,8 @@ from scapy.contrib.roce import AETH, BTH, _bth_opcodes
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from railweave._native import roce
 from railweave._native.roce import FrameFault, Opcode
+from railweave._rigs import roce
 
 PATH = roce.Path(
     bytes.fromhex("020000000101"), bytes.fromhex("020000000102"), 0x0A010001, 0x0A010002, source_port=0xC123

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from railweave._native.ina import SEAL_LANES, Counts, Seal, seal_primes
+from railweave._native.ina import SEAL_LANES
+from railweave._rigs.ina import Counts, Seal, seal_primes
 
 SECRET, OTHER_SECRET = bytes(range(32)), bytes(32)
 TREE, CHUNK, BOUND = 5, 1000, 1 << 63

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from railweave._native.secret import authenticate, derive_key
+from railweave._rigs.secret import authenticate, derive_key
 
 SECRET = bytes(range(32))
 # From SipHash's reference implementation (vectors.h), for the message 00 01 02 … and the key 00 01 … 0f.

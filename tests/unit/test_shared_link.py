@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from railweave._native.ports import SHARED_LINK_FRAMES, SHARED_LINK_MAX_FRAME, SharedLink
+from railweave._rigs.ports import SHARED_LINK_FRAMES, SHARED_LINK_MAX_FRAME, SharedLink
 
 NAME = f"test-{os.getpid()}"
 INTERFACE = f"shm:{NAME}"

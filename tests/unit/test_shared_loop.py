@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from railweave._native.loop import Counter, Outcome
+from railweave._rigs.loop import Counter, Outcome
 
 DEADLINE_S = 30.0
 SLICE_S = 0.1  # a waiting thread checks for signals after this time

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protocol.tcp_greetings import ABORT, CODE, DATA, GOODBYE, HEAD, HEARTBEAT, Stream, frame, label
 
-from railweave._native.rails import StreamReader
+from railweave._rigs.rails import StreamReader
 
 COUNT = 25
 NAMED = "all_reduce #7 of 25 float32, sum"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.composed: allreduces of racks and single ranks in virtual time, for tests.
+// railweave._rigs.composed: allreduces of racks and single ranks in virtual time, for tests.
 #include "ina/composed.hpp"
 
 #include <nanobind/nanobind.h>
@@ -15,9 +15,10 @@
 #include <random>
 #include <tuple>
 
-#include "bindings/simulated_rank.hpp"
 #include "bindings/values.hpp"
-#include "ina/rack_simulation.hpp"
+#include "rigs/rack_simulation.hpp"
+#include "rigs/rig.hpp"
+#include "rigs/simulated_rank.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,7 +26,7 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-constexpr Time kMostTime = 1000 * kSecond;  // what takes longer hangs; lone slots and loss take long
+constexpr Time kMostTime = 1000 * kSecond;  // a longer run counts as hung; lone slots and loss take long
 
 struct World {
   std::vector<std::vector<int>> members;
@@ -44,7 +45,7 @@ struct World {
 class RackRank final : public SimulatedRank {
  public:
   RackRank(SimulatedNetwork& network, const World& world, int rank, int ranks)
-      : SimulatedRank(rank, ranks, network.transport(rank),
+      : SimulatedRank(rank, ranks, network.transport(rank), {},
                       [this](Transport& transport, const Slice& slice) {
                         auto made = std::make_unique<ina::ComposedAllReduce>(transport, ring_, slice,
                                                                              options_, counts_);
@@ -70,10 +71,8 @@ class RackRank final : public SimulatedRank {
 
   void halt(Time now) {
     if (rack_ != nullptr) rack_->halt(ring_.place());
-    rail_.halt(now);
-    calls_.abort();
+    SimulatedRank::halt(now);
   }
-  void restart(std::uint32_t incarnation, Time now) { rail_.restart({incarnation, {}}, now); }
   void lose(int rank, Time now) {
     const std::string message = "rank " + std::to_string(rank) + " is lost";
     rail_failed({.kind = FailureKind::kPeerLost, .rank = rank, .message = message}, now);
@@ -99,7 +98,7 @@ class RackRank final : public SimulatedRank {
 /// Calls by incarnation and rank; all but the last are halted, rank by rank, at some time.
 class Simulation {
  public:
-  using Incarnations = std::vector<std::vector<std::vector<Sum>>>;
+  using Incarnations = std::vector<std::vector<std::vector<Call>>>;
 
   Simulation(const Incarnations& calls, const World& world, std::uint64_t seed)
       : calls_(calls),
@@ -190,9 +189,7 @@ class Simulation {
 }  // namespace
 
 void bind_composed(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("composed", "Allreduces of racks and single ranks, for tests");
-  nb::class_<Sum>(sub, "Sum", "One allreduce of one rank")
-      .def(nb::init<DType, ReduceOp, ConstArray, Array>(), "dtype"_a, "op"_a, "input"_a, "output"_a);
+  nb::module_ sub = rig_submodule(m, "composed", "Allreduces of racks and single ranks, for tests");
   sub.attr("MOST_COLUMNS") = MemberRing::kMostColumns;
   sub.def("columns_of", &MemberRing::columns_of, "members"_a,
           "In how many columns these members share a tensor; 0: in none");

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import railweave._native.agent
 import railweave._native.collectives
-import railweave._native.recovery
+import railweave._rigs.recovery
 
 
 REPAIR_BYTES: int = 262144
@@ -99,10 +99,10 @@ class Calls:
 
     def front(self, rail: int, repair: bool) -> Front | None: ...
 
-    def prepare(self, alive: int) -> railweave._native.recovery.Position:
+    def prepare(self, alive: int) -> railweave._rigs.recovery.Position:
         """Begin nothing movable until `apply`; how far this rank is"""
 
-    def apply(self, commit: railweave._native.recovery.Commit) -> None: ...
+    def apply(self, commit: railweave._rigs.recovery.Commit) -> None: ...
 
     def release(self, op_index: int) -> None: ...
 

@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
-#include "collectives/simulation.hpp"
 #include "ina/endpoint.hpp"
+#include "rigs/network_simulation.hpp"
 
 namespace railweave::ina {
 
@@ -20,7 +20,7 @@ struct RackOptions {
   std::uint32_t slots;
   int ranks;
   double loss;       // probability that a packet is lost on a link
-  double duplicate;  // likewise, that it comes twice
+  double duplicate;  // probability that it arrives twice
 };
 
 class SimulatedRack {

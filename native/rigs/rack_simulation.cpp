@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ina/rack_simulation.hpp"
+#include "rigs/rack_simulation.hpp"
 
 #include <algorithm>
 #include <limits>

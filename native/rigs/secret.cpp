@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.secret: the keys and codes of a job, for tests that stand where a rank stands.
+// railweave._rigs.secret: the keys and codes of a job, for tests that stand where a rank stands.
 #include "core/secret.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string_view.h>
 
 #include "bindings/values.hpp"
+#include "rigs/rig.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -13,7 +14,7 @@ using namespace nb::literals;
 namespace railweave {
 
 void bind_secret(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("secret", "Keys and message authentication codes of a job");
+  nb::module_ sub = rig_submodule(m, "secret", "Keys and message authentication codes of a job");
   sub.def(
       "derive_key",
       [](const nb::bytes& secret, std::string_view purpose, std::uint64_t part) {

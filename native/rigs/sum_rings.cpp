@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.sum_rings: allreduces whose sums a switch makes of RDMA WRITEs, in virtual time, for
-// tests. The switch is the caller's.
+// railweave._rigs.sum_rings: all-reduces of a netreduce rail in virtual time, for tests. The caller is the
+// switch.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
@@ -18,12 +18,13 @@
 #include <set>
 #include <tuple>
 
-#include "bindings/simulated_rank.hpp"
 #include "bindings/values.hpp"
-#include "collectives/simulation.hpp"
 #include "rails/soft_connection.hpp"
 #include "rails/sum_all_reduce.hpp"
 #include "rails/sum_ring.hpp"
+#include "rigs/network_simulation.hpp"
+#include "rigs/rig.hpp"
+#include "rigs/simulated_rank.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -31,11 +32,11 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-constexpr Time kMostTime = 1000 * kSecond;  // what takes longer hangs
+constexpr Time kMostTime = 1000 * kSecond;  // a longer run counts as hung
 constexpr Duration kLink = 20 * kMicrosecond;
 
-/// What the switch makes of a transport packet of a rank, in an incarnation that begins with the packet of
-/// that number: packets, and for which ranks.
+/// The switch: it turns a transport packet of a rank into (rank, packet) pairs. `first` is the number of the
+/// incarnation's first packet.
 using Exchange = std::function<std::vector<std::pair<int, nb::bytes>>(
     int rank, const nb::bytes& transport, std::uint32_t incarnation, std::uint64_t first)>;
 
@@ -46,26 +47,27 @@ struct World {
   double loss;
   double duplicate;
   double overtaken;  // packets that wait longer than others
-  Duration late;     // of these, and of ranks; at most
+  Duration late;     // the longest delay of such packets and of ranks
   int dies;          // this rank, at some time; -1: none
   bool ends;         // a queue pair fails in each incarnation but the last
   bool impatient;    // as a device's
   std::vector<std::uint32_t> first_psns;
 };
 
-/// Of the connection of a rank to the next; what it is told instead of the receiver's is the switch's.
+/// Queue pair numbers of a rank's connection to the next rank. The rank gets the receiver's number with
+/// kAlias.
 std::uint32_t out_number(int rank) { return 0x4000u + static_cast<std::uint32_t>(rank); }
 std::uint32_t into_number(int sender) { return 0x100u + static_cast<std::uint32_t>(sender); }
 constexpr std::uint32_t kAlias = 0x800000;
 
-/// What must not be, and was.
+/// Violations.
 using Complaints = std::set<std::string>;
 
-/// As the rank of a netreduce rail: messages go over the simulated network, what is added over queue pairs.
+/// A rank of a netreduce rail. Messages go over the simulated network, sums over queue pairs.
 class RingRank final : public SimulatedRank, private TransportListener {
  public:
   RingRank(SimulatedNetwork& network, const World& world, int rank, int ranks, Complaints& complaints)
-      : SimulatedRank(rank, ranks, network.transport(rank),
+      : SimulatedRank(rank, ranks, network.transport(rank), {},
                       [this](Transport& transport, const Slice& slice) -> std::unique_ptr<Algorithm> {
                         if (!ring_ || halted_ || !sums_in_switch(slice)) return nullptr;
                         ++summed_;
@@ -110,14 +112,13 @@ class RingRank final : public SimulatedRank, private TransportListener {
     ring_->halt();
     if (memory_.find(rkey, address, 1, roce::kRemoteWrite, into_number(before_)).data() != nullptr)
       complaints_.insert("a halted ring may be written");
-    rail_.halt(now);
-    calls_.abort();
+    SimulatedRank::halt(now);
   }
   std::uint64_t next_packet() const { return ring_->next_packet(); }
   void restart(std::uint32_t incarnation, std::uint64_t next_packet, Time now) {
     failure_.reset();
     join(next_packet);
-    rail_.restart({incarnation, {}}, now);
+    SimulatedRank::restart(incarnation, now);
   }
   void lose(int rank, Time now) {
     const std::string message = "rank " + std::to_string(rank) + " is lost";
@@ -194,7 +195,7 @@ class RingRank final : public SimulatedRank, private TransportListener {
 /// Calls by incarnation and rank; all but the last are halted, rank by rank, at some time.
 class Simulation {
  public:
-  using Incarnations = std::vector<std::vector<std::vector<Sum>>>;
+  using Incarnations = std::vector<std::vector<std::vector<Call>>>;
 
   Simulation(const Incarnations& calls, const World& world, const Exchange& exchange, std::uint64_t seed)
       : calls_(calls),
@@ -276,7 +277,7 @@ class Simulation {
     if (pair != nullptr) pair->receive(*parsed, network_.now());
     RingRank& of = host(rank);
     if (of.sleeping || !chance(0.05)) return;
-    of.sleeping = true;  // its process: what comes meanwhile it finds together
+    of.sleeping = true;  // its process finds all packets of this time together
     soon(world_.late, [&of] { of.sleeping = false; });
   }
 
@@ -334,8 +335,7 @@ class Simulation {
 }  // namespace
 
 void bind_sum_rings(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("sum_rings", "Allreduces that a switch adds up, for tests");
-  sub.attr("MOST_HOST_SUM_BYTES") = kMostHostSumBytes;
+  nb::module_ sub = rig_submodule(m, "sum_rings", "Allreduces that a switch adds up, for tests");
   sub.attr("ALIAS") = kAlias;
   sub.def("out_number", &out_number, "rank"_a, "The queue pair from which a rank WRITEs to the next");
   sub.def("into_number", &into_number, "sender"_a, "The next rank's end; the sender knows it by ALIAS more");

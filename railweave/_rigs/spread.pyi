@@ -11,12 +11,6 @@ TREE: int = -1
 
 CODE_BYTES: int = 16
 
-MOST_CHUNK_BYTES: int = 65475
-
-LEAST_CHUNKS: int = 16
-
-MOST_FETCHED: int = 1024
-
 KIND_SPREAD: int = 3
 
 KIND_FETCH: int = 4

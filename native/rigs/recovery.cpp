@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.recovery: the recovery machine, its parts and its datagrams, for tests.
+// railweave._rigs.recovery: the recovery machine, its parts and its datagrams, for tests.
 #include "recovery/recovery.hpp"
 
 #include <nanobind/nanobind.h>
@@ -21,6 +21,7 @@
 #include "recovery/member.hpp"
 #include "recovery/probation.hpp"
 #include "recovery/pulse.hpp"
+#include "rigs/rig.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -223,7 +224,7 @@ void bind_machine(nb::module_& m) {
 }  // namespace
 
 void bind_recovery(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("recovery", "Which rails live, agreed among all ranks.");
+  nb::module_ sub = rig_submodule(m, "recovery", "Which rails live, agreed among all ranks.");
   bind_enums(sub);
   bind_options(sub);
   bind_events(sub);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/simulation.hpp"
+#include "rigs/network_simulation.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -13,7 +13,7 @@ namespace railweave {
 namespace {
 
 constexpr std::byte kSpoilt{0xab};
-constexpr int kLost = 200;  // so many times as long it takes what is lost
+constexpr int kLost = 200;  // a lost message arrives after this many delays
 
 }  // namespace
 
@@ -127,9 +127,9 @@ class SimulatedTransport final : public Transport {
       if (halts == halts_ && !aborted_) listener_->sent(peer, network_.now());
     });
   }
-  // As the transports of real networks: what is of an older incarnation is dropped, what is of a later one
-  // waits until this rank comes to it, and what belongs to a call that this rank makes otherwise is found
-  // even if nobody waits for it.
+  // Like the transports of real networks: a message of an older incarnation is dropped. A message of a later
+  // one waits until this rank reaches that incarnation. A message of a call that this rank makes differently
+  // is found even if no receive waits for it.
   void arrive(int peer, Message message) {
     if (message.incarnation < incarnation_) return;
     if (message.incarnation == incarnation_ && aborted_) return;

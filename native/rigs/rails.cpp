@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.rails.Rails: one rail of every rank, on real sockets, driven by the calling thread; for
+// railweave._rigs.rails.Rails: one rail of every rank, on real sockets, driven by the calling thread; for
 // tests of rails without an agent above them.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -19,7 +19,6 @@
 #include <variant>
 #include <vector>
 
-#include "arrays.hpp"
 #include "bindings/agent_values.hpp"
 #include "rails/datagram_socket.hpp"
 #include "rails/guarded_rail.hpp"
@@ -28,6 +27,8 @@
 #include "rails/ring_rail.hpp"
 #include "rails/tcp_reader.hpp"
 #include "rails/tcp_transport.hpp"
+#include "rigs/arrays.hpp"
+#include "rigs/rig.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,7 +36,7 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-/// Connections that do not beat: what a test sees does not depend on how long it takes.
+/// No heartbeats: the outcome of a test does not depend on its duration.
 constexpr Liveness kNoBeats{.timeout = 0, .interval = 0};
 
 class RankRails final {
@@ -162,7 +163,7 @@ class RankRails final {
   RailStats stats(std::size_t rank) { return rail(rank).stats(); }
 
  private:
-  // A rank's rail, and what it has reported.
+  // A rank's rail and its reports.
   struct Host final : RailListener {
     std::unique_ptr<Rail> rail;
     TcpTransport* tcp = nullptr;
@@ -207,7 +208,7 @@ class RankRails final {
   std::vector<Host> hosts_;
 };
 
-/// What the in-network rail sends and receives with.
+/// The socket of the in-network rail.
 struct Datagrams : DatagramSocket {
   explicit Datagrams(std::string address)
       : DatagramSocket({.address = std::move(address), .interface = {}}, 0) {}
@@ -219,7 +220,7 @@ struct Datagrams : DatagramSocket {
   }
 };
 
-/// A reader whose messages go to memory of its own.
+/// A reader with its own memory for messages.
 class StreamReader {
  public:
   explicit StreamReader(const nb::bytes& key) : reader_(key_from(key)) {}
@@ -284,7 +285,7 @@ class StreamReader {
 }  // namespace
 
 void bind_rails(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("rails", "Rails without an agent, for tests");
+  nb::module_ sub = rig_submodule(m, "rails", "Rails without an agent, for tests");
   nb::class_<RankRails>(sub, "Rails", "One rail of each rank, all on one event loop")
       .def(nb::init<int>(), "world_size"_a)
       .def("open_tcp", &RankRails::open_tcp, "rank"_a, "address"_a, "port"_a = 0, "beat_s"_a = 0.0,

@@ -36,7 +36,7 @@ class SimulatedNetwork {
     while (step(latest)) {
     }
   }
-  /// The next thing happens; false if there is none.
+  /// Runs the next event; false if there is none.
   bool step(Time latest = kNever);
   void after(Duration delay, std::function<void()> action);
   Time now() const { return now_; }

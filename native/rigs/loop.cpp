@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.loop: a shared loop without an agent above it, for tests.
+// railweave._rigs.loop: a shared loop without an agent above it, for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
@@ -15,6 +15,7 @@
 
 #include "bindings/values.hpp"
 #include "loop/shared_loop.hpp"
+#include "rigs/rig.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -148,7 +149,7 @@ class Counter final : private SharedLoop::Client {
 }  // namespace
 
 void bind_loop(nb::module_& m) {
-  nb::module_ sub = m.def_submodule("loop", "The event loop that threads share, for tests");
+  nb::module_ sub = rig_submodule(m, "loop", "The event loop that threads share, for tests");
   RAILWEAVE_ENUM(sub, Outcome, kDone, kTimeout, kInterrupted);
   nb::class_<Counter>(sub, "Counter", "A number that threads wait for on a shared loop")
       .def(nb::init<Task>(), "on_failure"_a, "`on_failure` is called when a turn has thrown")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.calls: the table of an agent's calls, and how they are cut again, for tests.
+// railweave._rigs.calls: the table of an agent's calls, and how they are cut again, for tests.
 #include "agent/calls.hpp"
 
 #include <nanobind/nanobind.h>
@@ -13,6 +13,7 @@
 
 #include "agent/recovery_driver.hpp"
 #include "bindings/agent_values.hpp"
+#include "rigs/rig.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -76,7 +77,7 @@ class PythonCalls : public Calls {
 
 void bind_calls(nb::module_& m) {
   nb::module_ sub =
-      m.def_submodule("calls", "The calls of a rank, and how they are cut again after a rail has failed");
+      rig_submodule(m, "calls", "The calls of a rank, and how they are cut again after a rail has failed");
   sub.attr("REPAIR_BYTES") = kRepairBytes;
   nb::class_<Slice>(sub, "Slice", "What a rail would be given; the views show its memory, and do not keep it")
       .def(RAILWEAVE_RO(Slice, id, count))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.spread: a rank's side of multicast broadcast and allgather, for tests and tools.
+// railweave._rigs.spread: a rank's side of multicast broadcast and allgather, for tests and tools.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -9,9 +9,10 @@
 #include <tuple>
 #include <utility>
 
-#include "arrays.hpp"
 #include "bindings/values.hpp"
 #include "ina/call.hpp"
+#include "rigs/arrays.hpp"
+#include "rigs/rig.hpp"
 #include "spread/spreader.hpp"
 
 namespace nb = nanobind;
@@ -63,7 +64,7 @@ class PySpreader : public spread::Spreader {
     return done->slice_id;
   }
 
-  /// What was held for its slices may go.
+  /// Releases the arrays, too.
   void halt() {
     Spreader::halt();
     held_.clear();
@@ -92,12 +93,9 @@ class PySpreader : public spread::Spreader {
 }  // namespace
 
 void bind_spread(nb::module_& m) {
-  nb::module_ spread = m.def_submodule("spread", "Multicast broadcast and allgather: a rank's side.");
+  nb::module_ spread = rig_submodule(m, "spread", "Multicast broadcast and allgather: a rank's side.");
   spread.attr("TREE") = spread::Packet::kTree;
   spread.attr("CODE_BYTES") = spread::kCodeBytes;
-  spread.attr("MOST_CHUNK_BYTES") = spread::kMostChunkBytes;
-  spread.attr("LEAST_CHUNKS") = ina::kLeastSpread;
-  spread.attr("MOST_FETCHED") = spread::kMostFetched;
   spread.attr("KIND_SPREAD") = static_cast<int>(ina::Kind::kSpread);
   spread.attr("KIND_FETCH") = static_cast<int>(ina::Kind::kFetch);
   nb::class_<PySpreader>(spread, "Spreader")

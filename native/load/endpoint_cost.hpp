@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor time of an in-network endpoint alone.
+#pragma once
+
+#include <cstdint>
+
+#include "core/collective.hpp"
+#include "core/time.hpp"
+
+namespace railweave::load {
+
+struct EndpointCost {
+  std::uint64_t chunks;
+  Duration transmit_ns;  // find the next chunk, read the input, build the packet
+  Duration receive_ns;   // judge the packet, write the output, keep the books
+};
+
+/// Run `rounds` all-reduces of `count` elements of four bytes through an endpoint in a group of one. Its own
+/// packets, turned round in batches, are the results.
+EndpointCost measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
+                              std::uint64_t count, int rounds);
+
+}  // namespace railweave::load
