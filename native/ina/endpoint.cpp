@@ -482,7 +482,8 @@ Duration Endpoint::reorder_window() const {
 Duration Endpoint::patience(const Flight& flight) const {
   const std::uint32_t slow = std::max(flight.transmissions, kQuickRepeats) - kQuickRepeats;
   const Duration rtt = window_.smoothed_rtt();
-  return std::max(rtt * 5 / 4, rtt + reorder_window()) << std::min(slow, kMaxDoublings);
+  return std::max({rtt * 5 / 4, rtt + reorder_window(), options_.window.yields})
+         << std::min(slow, kMaxDoublings);
 }
 
 /// When the first of a list counts as lost; kNever if only more results can tell.
