@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
+from itertools import product
 from typing import Any
 
 import grpc
@@ -107,36 +109,76 @@ def refuse(
 
 # gRPC's clients take 8 KiB of metadata by default. The message is sent alone and in the details. The details
 # grow by a third in base64.
-_METADATA_BYTES = 8192 - 512  # less other metadata
-_MOST_DETAILS = 256  # more do not fit
-_MESSAGE_BYTES, _LONE_MESSAGE_BYTES = 512, 4096  # with details, and without
+_METADATA_BYTES = 8192 - 384  # less other metadata
+_MESSAGE_BYTES = 512, 128  # with details: a shorter message leaves room for more errors
+_REASONS_BYTES = 2048  # without details, before the numbers of all failures
+_MOST_NUMBERS = 8192  # of failures: the message is made within 10 ms
+# The usual URL of the type, and the shortest. Bytes of an error without URL, of a code, of a text's tags.
+_ERROR_URLS = "type.googleapis.com/p4.v1.Error", "/p4.v1.Error"
+_OK_BYTES, _CODE_BYTES, _TEXT_BYTES = 4, 4, 8
+
+_Results = Sequence[Refused | None]
 
 
-def batch_status(results: Sequence[Refused | None], what: str) -> rpc_status.Status:
-    """Return the status of a batch of `what` with failures.
+def batch_status(results: _Results, what: str) -> rpc_status.Status:
+    """Return the status of a batch of `what` with failures, no longer than most clients take.
 
-    The message names the first failures. The details are one p4.v1.Error for every part of the batch, in
-    order. If they are longer than most clients take, they have no messages. If they are still too long, they
-    are left out.
+    The details are one p4.v1.Error for every part of the batch, in order, with messages as long as there is
+    room. If there is no room for all errors, those behind the last failure are left out. If the rest is still
+    too long, there are no details. Then the message has the number and the code of each failure.
     """
-    status = rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _MESSAGE_BYTES))
-    for texts in (True, False) if len(results) <= _MOST_DETAILS else ():
-        del status.details[:]
-        for result in results:
-            code, message = (Code.OK, "") if result is None else (result.code, result.message)
-            status.details.add().Pack(p4r.Error(canonical_code=code, message=message if texts else ""))
-        if len(status.message) + status.ByteSize() * 4 // 3 <= _METADATA_BYTES:
+    failed = [number for number, result in enumerate(results) if result is not None]
+    reasons = f"{len(failed)} of {len(results)} {what} failed" + _reasons(results, failed)
+    for count, url, limit in product((len(results), failed[-1] + 1), _ERROR_URLS, _MESSAGE_BYTES):
+        status = rpc_status.Status(code=Code.UNKNOWN, message=_cut(reasons, limit))
+        room = (_METADATA_BYTES - len(status.message)) * 3 // 4 - status.ByteSize()
+        room -= (_OK_BYTES + len(url)) * count + _CODE_BYTES * len(failed)
+        if room >= 0:
+            _add_details(status, results[:count], url, room)
             return status
-    return rpc_status.Status(code=Code.UNKNOWN, message=_summary(results, what, _LONE_MESSAGE_BYTES))
+    message = _cut(reasons, _REASONS_BYTES) + _numbers(results, failed)
+    return rpc_status.Status(code=Code.UNKNOWN, message=_cut(message, _METADATA_BYTES))
 
 
-def _summary(results: Sequence[Refused | None], what: str, limit: int) -> str:
-    failed = ((number, result) for number, result in enumerate(results) if result is not None)
-    text = f"{len(results) - results.count(None)} of {len(results)} {what} failed"
-    for number, result in failed:
-        # Other characters than ASCII's are three times as long in gRPC's message.
-        reason = result.message.encode("ascii", "replace").decode()
-        text += f"; number {number}: {result.code.name}: {reason}"
-        if len(text) > limit:
-            return text[: limit - 3] + "..."
+def _add_details(status: rpc_status.Status, results: _Results, url: str, room: int) -> None:
+    for result in results:
+        error = p4r.Error()
+        if result is not None:
+            error.canonical_code = result.code
+            size = _TEXT_BYTES + len(result.message.encode())
+            if size <= room:
+                error.message = result.message
+                room -= size
+        status.details.add(type_url=url, value=error.SerializeToString())
+
+
+def _reasons(results: _Results, failed: Sequence[int]) -> str:
+    """Return numbers, codes and messages of the first failures."""
+    text = ""
+    for number in failed:
+        if (result := results[number]) is not None:
+            # gRPC sends three characters for each of the others.
+            text += f"; number {number}: {result.code.name}: {re.sub('[^ -$&-~]', '?', result.message)}"
+        if len(text) > _REASONS_BYTES:
+            break
     return text
+
+
+def _numbers(results: _Results, failed: Sequence[int]) -> str:
+    """Return the numbers of the failures by code. Neighbours are one range."""
+    ranges: dict[str, list[list[int]]] = {}
+    for number in failed[:_MOST_NUMBERS]:
+        if (result := results[number]) is not None:
+            known = ranges.setdefault(result.code.name, [])
+            if known and known[-1][-1] == number - 1:
+                known[-1][1:] = [number]
+            else:
+                known.append([number])
+    texts = (
+        f"{code} {', '.join('-'.join(map(str, one)) for one in known)}" for code, known in ranges.items()
+    )
+    return "; all failures: " + "; ".join(texts) + "..." * (len(failed) > _MOST_NUMBERS)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

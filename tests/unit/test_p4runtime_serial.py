@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import grpc
 import pytest
 from finsy import (
     P4CounterData,
@@ -17,7 +19,7 @@ from finsy import (
     P4TableEntry,
     P4ValueSetEntry,
 )
-from finsy.proto import U128, p4r
+from finsy.proto import U128, p4r, p4r_grpc
 from p4runtime_clients import (
     DEVICE,
     ENTITIES,
@@ -159,31 +161,53 @@ async def test_an_answer_shows_no_write_that_came_while_it_was_read(entities: Cl
     assert len(await entities.read(*wildcards)) == per_round - len(WRITTEN) - direct_counters
 
 
-async def test_one_bad_update_among_many_is_named_to_a_client_with_default_limits(
-    clients: tuple[Client, Client],
+@asynccontextmanager
+async def strict(one: Client) -> AsyncIterator[p4r_grpc.P4RuntimeStub]:
+    """Yield a client that refuses what default clients of gRPC may refuse: 8 KiB of metadata, in base64."""
+    options = [("grpc.max_metadata_size", 8192), ("grpc.absolute_max_metadata_size", 8192)]
+    options.append(("grpc.http2.true_binary", 0))
+    async with grpc.aio.insecure_channel(one.server.address, options) as channel:
+        yield p4r_grpc.P4RuntimeStub(channel)
+
+
+ALL = "number 0: NOT_FOUND: "
+
+
+@pytest.mark.parametrize(
+    ("count", "failing", "described", "words"),
+    [
+        (1, range(1), 1, ALL),
+        (100, range(100), 100, ALL),
+        (280, range(280), 280, ALL),
+        (290, range(290), 0, f"{ALL}.*; all failures: NOT_FOUND 0-289$"),
+        (345, [17], 345, "number 17: NOT_FOUND: "),
+        (10_000, [17], 18, "number 17: NOT_FOUND: "),
+        (10_000, [344], 345, "number 344: NOT_FOUND: "),
+        (10_000, [17, 8123], 0, "number 8123: NOT_FOUND: .*; all failures: NOT_FOUND 17, 8123$"),
+        (10_000, range(10_000), 0, rf"{ALL}.*; all failures: NOT_FOUND 0-8191\.\.\.$"),
+        (10_000, range(0, 10_000, 2), 0, rf"{ALL}.*; all failures: NOT_FOUND 0, 2, 4.*\.\.\.$"),
+    ],
+)
+async def test_failures_of_a_batch_arrive_within_default_limits(
+    clients: tuple[Client, Client], count: int, failing: Sequence[int], described: int, words: str
 ) -> None:
     one, _ = clients
-    updates = entries("INSERT", 1, 10_000)
-    updates[8123] = updates[17]
+    updates = entries("INSERT", 1, count)
+    for number in failing:
+        updates[number].type = p4r.Update.DELETE
     request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=updates)
-    words = '"1 of 10000 updates failed; number 8123: ALREADY_EXISTS: '
-    await refused(one.stub.Write(request), "UNKNOWN", words)
-
-
-@pytest.mark.parametrize("count", [1, 100, 140, 300, 5000])
-async def test_all_failures_of_a_batch_arrive_within_default_limits(
-    clients: tuple[Client, Client], count: int
-) -> None:
-    one, _ = clients
-    request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id)
-    request.updates.extend(entries("DELETE", 1, count))
-    words = f"{count} of {count} updates failed; number 0: "
-    failed = await refused(one.stub.Write(request), "UNKNOWN", words)
-    assert codes(errors(failed)) == ["NOT_FOUND"] * (count if count <= 100 else 0)
-    if count <= 100:
+    async with strict(one) as stub:
+        expected = f'"{len(failing)} of {count} updates failed; number'
+        failed = await refused(stub.Write(request), "UNKNOWN", expected)
+    assert re.search(words, str(failed.details()))
+    found = errors(failed)
+    assert codes(found) == ["NOT_FOUND" if number in failing else "OK" for number in range(described)]
+    if described:
         assert (status(failed).code, status(failed).message) == (Code.UNKNOWN, failed.details())
-    if count == 1:
-        assert "bridge" in errors(failed)[0].message  # messages of many errors are cut
+    if described in (1, 100, 345):
+        first = found[failing[0]].message
+        assert "bridge" in first
+        assert first in str(failed.details())
 
 
 async def test_a_write_of_four_megabytes_is_carried_out_and_a_larger_one_refused(
