@@ -9,7 +9,7 @@ from typing import Any
 
 from railweave.switch.errors import InvalidProgram
 from railweave.switch.lowering.code import Code, Label
-from railweave.switch.lowering.declarations import Declarations
+from railweave.switch.lowering.declarations import Declarations, table_size
 from railweave.switch.lowering.emit import ActionBody, emit_action
 from railweave.switch.lowering.expr import Expr, mask
 from railweave.switch.lowering.fields import Field
@@ -40,7 +40,6 @@ from railweave.switch.program import (
     TableInfo,
 )
 
-MAX_TABLE_SIZE = 1 << 22
 NOWHERE = ""  # a table's code does not fall through to its successor, which the plan names
 
 
@@ -128,8 +127,6 @@ class TableReader:
         entries = item.get("entries")
         if entries is not None and profile is not None:
             raise InvalidProgram(f"{place}: const entries in a table with an action profile")
-        size = natural(item, "max_size", place, MAX_TABLE_SIZE + 1) if "max_size" in item else 0
-        size = max(size, len(entries)) if isinstance(entries, list) else size
         meter_name, meters = item.get("direct_meters"), self.declared.direct_meters
         meter = None if meter_name is None else find(meters, meter_name, "direct meter", place)
         info = TableInfo(
@@ -138,7 +135,7 @@ class TableReader:
             key=key,
             key_words=words,
             actions=tuple(self.actions[number] for number in ids),
-            size=size,
+            size=table_size(item, place),
             default=self._default(item, ids, place),
             const_entries=self._entries(entries, key, ids, place),
             immutable=entries is not None,

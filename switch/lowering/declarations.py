@@ -26,6 +26,7 @@ from railweave.switch.lowering.source import (
 from railweave.switch.program import ArrayInfo, DigestInfo, MeterInfo, ProfileInfo
 
 MAX_ARRAY = 1 << 26
+MAX_TABLE, DEFAULT_TABLE = 1 << 22, 1 << 10
 MAX_LISTS = 1 << 12
 MAX_PROFILE = 1 << 22
 
@@ -110,18 +111,23 @@ def _meters(root: Json, headers: Headers) -> tuple[dict[str, MeterInfo], dict[st
                     "a direct meter with a result that is no field of fixed length", item, place
                 )
             direct[name] = len(meters), target
-        size = _table_size(root, table) if table else natural(item, "size", place, MAX_ARRAY)
+        size = _size_of(root, table) if table else natural(item, "size", place, MAX_ARRAY)
         meters[name] = MeterInfo(name, len(meters), size, natural(item, "rate_count", place, 9), unit, table)
     return meters, direct
 
 
-def _table_size(root: Json, name: str) -> int:
+def _size_of(root: Json, name: str) -> int:
     for table in (table for pipeline in objects(root, "pipelines") for table in objects(pipeline, "tables")):
         if table.get("name") == name:
-            entries = table.get("entries")
-            size = natural(table, "max_size", f"table {name!r}", MAX_ARRAY)
-            return max(size, len(entries) if isinstance(entries, list) else 0)
+            return table_size(table, f"table {name!r}")
     raise InvalidProgram(f"a direct meter is bound to table {name!r}, which does not exist")
+
+
+def table_size(table: Json, place: str) -> int:
+    """Return how many entries a table holds. p4c gives the number of its entries to one without a size."""
+    size = natural(table, "max_size", place, MAX_TABLE + 1) if "max_size" in table else 0
+    entries = table.get("entries")
+    return max(size, len(entries), DEFAULT_TABLE) if isinstance(entries, list) else size
 
 
 def _calculation(item: Json, headers: Headers, place: str) -> Calculation:

@@ -46,6 +46,9 @@ class Tables(Entities):
         super().__init__(schema, pipeline)
         self._clock_us = clock_us
         self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
+        for table in schema.tables.values():
+            if table.has_initial_entries and not table.is_const_table:  # BMv2's JSON has no such difference
+                self.store(table).unlock()
 
     def snapshot(self, pipeline: Pipeline) -> Self:
         """Return the tables of a pipeline's snapshot: `copy_counters` keeps counters as they are."""

@@ -54,12 +54,16 @@ class Translation:
         return view
 
     def reserve(self, entities: Iterable[p4r.Entity | None]) -> None:
-        """Reserve the numbers in entries that the program brings."""
+        """Let entries of the program use their numbers, and its default actions use theirs for ever."""
         if not self.types:
             return
         for entity in filter(None, entities):
+            taken = []
             for slot, strings, what in self._slots(entity):
-                strings.take(strings.string(int.from_bytes(slot.value, "big")), what)
+                number = int.from_bytes(slot.value, "big")
+                taken.append((strings, strings.take(strings.string(number), what)))
+            if not entity.table_entry.is_default_action:
+                self._users[self._user(entity)] = taken
 
     @contextlib.contextmanager
     def writing(self, update: p4r.Update) -> Iterator[p4r.Update]:

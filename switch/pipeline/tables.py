@@ -53,6 +53,7 @@ class Table:
         self._timers = timers
         self._lock = lock
         self._needs_priority = info.needs_priority
+        self._immutable = info.immutable
         self._entries: dict[int, Entry] = {}
         self._handles: dict[EntryKey, int] = {}
         declared = info.default
@@ -157,6 +158,12 @@ class Table:
             del self._entries[handle]
             del self._handles[entry.matches, entry.priority]
 
+    def unlock(self) -> None:
+        """Let the program's own entries be changed, and others be added."""
+        with self._lock:
+            self._immutable = False
+            self._entries = {number: replace(entry, const=False) for number, entry in self._entries.items()}
+
     def set_default(self, target: Target | None, opaque: Opaque = NO_OPAQUE) -> None:
         """Set the action of a miss; None: the one that the program declares."""
         self.require_mutable_default()
@@ -187,7 +194,7 @@ class Table:
 
     def require_mutable(self) -> None:
         """Raise ImmutableTable if the program itself makes all entries."""
-        if self.info.immutable:
+        if self._immutable:
             raise ImmutableTable(f"{self._what} has constant entries only")
 
     def require_mutable_default(self) -> None:

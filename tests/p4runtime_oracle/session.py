@@ -39,9 +39,23 @@ KINDS = (
 )
 
 
-def with_strings() -> p4i.P4Info:
-    """Return the P4Info of the program, with strings for values of 9 and 16 bits where they are allowed."""
+def variant(*, strings: bool = False, preinitialized: bool = False) -> p4i.P4Info:
+    """Return the P4Info of the program.
+
+    It may have strings for values of 9 and 16 bits where they are allowed. The entries of a table may be
+    initial ones instead of constant ones.
+    """
     p4info = SCHEMAS[ORACLE].get_pipeline_config().p4info
+    for table in p4info.tables:
+        table.has_initial_entries = table.is_const_table
+        table.is_const_table &= not preinitialized
+    if strings:
+        use_strings(p4info)
+    return p4info
+
+
+def use_strings(p4info: p4i.P4Info) -> None:
+    """Give values of 9 and 16 bits a type that is translated to strings."""
     owners = (*p4info.actions, *p4info.tables, *p4info.value_sets)
     kinds = ("params", "match_fields", "match")
     parts = [part for owner in owners for kind in kinds for part in getattr(owner, kind, ())]
@@ -51,7 +65,6 @@ def with_strings() -> p4i.P4Info:
             part.type_name.name = f"string{part.bitwidth}_t"
             p4info.type_info.new_types[part.type_name.name].translated_type.sdn_string.SetInParent()
             part.ClearField("bitwidth")
-    return p4info
 
 
 class Session:
@@ -61,7 +74,7 @@ class Session:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._updates = updates
-        self._p4info = with_strings() if seed % 2 else SCHEMAS[ORACLE].p4info
+        self._p4info = variant(strings=bool(seed & 1), preinitialized=bool(seed & 2))
         self._drawn = Updates(self._rng, self._p4info)
 
     def run(self) -> None:

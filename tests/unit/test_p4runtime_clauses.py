@@ -45,6 +45,7 @@ from p4runtime_oracle.rules import (
     UNKNOWN,
     UNSUPPORTED,
 )
+from p4runtime_oracle.session import variant
 from vectors.case import case
 
 from railweave.switch.p4runtime import stream
@@ -494,6 +495,48 @@ READS: dict[str, tuple[p4r.Entity, list[p4r.Entity] | str]] = {
 def test_a_read_finds(name: str) -> None:
     pattern, found = READS[name]
     assert answer(lambda one: list(one.read(pattern))) == found
+
+
+def written(one: Device, kind: p4r.Update.Type.ValueType, entity: p4r.Entity) -> None:
+    one.write(p4r.Update(type=kind, entity=entity))
+
+
+def to(port: int, priority: int, string: bytes = b"") -> p4r.Entity:
+    action = call("constant_port", string or bytes([port]))
+    return entry("constant", *([CONSTANT] if priority == 2 else []), priority=priority, action=action)
+
+
+def test_entries_without_const_are_changed_like_others() -> None:
+    one = device(ORACLE, variant(preinitialized=True))
+
+    def ports() -> list[list[int]]:
+        return [[port for port, _ in one.pipeline.inject(4, bytes([seven]) + bytes(20))] for seven in (1, 2)]
+
+    def read() -> list[p4r.Entity]:
+        return list(one.read(entry("constant")))
+
+    assert (ports(), read()) == ([[1], [2]], [to(1, 2), to(2, 1)])
+    written(one, MODIFY, to(3, 2))
+    written(one, DELETE, to(2, 1))
+    assert (ports(), read()) == ([[3], []], [to(3, 2)])
+    written(one, INSERT, to(5, 1))
+    written(one, INSERT, to(6, 9))
+    assert (ports(), read()) == ([[6], [6]], [to(3, 2), to(5, 1), to(6, 9)])
+    for priority in range(10, 10 + 1024 - 3):  # as many as the P4Info says
+        written(one, INSERT, to(6, priority))
+    with pytest.raises(Refused, match="full"):
+        written(one, INSERT, to(6, 3))
+
+
+def test_a_deleted_initial_entry_frees_its_strings() -> None:
+    one = device(ORACLE, variant(strings=True, preinitialized=True))
+    free = (1 << 9) - 2  # the initial entries have the ports 1 and 2
+    for number in range(free):
+        written(one, INSERT, to(0, 10 + number, b"port %d" % number))
+    with pytest.raises(Refused, match="all 512 values"):
+        written(one, INSERT, to(0, 3, b"another"))
+    written(one, DELETE, to(2, 1))
+    written(one, INSERT, to(0, 3, b"another"))
 
 
 def test_only_ports_of_the_switch_can_be_watched() -> None:
