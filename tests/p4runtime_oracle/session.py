@@ -18,12 +18,16 @@ import grpc
 from finsy.proto import p4i, p4r
 from p4runtime_clients import ORACLE, SCHEMAS, Client, Config, Server, client, codes
 from p4runtime_oracle.model import Model
+from p4runtime_oracle.packets import DROP, Forwarding, draw, encode
 from p4runtime_oracle.updates import Updates
 from protocol.seeds import main
+
+from railweave.switch.pipeline import Pipeline
 
 UPDATES = 1000
 MAX_BATCH = 20
 BATCHES_PER_READ = 10
+PACKETS = 50
 ATOMICITIES = (
     p4r.WriteRequest.CONTINUE_ON_ERROR,
     p4r.WriteRequest.ROLLBACK_ON_ERROR,
@@ -74,7 +78,8 @@ class Session:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._updates = updates
-        self._p4info = variant(strings=bool(seed & 1), preinitialized=bool(seed & 2))
+        self._strings = bool(seed & 1)
+        self._p4info = variant(strings=self._strings, preinitialized=bool(seed & 2))
         self._drawn = Updates(self._rng, self._p4info)
 
     def run(self) -> None:
@@ -96,6 +101,8 @@ class Session:
                     if self.counts["batches"] % BATCHES_PER_READ == 0:
                         await self._compare(primary, model)
                 await self._compare(primary, model)
+                if not self._strings:
+                    self._send(server.pipelines[-1], model)
 
     async def _write(self, primary: Client, model: Model) -> None:
         [atomicity] = self._rng.choices(ATOMICITIES, (8, 1, 1))
@@ -126,6 +133,19 @@ class Session:
         assert found == expected, (
             f"read, not written: {found - expected}; written, not read: {expected - found}"
         )
+
+    def _send(self, pipeline: Pipeline, model: Model) -> None:
+        """Send packets, and compare the results with those that the entities permit."""
+        forwarding = Forwarding(self._p4info, model.state)
+        for _ in range(PACKETS):
+            packet = draw(self._rng)
+            permitted = forwarding.results(packet)
+            sent = pipeline.inject(1, encode(packet))
+            [result] = [(port, int.from_bytes(data[5:], "big")) for port, data in sent] or [(DROP, 0)]
+            dropped = result[0] == DROP and any(port == DROP for port, _ in permitted)
+            assert dropped or result in permitted, f"{packet}: {result}, permitted {permitted}"
+            self.counts["packets"] += 1
+            self.counts["dropped"] += dropped
 
     def _everything(self) -> list[p4r.Entity]:
         patterns = [ENTRIES]

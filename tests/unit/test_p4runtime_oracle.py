@@ -15,6 +15,7 @@ from protocol.seeds import caught, explore
 
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Code, Refused
+from railweave.switch.pipeline import tables
 
 CODES = (
     *("OK", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"),
@@ -52,4 +53,9 @@ def insert_over_entries(device: Device, update: p4r.Update) -> None:
 @pytest.mark.parametrize("mutant", [forget_deletes, keep_what_is_refused, insert_over_entries])
 def test_a_server_that_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch, mutant: Write) -> None:
     monkeypatch.setattr(Device, "write", mutant)
+    assert caught(Session, range(1))
+
+
+def test_a_data_plane_that_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "words", lambda action, values: [0] * len(values))
     assert caught(Session, range(1))

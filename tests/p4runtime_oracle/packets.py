@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results that a packet may have in the program `oracle`, by the entities that P4Runtime has."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from finsy.proto import p4i, p4r
+from p4runtime_oracle.rules import ORDERED, State
+
+FIELDS = {"one": 1, "seven": 7, "nine": 9, "rest": 7, "wide": 16, "long": 48}  # of its header, in bits
+DROP = 511
+ORDER = (
+    "exacts",
+    "prefixes",
+    "mixed",
+    "keyless",
+    "constant",
+    "weighed",
+    "counted_members",
+    "spread",
+    "indirect",
+)
+
+Packet = dict[str, int]
+Result = tuple[int, int]  # egress port, and the field `long`, which an action may change
+
+
+def draw(rng: random.Random) -> Packet:
+    """Return values that keys of random entries have, too."""
+    return {name: rng.choice((0, 1, 2, 3, 5, (1 << bits) - 1)) % (1 << bits) for name, bits in FIELDS.items()}
+
+
+def encode(packet: Packet) -> bytes:
+    """Return the bytes of the header."""
+    bits = 0
+    for name, width in FIELDS.items():
+        bits = bits << width | packet[name]
+    return bits.to_bytes(sum(FIELDS.values()) // 8, "big")
+
+
+class Forwarding:
+    """The program's ingress. A group's hash, and entries of the same priority, leave a choice."""
+
+    def __init__(self, p4info: p4i.P4Info, state: State) -> None:
+        self._tables = {table.preamble.alias: table for table in p4info.tables}
+        self._names = {action.preamble.id: action.preamble.alias for action in p4info.actions}
+        self._state = state
+
+    def results(self, packet: Packet) -> set[Result]:
+        """Return all results that are possible."""
+        found = {(0, packet["long"])}
+        for name in ORDER:
+            actions = self._actions(self._tables[name], packet)
+            found = {self._execute(action, result) for action in actions for result in found}
+        return found
+
+    def _execute(self, action: p4r.Action | None, result: Result) -> Result:
+        name = "NoAction" if action is None else self._names[action.action_id]
+        if action is None or name in ("NoAction", "tell"):
+            return result
+        if name == "drop":
+            return DROP, result[1]
+        params = [
+            int.from_bytes(param.value, "big") for param in sorted(action.params, key=lambda p: p.param_id)
+        ]
+        return params[0], params[1] if name == "two" else result[1]
+
+    def _actions(self, table: p4i.Table, packet: Packet) -> list[p4r.Action | None]:
+        number = table.preamble.id
+        entries = [entity.table_entry for key, entity in self._state.items() if key[:2] == ("entry", number)]
+        ranked = [(self._rank(table, entry, packet), entry) for entry in entries]
+        best = max((rank for rank, _ in ranked if rank is not None), default=None)
+        if best is None:
+            default = self._state.get(("default", number))
+            return [default.table_entry.action.action if default else None]
+        chosen = [entry.action for rank, entry in ranked if rank == best]
+        return [action for target in chosen for action in self._targets(table, target)]
+
+    def _targets(self, table: p4i.Table, target: p4r.TableAction) -> Sequence[p4r.Action | None]:
+        profile = table.implementation_id
+        match target.WhichOneof("type"):
+            case "action_profile_member_id":
+                return [self._member(profile, target.action_profile_member_id)]
+            case "action_profile_group_id":
+                group = self._state["group", profile, target.action_profile_group_id].action_profile_group
+                return [self._member(profile, one.member_id) for one in group.members] or [None]
+            case "action_profile_action_set":
+                actions = target.action_profile_action_set.action_profile_actions
+                return [one.action for one in actions] or [None]
+        return [target.action]
+
+    def _member(self, profile: int, number: int) -> p4r.Action:
+        return self._state["member", profile, number].action_profile_member.action
+
+    def _rank(self, table: p4i.Table, entry: p4r.TableEntry, packet: Packet) -> int | None:
+        """Return the priority or the length of the prefix of an entry that matches, else None."""
+        prefix = 0
+        fields = {field.id: field for field in table.match_fields}
+        for match in entry.match:
+            field = fields[match.field_id]
+            prefix += match.lpm.prefix_len
+            if not all(_fits(match, field.bitwidth, packet[field.name.rpartition(".")[2]])):
+                return None
+        ordered = any(field.match_type in ORDERED for field in table.match_fields)
+        return entry.priority if ordered else prefix
+
+
+def _fits(match: Any, bitwidth: int, value: int) -> Iterator[bool]:
+    def number(data: bytes) -> int:
+        return int.from_bytes(data, "big")
+
+    match match.WhichOneof("field_match_type"):
+        case "exact":
+            yield value == number(match.exact.value)
+        case "optional":
+            yield value == number(match.optional.value)
+        case "ternary":
+            yield value & number(match.ternary.mask) == number(match.ternary.value)
+        case "range":
+            yield number(match.range.low) <= value <= number(match.range.high)
+        case "lpm":
+            yield (value ^ number(match.lpm.value)) >> (bitwidth - match.lpm.prefix_len) == 0
