@@ -47,8 +47,7 @@ class Tables(Entities):
         self._clock_us = clock_us
         self._copies: dict[int, dict[int, CounterValue]] = {}  # of a snapshot, by table id and handle
         for table in schema.tables.values():
-            if table.has_initial_entries and not table.is_const_table:  # BMv2's JSON has no such difference
-                self.store(table).unlock()
+            self.store(table).set_immutable(table.is_const_table)  # BMv2's JSON does not say
 
     def snapshot(self, pipeline: Pipeline) -> Self:
         """Return the tables of a pipeline's snapshot: `copy_counters` keeps counters as they are."""

@@ -158,11 +158,13 @@ class Table:
             del self._entries[handle]
             del self._handles[entry.matches, entry.priority]
 
-    def unlock(self) -> None:
-        """Let the program's own entries be changed, and others be added."""
+    def set_immutable(self, immutable: bool) -> None:
+        """Keep the program's own entries, and only these, or let controllers change and add entries."""
         with self._lock:
-            self._immutable = False
-            self._entries = {number: replace(entry, const=False) for number, entry in self._entries.items()}
+            self._immutable = immutable
+            self._entries = {
+                handle: replace(entry, const=immutable) for handle, entry in self._entries.items()
+            }
 
     def set_default(self, target: Target | None, opaque: Opaque = NO_OPAQUE) -> None:
         """Set the action of a miss; None: the one that the program declares."""

@@ -1,31 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results that a packet may have in the program `oracle`, by the entities that P4Runtime has."""
+"""What packets find in the tables and value sets of the program `oracle`, by the entities in them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4i, p4r
 from p4runtime_oracle.rules import ORDERED, State
 
+from railweave.switch.trace import Event
+
 FIELDS = {"one": 1, "seven": 7, "nine": 9, "rest": 7, "wide": 16, "long": 48}  # of its header, in bits
 DROP = 511
-ORDER = (
-    "exacts",
-    "prefixes",
-    "mixed",
-    "keyless",
-    "constant",
-    "weighed",
-    "counted_members",
-    "spread",
-    "indirect",
-)
 
 Packet = dict[str, int]
-Result = tuple[int, int]  # egress port, and the field `long`, which an action may change
+Call = tuple[str, tuple[int, ...]]  # of an action, with its parameters
+NOTHING: Call = ("NoAction", ())
 
 
 def draw(rng: random.Random) -> Packet:
@@ -41,43 +33,71 @@ def encode(packet: Packet) -> bytes:
     return bits.to_bytes(sum(FIELDS.values()) // 8, "big")
 
 
+def calls(events: Iterable[Event]) -> Iterator[tuple[str, Call]]:
+    """Yield each table that a packet passed, and its call."""
+    table = ""
+    for event in events:
+        name = event.name.rpartition(".")[2]
+        if event.kind == "table":
+            table = name
+            if event.values["action"] is None:
+                yield table, NOTHING
+        elif event.kind == "action" and table:
+            yield table, (name, tuple(event.values.values()))
+
+
+def forwarded(packet: Packet, made: Iterable[Call]) -> list[tuple[int, bytes]]:
+    """Return the packet that leaves, and its port, after the calls of all tables."""
+    port, leaving = 0, dict(packet)
+    for name, params in made:
+        if name == "drop":
+            port = DROP
+        elif params:
+            port = params[0]
+            leaving["long"] = params[1] if name == "two" else leaving["long"]
+    return [] if port == DROP else [(port, encode(leaving))]
+
+
 class Forwarding:
-    """The program's ingress. A group's hash, and entries of the same priority, leave a choice."""
+    """What tables and value sets do. A group's hash, and entries of the same priority, leave a choice."""
 
     def __init__(self, p4info: p4i.P4Info, state: State) -> None:
         self._tables = {table.preamble.alias: table for table in p4info.tables}
-        self._names = {action.preamble.id: action.preamble.alias for action in p4info.actions}
+        self._actions = {action.preamble.id: action for action in p4info.actions}
         self._state = state
 
-    def results(self, packet: Packet) -> set[Result]:
-        """Return all results that are possible."""
-        found = {(0, packet["long"])}
-        for name in ORDER:
-            actions = self._actions(self._tables[name], packet)
-            found = {self._execute(action, result) for action in actions for result in found}
-        return found
-
-    def _execute(self, action: p4r.Action | None, result: Result) -> Result:
-        name = "NoAction" if action is None else self._names[action.action_id]
-        if action is None or name in ("NoAction", "tell"):
-            return result
-        if name == "drop":
-            return DROP, result[1]
-        params = [
-            int.from_bytes(param.value, "big") for param in sorted(action.params, key=lambda p: p.param_id)
-        ]
-        return params[0], params[1] if name == "two" else result[1]
-
-    def _actions(self, table: p4i.Table, packet: Packet) -> list[p4r.Action | None]:
+    def permitted(self, name: str, packet: Packet) -> set[Call]:
+        """Return the calls that a table may make."""
+        table = self._tables[name]
         number = table.preamble.id
         entries = [entity.table_entry for key, entity in self._state.items() if key[:2] == ("entry", number)]
         ranked = [(self._rank(table, entry, packet), entry) for entry in entries]
         best = max((rank for rank, _ in ranked if rank is not None), default=None)
         if best is None:
             default = self._state.get(("default", number))
-            return [default.table_entry.action.action if default else None]
+            return {self._call(default.table_entry.action.action) if default else NOTHING}
         chosen = [entry.action for rank, entry in ranked if rank == best]
-        return [action for target in chosen for action in self._targets(table, target)]
+        return {self._call(action) for target in chosen for action in self._targets(table, target)}
+
+    def known(self, packet: Packet) -> bool:
+        """Return whether a value set has fields of the packet."""
+        for key, entity in self._state.items():
+            if key[0] == "value_set":
+                for member in entity.value_set_entry.members:
+                    names = ("wide",) if len(member.match) == 1 else ("nine", "wide")
+                    if all(
+                        packet[name] == int.from_bytes(match.exact.value, "big")
+                        for name, match in zip(names, member.match, strict=True)
+                    ):
+                        return True
+        return False
+
+    def _call(self, action: p4r.Action | None) -> Call:
+        if action is None:
+            return NOTHING
+        given = {param.param_id: int.from_bytes(param.value, "big") for param in action.params}
+        info = self._actions[action.action_id]
+        return info.preamble.alias, tuple(given[param.id] for param in info.params)
 
     def _targets(self, table: p4i.Table, target: p4r.TableAction) -> Sequence[p4r.Action | None]:
         profile = table.implementation_id

@@ -18,7 +18,7 @@ import grpc
 from finsy.proto import p4i, p4r
 from p4runtime_clients import ORACLE, SCHEMAS, Client, Config, Server, client, codes
 from p4runtime_oracle.model import Model
-from p4runtime_oracle.packets import DROP, Forwarding, draw, encode
+from p4runtime_oracle.packets import NOTHING, Forwarding, calls, draw, encode, forwarded
 from p4runtime_oracle.updates import Updates
 from protocol.seeds import main
 
@@ -135,17 +135,23 @@ class Session:
         )
 
     def _send(self, pipeline: Pipeline, model: Model) -> None:
-        """Send packets, and compare the results with those that the entities permit."""
+        """Send packets. Tables and value sets do with them what their entities say."""
         forwarding = Forwarding(self._p4info, model.state)
-        for _ in range(PACKETS):
-            packet = draw(self._rng)
-            permitted = forwarding.results(packet)
-            sent = pipeline.inject(1, encode(packet))
-            [result] = [(port, int.from_bytes(data[5:], "big")) for port, data in sent] or [(DROP, 0)]
-            dropped = result[0] == DROP and any(port == DROP for port, _ in permitted)
-            assert dropped or result in permitted, f"{packet}: {result}, permitted {permitted}"
-            self.counts["packets"] += 1
-            self.counts["dropped"] += dropped
+        packets = [draw(self._rng) for _ in range(PACKETS)]
+        plain = [pipeline.inject(1, encode(packet)) for packet in packets]
+        pipeline.traces.start(None, PACKETS)
+        assert [pipeline.inject(1, encode(packet)) for packet in packets] == plain
+        for packet, sent, trace in zip(packets, plain, pipeline.traces.take(), strict=True):
+            made = list(calls(trace.events))
+            assert len(made) == len(self._p4info.tables)
+            for table, call in made:
+                permitted = forwarding.permitted(table, packet)
+                assert call in permitted, f"{packet} in {table}: {call}, permitted {permitted}"
+                self.counts["calls"] += call != NOTHING
+            assert sent == forwarded(packet, [call for _, call in made])
+            known = any(event.kind == "state" and event.name == "known" for event in trace.events)
+            assert known == forwarding.known(packet), f"{packet} is in a value set: {known}"
+            self.counts["known packets"] += known
 
     def _everything(self) -> list[p4r.Entity]:
         patterns = [ENTRIES]

@@ -528,6 +528,14 @@ def test_entries_without_const_are_changed_like_others() -> None:
         written(one, INSERT, to(6, 3))
 
 
+def test_a_constant_table_without_entries_takes_none() -> None:
+    p4info = SCHEMA.get_pipeline_config().p4info
+    for table in p4info.tables:
+        table.is_const_table |= table.preamble.alias == "exacts"
+    with pytest.raises(Refused, match="constant entries only"):
+        written(device(ORACLE, p4info), INSERT, exacts(action=COUNTED))
+
+
 def test_a_deleted_initial_entry_frees_its_strings() -> None:
     one = device(ORACLE, variant(strings=True, preinitialized=True))
     free = (1 << 9) - 2  # the initial entries have the ports 1 and 2
