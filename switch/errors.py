@@ -30,20 +30,15 @@ class InvalidProgram(UserError, ValueError):
 
 
 class UnsupportedConstruct(InvalidProgram):
-    """The program uses a construct that the engine does not support.
-
-    `construct` names it; `where` is the source position as p4c recorded it, or the object that holds it.
-    """
+    """The program uses a construct that the engine does not support."""
 
     def __init__(self, construct: str, where: str) -> None:
-        """Name the construct and its place."""
+        """Name the construct, and its position in the source or the object that holds it."""
         super().__init__(
             f"{where}: {construct} is not supported by the embedded switch",
             "other constructs of v1model",
             "rewrite the program, or run it with --target bmv2",
         )
-        self.construct = construct
-        self.where = where
 
 
 class DuplicateEntry(ValueError):

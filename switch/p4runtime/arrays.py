@@ -30,7 +30,8 @@ class Arrays(Entities):
         """Serve the objects of a P4Info."""
         super().__init__(schema, pipeline)
         self._objects: dict[int, Any] = getattr(schema, f"{self._kind}s")
-        self._arrays = pipeline.arrays
+        self._read: Callable[[str, range], _Block] = getattr(pipeline.arrays, f"{self._kind}s")
+        self._set: Callable[[str, range, Any], None] = getattr(pipeline.arrays, f"set_{self._kind}s")
         self._copies: dict[tuple[str, range], _Block] = {}  # of a snapshot
 
     def snapshot(self, pipeline: Pipeline) -> Self:
@@ -73,7 +74,9 @@ class Arrays(Entities):
         require(kind == p4r.Update.MODIFY, f"{self._kind}s can only be modified")
         one, cells = self._named(message), self.cells(message)
         self._check(one, message)
-        self._set(one.preamble.name, cells, self._decode(one, message))
+        value = self._decode(one, message)
+        if value is not None or self._kind == "meter":  # a counter without data keeps its value
+            self._set(one.preamble.name, cells, value)
 
     def read(self, pattern: Any) -> Iterator[p4r.Entity]:
         """Yield cells of one array, or all cells of all arrays (id 0)."""
@@ -104,17 +107,9 @@ class Arrays(Entities):
     def _check(self, one: Any, message: Any) -> None:
         """Refuse a write or read that is not supported."""
 
-    def _read(self, name: str, cells: range) -> _Block:
-        """Return cells as the engine gives them."""
-        raise NotImplementedError
-
     def _split(self, block: _Block, count: int) -> Iterable[Any]:
         """Return the values of `count` cells."""
         return block
-
-    def _set(self, name: str, cells: range, value: Any) -> None:
-        """Write a value into cells."""
-        raise NotImplementedError
 
     def _decode(self, one: Any, message: Any) -> Any:
         """Return the value that a message gives; Refused if a cell cannot hold it."""
@@ -130,13 +125,6 @@ class Counters(Arrays):
 
     _kind = "counter"
 
-    def _read(self, name: str, cells: range) -> list[CounterValue]:
-        return self._arrays.counters(name, cells)
-
-    def _set(self, name: str, cells: range, value: CounterValue | None) -> None:
-        if value is not None:
-            self._arrays.set_counters(name, cells, value)
-
     def _decode(self, one: p4i.Counter, message: p4r.CounterEntry) -> CounterValue | None:
         return counter_value(message)
 
@@ -151,12 +139,6 @@ class Meters(Arrays):
 
     def _check(self, one: p4i.Meter, message: p4r.MeterEntry) -> None:
         require_no_colours(message)
-
-    def _read(self, name: str, cells: range) -> list[MeterConfig | None]:
-        return self._arrays.meters(name, cells)
-
-    def _set(self, name: str, cells: range, value: MeterConfig | None) -> None:
-        self._arrays.set_meters(name, cells, value)
 
     def _decode(self, one: p4i.Meter, message: p4r.MeterEntry) -> MeterConfig | None:
         return meter_config(one, message)
@@ -188,15 +170,9 @@ class Registers(Arrays):
             unimplemented,
         )
 
-    def _read(self, name: str, cells: range) -> bytes:
-        return self._arrays.registers(name, cells)
-
     def _split(self, block: _Block, count: int) -> Iterator[int]:
         size = len(block) // max(count, 1)
         return (int.from_bytes(block[at : at + size], "big") for at in range(0, len(block), size))
-
-    def _set(self, name: str, cells: range, value: int) -> None:
-        self._arrays.set_registers(name, cells, value)
 
     def _decode(self, one: p4i.Register, message: p4r.RegisterEntry) -> int:
         return self._types[one.preamble.id].take(message.data, f"register {one.preamble.name}")

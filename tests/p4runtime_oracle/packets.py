@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from finsy.proto import p4i, p4r
 from p4runtime_oracle.rules import ORDERED, State
@@ -64,6 +63,7 @@ class Forwarding:
     def __init__(self, p4info: p4i.P4Info, state: State) -> None:
         self._tables = {table.preamble.alias: table for table in p4info.tables}
         self._actions = {action.preamble.id: action for action in p4info.actions}
+        self._value_sets = {one.preamble.id: one for one in p4info.value_sets}
         self._state = state
 
     def permitted(self, name: str, packet: Packet) -> set[Call]:
@@ -81,16 +81,12 @@ class Forwarding:
 
     def known(self, packet: Packet) -> bool:
         """Return whether a value set has fields of the packet."""
-        for key, entity in self._state.items():
-            if key[0] == "value_set":
-                for member in entity.value_set_entry.members:
-                    names = ("wide",) if len(member.match) == 1 else ("nine", "wide")
-                    if all(
-                        packet[name] == int.from_bytes(match.exact.value, "big")
-                        for name, match in zip(names, member.match, strict=True)
-                    ):
-                        return True
-        return False
+        return any(
+            all(_matches(match, self._value_sets[number].match, packet) for match in member.match)
+            for (kind, number, *_), entity in self._state.items()
+            if kind == "value_set"
+            for member in entity.value_set_entry.members
+        )
 
     def _call(self, action: p4r.Action | None) -> Call:
         if action is None:
@@ -118,28 +114,27 @@ class Forwarding:
     def _rank(self, table: p4i.Table, entry: p4r.TableEntry, packet: Packet) -> int | None:
         """Return the priority or the length of the prefix of an entry that matches, else None."""
         prefix = 0
-        fields = {field.id: field for field in table.match_fields}
         for match in entry.match:
-            field = fields[match.field_id]
             prefix += match.lpm.prefix_len
-            if not all(_fits(match, field.bitwidth, packet[field.name.rpartition(".")[2]])):
+            if not _matches(match, table.match_fields, packet):
                 return None
         ordered = any(field.match_type in ORDERED for field in table.match_fields)
         return entry.priority if ordered else prefix
 
 
-def _fits(match: Any, bitwidth: int, value: int) -> Iterator[bool]:
-    def number(data: bytes) -> int:
-        return int.from_bytes(data, "big")
-
-    match match.WhichOneof("field_match_type"):
-        case "exact":
-            yield value == number(match.exact.value)
-        case "optional":
-            yield value == number(match.optional.value)
+def _matches(given: p4r.FieldMatch, fields: Iterable[p4i.MatchField], packet: Packet) -> bool:
+    [field] = [one for one in fields if one.id == given.field_id]
+    value = packet[field.name.rpartition(".")[2] or "wide"]  # the field of a plain value set has no name
+    kind = str(given.WhichOneof("field_match_type"))
+    parts = {part.name: number for part, number in getattr(given, kind).ListFields()}
+    numbers = {
+        name: int.from_bytes(part, "big") if isinstance(part, bytes) else part for name, part in parts.items()
+    }
+    match kind:
         case "ternary":
-            yield value & number(match.ternary.mask) == number(match.ternary.value)
+            return value & numbers["mask"] == numbers["value"]
         case "range":
-            yield number(match.range.low) <= value <= number(match.range.high)
+            return bool(numbers["low"] <= value <= numbers["high"])
         case "lpm":
-            yield (value ^ number(match.lpm.value)) >> (bitwidth - match.lpm.prefix_len) == 0
+            return (value ^ numbers["value"]) >> (field.bitwidth - numbers["prefix_len"]) == 0
+    return bool(value == numbers["value"])

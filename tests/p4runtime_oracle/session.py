@@ -43,16 +43,21 @@ KINDS = (
 )
 
 
-def variant(*, strings: bool = False, preinitialized: bool = False) -> p4i.P4Info:
+def variant(*, strings: bool = False, preinitialized: bool = False, ranges: bool = False) -> p4i.P4Info:
     """Return the P4Info of the program.
 
     It may have strings for values of 9 and 16 bits where they are allowed. The entries of a table may be
-    initial ones instead of constant ones.
+    initial ones instead of constant ones. Value sets may match in other ways than exactly.
     """
     p4info = SCHEMAS[ORACLE].get_pipeline_config().p4info
     for table in p4info.tables:
         table.has_initial_entries = table.is_const_table
         table.is_const_table &= not preinitialized
+    if ranges:
+        kinds = (p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.LPM)
+        parts = (part for one in p4info.value_sets for part in one.match)
+        for part, kind in zip(parts, kinds, strict=True):
+            part.match_type = kind
     if strings:
         use_strings(p4info)
     return p4info
@@ -79,7 +84,7 @@ class Session:
         self._rng = random.Random(seed)
         self._updates = updates
         self._strings = bool(seed & 1)
-        self._p4info = variant(strings=self._strings, preinitialized=bool(seed & 2))
+        self._p4info = variant(strings=self._strings, preinitialized=bool(seed & 2), ranges=bool(seed & 4))
         self._drawn = Updates(self._rng, self._p4info)
 
     def run(self) -> None:
