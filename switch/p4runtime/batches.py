@@ -116,4 +116,4 @@ def _undoing(device: Device, update: p4r.Update) -> Iterator[Callable[[], None]]
         elif inverse is not None:
             inserted = update.type == _Update.INSERT
             for entity in [update.entity] if inserted else list(device.current(update.entity)):
-                yield partial(device.write, _Update(type=inverse, entity=entity))
+                yield partial(device.restore, _Update(type=inverse, entity=entity))

@@ -92,6 +92,12 @@ class Device:
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update, or be Refused."""
+        timed = update.type != _Update.DELETE and update.entity.table_entry.HasField("time_since_last_hit")
+        require(not timed, "time_since_last_hit is for reading")
+        self.restore(update)
+
+    def restore(self, update: p4r.Update) -> None:
+        """Carry out an update that brings back an entry of `current`, with the time since its last hit."""
         with _refusals(), self.translation.writing(update) as inward:
             kind = inward.type
             if kind not in (_Update.INSERT, _Update.MODIFY, _Update.DELETE):

@@ -30,7 +30,11 @@ from railweave.switch.pipeline.matches import check
 _Update = p4r.Update
 _COPY_BYTES = 200  # of memory for a copied counter
 _DEFAULT_HAS_NONE = "direct counters and meters see hits: a default action has none, as on BMv2"
-_EVERYTHING = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+_EVERYTHING = p4r.TableEntry(
+    counter_data=p4r.CounterData(),
+    meter_config=p4r.MeterConfig(),
+    time_since_last_hit=p4r.TableEntry.IdleTimeout(),
+)
 
 
 def monotonic_us() -> int:
@@ -75,7 +79,6 @@ class Tables(Entities):
         store = self.store(table)
         require(not message.is_const, "is_const is for reading")
         deleted, with_action = kind == _Update.DELETE, message.HasField("action")
-        require(deleted or not message.HasField("time_since_last_hit"), "time_since_last_hit is for reading")
         if message.is_default_action:
             self._write_default(kind, table, message)
             return
@@ -90,7 +93,7 @@ class Tables(Entities):
         given: dict[str, Any] = {
             "idle_timeout_ns": message.idle_timeout_ns,
             "opaque": _opaque(message),
-            "now_us": self._clock_us(),
+            "now_us": self._clock_us() - message.time_since_last_hit.elapsed_ns // 1000,
         }
         if kind == _Update.INSERT:
             handle = store.insert(self._match(table, message), target, message.priority, **given)

@@ -49,8 +49,10 @@ from p4runtime_oracle.session import variant
 from vectors.case import case
 
 from railweave.switch.p4runtime import stream
+from railweave.switch.p4runtime.batches import Batch
 from railweave.switch.p4runtime.device import Device
 from railweave.switch.p4runtime.errors import Refused
+from railweave.switch.p4runtime.roles import Scope
 from railweave.switch.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -657,6 +659,22 @@ async def test_an_all_or_none_batch_names_the_update_that_fails(oracle: Client) 
         errors = await oracle.write(*updates, atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
         assert errors[1].canonical_code in (5, 11)
         assert await oracle.read(register("numbers", ZERO)) == [register("numbers", ZERO)]
+
+
+async def test_an_all_or_none_batch_that_fails_keeps_times_of_hits() -> None:
+    config, now_us = SCHEMA.get_pipeline_config(), 0
+    one = Device.of(config, Pipeline.load(config.p4_device_config), lambda: now_us)
+    written(one, INSERT, exacts(action=COUNTED, idle_timeout_ns=10**9))
+    now_us = 900_000
+    for kind in (DELETE, MODIFY):
+        request = p4r.WriteRequest(atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
+        request.updates.add(type=kind, entity=exacts(action=COUNTED))
+        request.updates.add(type=DELETE, entity=exacts(TWO))
+        assert all(await Batch(one, Scope()).write(request))
+        [found] = one.read(exacts(time_since_last_hit=p4r.TableEntry.IdleTimeout()))
+        assert found.table_entry.time_since_last_hit.elapsed_ns == 900_000_000
+    now_us = 1_000_000
+    assert [len(idle) for idle, _ in [one.expired(9)]] == [1]
 
 
 # ------------------------------------------------------------ arbitration
