@@ -6,14 +6,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 from dataplane import wire
 from dataplane.control import GrpcControl
 from dataplane.harness import process
@@ -25,6 +28,7 @@ from typer.testing import CliRunner
 from railweave._rigs.ports import SharedLink
 from railweave.switch.cli import app
 
+ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
 FRAME = bytes(range(60))
 
@@ -89,6 +93,32 @@ def test_a_program_is_pushed_to_device_0(namespace: str, tmp_path: Path) -> None
         assert forwards(namespace)
     assert "[railweave] [I] program " in (tmp_path / "log.txt").read_text()
     assert "Thrift is not served" in (tmp_path / "errors").read_text()
+
+
+def plug(namespace: str) -> None:
+    """Add the switch's links, as containerlab does after the start of the container."""
+    for port in (1, 2):
+        link = ("link", "add", f"eth{port}", "type", "veth", "peer", "name", f"h{port}")
+        wire.ip("-n", namespace, *link)
+        for end in ("h", "eth"):
+            wire.ip("-n", namespace, "link", "set", f"{end}{port}", "up")
+
+
+def test_the_topology_for_containerlab_forwards(tmp_path: Path) -> None:
+    topology = yaml.safe_load((ROOT / "examples/switch/two-hosts.clab.yml").read_text())["topology"]
+    installed = tmp_path / "simple_switch_grpc"
+    command = f'{sys.executable} -m railweave.switch.simple_switch_grpc "$@"'
+    installed.write_text(f"#!/bin/sh\nexec {command} --grpc-server-addr unix:{tmp_path}/grpc\n")
+    installed.chmod(0o755)
+    with wire.namespace("lab") as name, ThreadPoolExecutor() as beside:
+        plugged = beside.submit(plug, name)
+        container = ["ip", "netns", "exec", name, "env", f"PATH={tmp_path}:{os.environ['PATH']}"]
+        line = shlex.split(topology["nodes"]["s1"]["cmd"])
+        with process([*container, *line], tmp_path / "errors"):
+            plugged.result()
+            with contextlib.closing(GrpcControl(f"unix:{tmp_path}/grpc", device_id=0)) as control:
+                control.load(PATCH.schema)
+            assert forwards(name)
 
 
 @dataclass(frozen=True)
