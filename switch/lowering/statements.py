@@ -309,7 +309,7 @@ def read_action(reader: PrimitiveReader, primitives: list[Any], place: str) -> l
     starts.append(len(statements))
     for position, statement in enumerate(statements):
         if isinstance(statement, Jump):
-            if statement.target >= len(starts):
+            if not 0 <= statement.target < len(starts):
                 raise InvalidProgram(f"{place}: a jump to primitive {statement.target}")
             statements[position] = Jump(starts[statement.target], statement.condition)
     return statements
