@@ -128,34 +128,45 @@ def batch_status(results: _Results, what: str) -> rpc_status.Status:
     too long, there are no details. Then the message has the number and the code of each failure.
     """
     failed = [number for number, result in enumerate(results) if result is not None]
-    reasons = f"{len(failed)} of {len(results)} {what} failed" + _reasons(results, failed)
+    order = failed
+    if any(map(_aborted, results[:2])):  # of an all-or-none batch: the cause comes first
+        cause = next((number for number in failed if not _aborted(results[number])), failed[0])
+        order = [cause, *(number for number in failed if number != cause)]
+    reasons = f"{len(failed)} of {len(results)} {what} failed" + _reasons(results, order)
     for count, url, limit in product((len(results), failed[-1] + 1), _ERROR_URLS, _MESSAGE_BYTES):
         status = rpc_status.Status(code=Code.UNKNOWN, message=_cut(reasons, limit))
         room = (_METADATA_BYTES - len(status.message)) * 3 // 4 - status.ByteSize()
         room -= (_OK_BYTES + len(url)) * count + _CODE_BYTES * len(failed)
         if room >= 0:
-            _add_details(status, results[:count], url, room)
+            _add_details(status, results[:count], order, url, room)
             return status
     message = _cut(reasons, _REASONS_BYTES) + _numbers(results, failed)
     return rpc_status.Status(code=Code.UNKNOWN, message=_cut(message, _METADATA_BYTES))
 
 
-def _add_details(status: rpc_status.Status, results: _Results, url: str, room: int) -> None:
-    for result in results:
-        error = p4r.Error()
-        if result is not None:
-            error.canonical_code = result.code
-            size = _TEXT_BYTES + len(result.message.encode())
-            if size <= room:
-                error.message = result.message
-                room -= size
+def _aborted(result: Refused | None) -> bool:
+    """Return whether a part of a batch failed only because another part did."""
+    return result is not None and result.code is Code.ABORTED
+
+
+def _add_details(
+    status: rpc_status.Status, results: _Results, order: Sequence[int], url: str, room: int
+) -> None:
+    errors = [p4r.Error(canonical_code=result.code if result else Code.OK) for result in results]
+    for number in order:
+        message = str(results[number])
+        room -= _TEXT_BYTES + len(message.encode())
+        if room < 0:
+            break
+        errors[number].message = message
+    for error in errors:
         status.details.add(type_url=url, value=error.SerializeToString())
 
 
-def _reasons(results: _Results, failed: Sequence[int]) -> str:
+def _reasons(results: _Results, order: Sequence[int]) -> str:
     """Return numbers, codes and messages of the first failures."""
     text = ""
-    for number in failed:
+    for number in order:
         if (result := results[number]) is not None:
             # gRPC sends three characters for each of the others.
             text += f"; number {number}: {result.code.name}: {re.sub('[^ -$&-~]', '?', result.message)}"

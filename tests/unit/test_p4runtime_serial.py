@@ -210,6 +210,22 @@ async def test_failures_of_a_batch_arrive_within_default_limits(
         assert first in str(failed.details())
 
 
+@pytest.mark.parametrize("count", [5, 250, 5000])
+async def test_the_cause_of_an_undone_batch_arrives_within_default_limits(
+    clients: tuple[Client, Client], count: int
+) -> None:
+    one, _ = clients
+    updates = entries("INSERT", 1, count)
+    updates[-2].type = p4r.Update.DELETE
+    request = p4r.WriteRequest(device_id=DEVICE, election_id=one.election_id, updates=updates)
+    request.atomicity = p4r.WriteRequest.ROLLBACK_ON_ERROR
+    words = f'"{count} of {count} updates failed; number {count - 2}: NOT_FOUND: table RouterIngress.bridge'
+    async with strict(one) as stub:
+        failed = await refused(stub.Write(request), "UNKNOWN", words)
+    if count < 5000:
+        assert "bridge" in errors(failed)[-2].message
+
+
 async def test_a_write_of_four_megabytes_is_carried_out_and_a_larger_one_refused(
     clients: tuple[Client, Client],
 ) -> None:
