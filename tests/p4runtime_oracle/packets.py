@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What packets find in the tables and value sets of the program `oracle`, by the entities in them."""
+"""A model of the tables and value sets of the program `oracle`: the calls that a packet may cause."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def forwarded(packet: Packet, made: Iterable[Call]) -> list[tuple[int, bytes]]:
 
 
 class Forwarding:
-    """What tables and value sets do. A group's hash, and entries of the same priority, leave a choice."""
+    """A model of tables and value sets. A group's hash, and entries of the same priority, leave a choice."""
 
     def __init__(self, p4info: p4i.P4Info, state: State) -> None:
         self._tables = {table.preamble.alias: table for table in p4info.tables}
