@@ -79,9 +79,8 @@ class Batch:
                 for step in reversed(undo):
                     step()
                     yield
-                results[:] = [
-                    Refused(Code.ABORTED, f"nothing was done, because update {number} failed")
-                ] * len(updates)
+                cause = f"because update {number} failed: {failure.code.name}: {failure.message}"
+                results[:] = [Refused(Code.ABORTED, f"nothing was done, {cause}", "")] * len(updates)
                 results[number] = failure
                 return
             undo += before

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import grpc
@@ -110,85 +110,74 @@ def refuse(
 # gRPC's clients take 8 KiB of metadata by default. The message is sent alone and in the details. The details
 # grow by a third in base64.
 _METADATA_BYTES = 8192 - 384  # less other metadata
-_MESSAGE_BYTES = 512, 128  # with details: a shorter message leaves room for more errors
+_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 512, 128  # with details
 _REASONS_BYTES = 2048  # without details, before the numbers of all failures
 _MOST_NUMBERS = 8192  # of failures: the message is made within 10 ms
 # The usual URL of the type, and the shortest. Bytes of an error without URL, of a code, of a text's tags.
 _ERROR_URLS = "type.googleapis.com/p4.v1.Error", "/p4.v1.Error"
 _OK_BYTES, _CODE_BYTES, _TEXT_BYTES = 4, 4, 8
 
-_Results = Sequence[Refused | None]
+_Failures = dict[int, Refused]  # the first ones, by number in the batch
 
 
-def batch_status(results: _Results, what: str) -> rpc_status.Status:
+def batch_status(results: Sequence[Refused | None], what: str) -> rpc_status.Status:
     """Return the status of a batch of `what` with failures, no longer than most clients take.
 
     The details are one p4.v1.Error for every part of the batch, in order, with messages as long as there is
     room. If there is no room for all errors, those behind the last failure are left out. If the rest is still
     too long, there are no details. Then the message has the number and the code of each failure.
     """
-    failed = [number for number, result in enumerate(results) if result is not None]
-    order = failed
-    if any(map(_aborted, results[:2])):  # of an all-or-none batch: the cause comes first
-        cause = next((number for number in failed if not _aborted(results[number])), failed[0])
-        order = [cause, *(number for number in failed if number != cause)]
-    reasons = f"{len(failed)} of {len(results)} {what} failed" + _reasons(results, order)
-    for count, url, limit in product((len(results), failed[-1] + 1), _ERROR_URLS, _MESSAGE_BYTES):
-        status = rpc_status.Status(code=Code.UNKNOWN, message=_cut(reasons, limit))
-        room = (_METADATA_BYTES - len(status.message)) * 3 // 4 - status.ByteSize()
-        room -= (_OK_BYTES + len(url)) * count + _CODE_BYTES * len(failed)
-        if room >= 0:
-            _add_details(status, results[:count], order, url, room)
+    failed = ((number, result) for number, result in enumerate(results) if result is not None)
+    failures = dict(islice(failed, _MOST_NUMBERS))
+    total = len(results) - results.count(None)
+    last = next(number for number in reversed(range(len(results))) if results[number] is not None)
+    reasons = f"{total} of {len(results)} {what} failed" + _reasons(failures)
+    for count, url in product((len(results), last + 1), _ERROR_URLS):
+        room = _METADATA_BYTES * 3 // 4 - (_OK_BYTES + len(url)) * count - _CODE_BYTES * total
+        limit = min(room * 4 // 7 - _TEXT_BYTES, _MESSAGE_BYTES)  # the message is sent twice
+        if limit >= _LEAST_MESSAGE_BYTES:
+            status = rpc_status.Status(code=Code.UNKNOWN, message=_cut(reasons, limit))
+            room -= len(status.message) * 3 // 4 + 1 + status.ByteSize()
+            _add_details(status, results[:count], url, room)
             return status
-    message = _cut(reasons, _REASONS_BYTES) + _numbers(results, failed)
+    message = _cut(reasons, _REASONS_BYTES) + _numbers(failures) + "..." * (total > _MOST_NUMBERS)
     return rpc_status.Status(code=Code.UNKNOWN, message=_cut(message, _METADATA_BYTES))
 
 
-def _aborted(result: Refused | None) -> bool:
-    """Return whether a part of a batch failed only because another part did."""
-    return result is not None and result.code is Code.ABORTED
-
-
-def _add_details(
-    status: rpc_status.Status, results: _Results, order: Sequence[int], url: str, room: int
-) -> None:
-    errors = [p4r.Error(canonical_code=result.code if result else Code.OK) for result in results]
-    for number in order:
-        message = str(results[number])
-        room -= _TEXT_BYTES + len(message.encode())
-        if room < 0:
-            break
-        errors[number].message = message
-    for error in errors:
+def _add_details(status: rpc_status.Status, results: Sequence[Refused | None], url: str, room: int) -> None:
+    for result in results:
+        error = p4r.Error()
+        if result is not None:
+            error.canonical_code = result.code
+            room -= _TEXT_BYTES + len(result.message.encode())
+            error.message = result.message if room >= 0 else ""
         status.details.add(type_url=url, value=error.SerializeToString())
 
 
-def _reasons(results: _Results, order: Sequence[int]) -> str:
+def _reasons(failures: _Failures) -> str:
     """Return numbers, codes and messages of the first failures."""
     text = ""
-    for number in order:
-        if (result := results[number]) is not None:
-            # gRPC sends three characters for each of the others.
-            text += f"; number {number}: {result.code.name}: {re.sub('[^ -$&-~]', '?', result.message)}"
+    for number, result in failures.items():
+        # gRPC sends three characters for each of the others.
+        text += f"; number {number}: {result.code.name}: {re.sub('[^ -$&-~]', '?', result.message)}"
         if len(text) > _REASONS_BYTES:
             break
     return text
 
 
-def _numbers(results: _Results, failed: Sequence[int]) -> str:
+def _numbers(failures: _Failures) -> str:
     """Return the numbers of the failures by code. Neighbours are one range."""
     ranges: dict[str, list[list[int]]] = {}
-    for number in failed[:_MOST_NUMBERS]:
-        if (result := results[number]) is not None:
-            known = ranges.setdefault(result.code.name, [])
-            if known and known[-1][-1] == number - 1:
-                known[-1][1:] = [number]
-            else:
-                known.append([number])
+    for number, result in failures.items():
+        known = ranges.setdefault(result.code.name, [])
+        if known and known[-1][-1] == number - 1:
+            known[-1][1:] = [number]
+        else:
+            known.append([number])
     texts = (
         f"{code} {', '.join('-'.join(map(str, one)) for one in known)}" for code, known in ranges.items()
     )
-    return "; all failures: " + "; ".join(texts) + "..." * (len(failed) > _MOST_NUMBERS)
+    return "; all failures: " + "; ".join(texts)
 
 
 def _cut(text: str, limit: int) -> str:
