@@ -79,18 +79,12 @@ class SwitchClient(contextlib.AbstractContextManager["SwitchClient"]):
     def ports(self) -> switch_pb2.GetPortsResponse:
         """Read the counters of ports; Unsupported by other switches than the embedded one."""
         with self._explained():
-            answer: switch_pb2.GetPortsResponse = self._switch.GetPorts(
-                switch_pb2.GetPortsRequest(), timeout=_ANSWER_S
-            )
-        return answer
+            return self._switch.GetPorts(switch_pb2.GetPortsRequest(), timeout=_ANSWER_S)  # type: ignore[no-any-return]
 
     def log(self) -> switch_pb2.GetLogResponse:
         """Read the program's latest messages; Unsupported by other switches than the embedded one."""
         with self._explained():
-            answer: switch_pb2.GetLogResponse = self._switch.GetLog(
-                switch_pb2.GetLogRequest(), timeout=_ANSWER_S
-            )
-        return answer
+            return self._switch.GetLog(switch_pb2.GetLogRequest(), timeout=_ANSWER_S)  # type: ignore[no-any-return]
 
     def impair(self, bad: Sequence[str], good: Sequence[str]) -> None:
         """Impair links (`bad`), or remove impairments (`good`); Unsupported except by the embedded switch."""
