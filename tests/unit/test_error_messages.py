@@ -7,7 +7,6 @@ import ast
 import asyncio
 import importlib
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from commands import ROOT, run
 
 from railweave import outputs, shell_environment
 from railweave._native.agent import Failure, FailureKind
@@ -46,7 +46,6 @@ from railweave.topologies.errors import LabError, LabUnavailable, TopologyError,
 from railweave.topologies.model import Switch
 from railweave.topologies.named import named
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ("railweave", "benchmarks", "hosts", "controller", "topologies", "switch", "experiments", "p4src")
 PARTS = re.compile(r"(?P<given>.+): expected (?P<expected>.+); (?P<do>.+)", re.DOTALL)
 MOST_LINES = 3
@@ -221,13 +220,7 @@ OTHER_ERRORS = "switch/p4runtime/"  # here, Refused is the server's answer
 def calls() -> Iterator[tuple[str, ast.Call]]:
     """Yield each construction of a user's error, with the file's name."""
     known = {kind.__name__ for kind in subclasses(UserError)} - OWN_PARTS
-    tracked = subprocess.run(
-        ["git", "ls-files", *(f"{folder}/*.py" for folder in FOLDERS)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    tracked = run("git", "ls-files", *(f"{folder}/*.py" for folder in FOLDERS), cwd=ROOT)
     for file in (each for each in tracked.stdout.split() if not each.startswith(OTHER_ERRORS)):
         for node in ast.walk(ast.parse((ROOT / file).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in known:
@@ -263,8 +256,7 @@ def test_no_text_has_old_words() -> None:
 
 
 def test_bootstrap_has_three_parts() -> None:
-    done = subprocess.run([ROOT / "bootstrap", "train"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    done = run(ROOT / "bootstrap", "train", status=1)
     assert PARTS.fullmatch(done.stderr.strip()), done.stderr
 
 

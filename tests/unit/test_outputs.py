@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from railweave import outputs
 from railweave.benchmarks import ratios
@@ -48,8 +48,7 @@ WRITING = sorted(set(options()))
 
 def invoke(path: str, *given: str) -> tuple[int, list[str]]:
     """Run a command in this process, and return its exit status and the lines that it printed."""
-    words = [*path.split(), *given, *ARGUMENTS.get(path, ())]
-    done = CliRunner().invoke(build(words[0]), words)
+    done = commands.invoke([*path.split(), *given, *ARGUMENTS.get(path, ())])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output.strip().splitlines()
