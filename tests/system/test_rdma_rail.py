@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -72,34 +71,6 @@ def test_lost_packets_cost_time_but_no_number(hosts: Hosts) -> None:
             for result in results:
                 np.testing.assert_array_equal(result, total(count))
         assert sum(agent.stats()[RAIL].retransmissions for agent in made.agents) > 0
-
-
-def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
-    """Its link is cut, so it cannot say goodbye. The others notice the silence and end with an error."""
-    made = Job(hosts)
-    made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, 1000)))
-    with inside(hosts.switch):
-        ip("link", "set", "port3", "down")
-    try:
-        started = time.monotonic()
-
-        def call(rank: int) -> tuple[int, str]:
-            x = value(rank, 1 << 18)
-            op = made.submit(rank, x)
-            assert made.agents[rank].wait(op, WAIT_S)
-            failure = made.agents[rank].failure_of(op)
-            assert failure is not None
-            return failure.rank, failure.message
-
-        results = made.on_every_rank(call)
-        assert time.monotonic() - started < 20
-        for rank, message in results[:3]:
-            assert rank == 3
-            assert "rank 3 at 10.3.0.4 does not answer" in message
-        made.close(0.1)
-    finally:
-        with inside(hosts.switch):
-            ip("link", "set", "port3", "up")
 
 
 def failure_after(made: Job, rank: int, op: int) -> str:

@@ -9,28 +9,16 @@ or a switch that not every machine has. `test_runs.py` and `test_benches.py` run
 
 from __future__ import annotations
 
-import re
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from commands import ROOT, railweave
+from document_commands import commands
 
 PAGES = ("docs/tutorial/more.md", "docs/howto/troubleshooting.md")
-FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def commands(text: str) -> list[str]:
-    """Return the commands of a page: in its fenced blocks of `sh`, and in its indented blocks."""
-    indented = FENCE.sub(
-        lambda m: re.sub("^", "    ", m["text"], flags=re.M) if m["language"] == "sh" else "", text
-    )
-    found = re.finditer(r"^    railweave (?P<command>[^#\n]+)", indented, re.MULTILINE)
-    return [match["command"].strip() for match in found]
-
-
-COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
+COMMANDS = list(dict.fromkeys(shlex.join(words) for page in PAGES for words in commands(ROOT / page)))
 CALL = "--hosts 2 --iters 1 --warmup 0 --sizes 1K"
 # Beginnings of commands, with options to add before the program; None: do not run it. The first match counts.
 SHORTENED = {

@@ -97,14 +97,6 @@ def test_a_python_without_railweave_is_named(start: Start, tmp_path: Path) -> No
     assert f"{other} runs a Python without railweave: expected {sys.executable}; write `python`" in complaint
 
 
-def test_a_program_that_is_not_there_is_named_before_anything_starts(start: Start) -> None:
-    code, complaint = start(*RUN, "--", "pyton", "my.py").end()
-    assert code == 2
-    assert "program 'pyton' is no executable file" in complaint
-    assert f"railweave's own Python is {sys.executable}" in complaint
-    assert complaint.count("\n") == 1  # the command stops before it makes a network
-
-
 def test_other_traffic_and_several_communicators_are_in_the_books(start: Start, tmp_path: Path) -> None:
     text = """
 import socket

@@ -144,7 +144,7 @@ PROVOKED: dict[type[UserError], Callable[[], object]] = {
 # These need a controller or a switch: tests/protocol provokes them. The static check below reads their texts.
 NOT_PROVOKED = {
     ResultError,  # tests/unit/test_exit_status.py provokes it
-    LabUnavailable,  # tests/system/test_refusals.py provokes it
+    LabUnavailable,  # tests/unit/test_namespaces.py provokes it
     of_controller.RequestError,  # the base of the five below and of InvalidRequest
     of_controller.AlreadyJoined,
     of_controller.Denied,

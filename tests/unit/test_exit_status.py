@@ -66,6 +66,7 @@ REFUSED = {
     "demo --loss 2": "loss '2'",
     "demo --switch asic": "switch target 'asic': expected one of embedded, bmv2",
     "run --hosts 2": "no program",
+    "run -- pyton my.py": "program 'pyton' is no executable file",
     "run --fault soon -- true": "'soon'",
     "bench --scenario absent.toml": "absent.toml",
     "bench --out elsewhere": "no command: expected one, or --scenario",

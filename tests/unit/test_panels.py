@@ -10,19 +10,23 @@ from typing import Any
 import model_records
 import pytest
 
+from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED, judge
 from railweave.experiments.figures import Figure, drawing, figures
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import CPU
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.name)
-def test_no_curve_is_cut(figure: Figure) -> None:
+def test_all_claims_of_a_full_figure_are_judged_and_no_curve_is_cut(figure: Figure) -> None:
     runs = Runs([record for step in figure.plan(quick=False) for record in model_records.of(step)])
     for axes in figure.draw(runs).axes:
         low, high = axes.get_ylim()
         values = [value for line in axes.lines for value in line.get_ydata()]
         heights = [bar.get_height() for bar in axes.patches if hasattr(bar, "get_height")]
         assert all(low <= value <= high for value in [*values, *heights] if not math.isnan(value))
+    verdicts = [judge(claim, runs) for claim in figure.claims]
+    assert NOT_MEASURED not in {verdict.verdict for verdict in verdicts}
+    assert all(verdict.reason for verdict in verdicts if verdict.verdict == NOT_REPRODUCED)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,9 +15,10 @@ import pytest
 from commands import ROOT, invoke
 
 from railweave.experiments import reproduce
-from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED
+from railweave.experiments.claims import NOT_MEASURED, judge
 from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import OWN, TEXT, Figure, figures, models
+from railweave.experiments.measures import NotMeasured, Runs
 from railweave.experiments.records import Record, Records
 from railweave.experiments.report.page import Entry
 from railweave.experiments.scenario import Scenario
@@ -34,47 +36,22 @@ BUDGET_S = {True: 700, False: 4000}
 LEFT_OUT = {"A2": 4, "N3": 2, "N7": 2, "N8": 4, "S1": 10}  # claims that the quick set does not measure
 
 
-def recorded(options: reproduce.Options, skip: str = "") -> Records:
-    """Record all runs of the plan. Mark the runs of the contender `skip` as skipped."""
-
-    def change(record: Record) -> Record:
-        if record.contender != skip:
-            return record
-        return replace(record, status="skipped", error="it is <not> installed", samples=())
-
-    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
-    made = [record for step in steps.values() for record in model_records.of(step, change)]
-    records = Records(options.out / "records")
-    for record in made:
-        records.append(record)
-    return records
-
-
 def entries(options: reproduce.Options, records: Records) -> dict[str, Entry]:
     return {entry.figure.name: entry for entry in reproduce._entries(options, records)}
-
-
-def test_all_figures_are_drawn_and_judged(tmp_path: Path) -> None:
-    options = reproduce.Options(figures(), tmp_path)
-    found = entries(options, recorded(options))
-    assert list(found) == NAMES
-    for entry in found.values():
-        ElementTree.fromstring(entry.svg)  # noqa: S314 - our own
-        assert entry.verdicts
-        assert {verdict.verdict for verdict in entry.verdicts}.isdisjoint({NOT_MEASURED}), entry.figure.name
-        assert all(verdict.reason for verdict in entry.verdicts if verdict.verdict == NOT_REPRODUCED)
-    assert not any(entry.left_out for entry in found.values())
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.name)
 def test_a_quick_figure_is_drawn_and_judged_also_before_its_end(tmp_path: Path, figure: Figure) -> None:
     """Another figure may have measured the last scenario before."""
     options = reproduce.Options([figure], tmp_path, quick=True)
-    records = recorded(options).read()
+    records = model_records.record(options).read()
     keys = tuple(dict.fromkeys(record.scenario for record in records))
-    for known in dict.fromkeys((keys[:1], keys[-1:], keys[:-1] or keys, keys)):
-        found = reproduce.entry(options, figure, [each for each in records if each.scenario in known])
-        assert found.verdicts
+    for known in dict.fromkeys((keys[:1], keys[-1:], keys[:-1] or keys)):
+        runs = Runs([each for each in records if each.scenario in known])
+        with suppress(NotMeasured):
+            figure.draw(runs)
+        assert [judge(claim, runs) for claim in figure.claims]
+    found = reproduce.entry(options, figure, records)
     ElementTree.fromstring(found.svg)  # noqa: S314 - our own
     assert {verdict.verdict for verdict in found.verdicts}.isdisjoint({NOT_MEASURED})
     assert found.left_out == LEFT_OUT.get(figure.name, 0)
@@ -94,7 +71,7 @@ def test_the_plan_keeps_to_its_time(tmp_path: Path, quick: bool, paper: str) -> 
 
 def test_the_report_is_one_file_that_needs_no_network(tmp_path: Path) -> None:
     options = reproduce.Options(figures(["N4", "N6"]), tmp_path, quick=True)
-    page = reproduce.write(options, recorded(options)).read_text()
+    page = reproduce.write(options, model_records.record(options)).read_text()
     assert page.count("<svg") == 2
     used = set(re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"')\s>]+)""", page))
     assert all(target.startswith("#") for target in used), used
@@ -111,7 +88,13 @@ def test_the_report_is_one_file_that_needs_no_network(tmp_path: Path) -> None:
 
 def test_a_missing_contender_is_left_out_and_named(tmp_path: Path) -> None:
     options = reproduce.Options(figures(["N5"]), tmp_path, quick=True)
-    records = recorded(options, skip="gloo")
+
+    def skipped(record: Record) -> Record:
+        if record.contender != "gloo":
+            return record
+        return replace(record, status="skipped", error="it is <not> installed", samples=())
+
+    records = model_records.record(options, skipped)
     (entry,) = reproduce._entries(options, records)
     missing = [verdict for verdict in entry.verdicts if verdict.verdict == NOT_MEASURED]
     assert len(missing) == 4
@@ -122,7 +105,7 @@ def test_a_missing_contender_is_left_out_and_named(tmp_path: Path) -> None:
 
 
 def test_other_figures_with_records_stay_in_the_report(tmp_path: Path) -> None:
-    recorded(reproduce.Options(figures(["N1", "N6"]), tmp_path, quick=True))
+    model_records.record(reproduce.Options(figures(["N1", "N6"]), tmp_path, quick=True))
     options = reproduce.Options(figures(["N4"]), tmp_path, quick=True)
     records = Records(tmp_path / "records")
     found = entries(options, records)
@@ -132,23 +115,14 @@ def test_other_figures_with_records_stay_in_the_report(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_is_not_reproduced_fails_the_command(tmp_path: Path) -> None:
-    records = recorded(reproduce.Options(figures(["N1"]), tmp_path, quick=True))
+    records = model_records.record(reproduce.Options(figures(["N1"]), tmp_path, quick=True))
     assert invoke(f"reproduce N1 --quick --out {tmp_path}").exit_code == 0
     slow = Records(tmp_path / "slow" / "records")
     for record in records.read():
-        slow.append(slowed(record) if record.contender == "tcp+tcp" else record)
+        slow.append(model_records.slower(record, 10) if record.contender == "tcp+tcp" else record)
     done = invoke(f"reproduce N1 --quick --out {tmp_path}/slow")
     assert done.exit_code == 1
     assert re.search(r"claims that are not reproduced: \d+: expected none; read", done.stderr)
-
-
-def slowed(record: Record) -> Record:
-    """Return the record of a run whose calls took ten times as long."""
-    samples = (
-        replace(sample, times_us=tuple(10 * time_us for time_us in sample.times_us))
-        for sample in record.samples
-    )
-    return replace(record, samples=tuple(samples))
 
 
 def test_runs_change_rounds_and_not_the_key(tmp_path: Path) -> None:
@@ -289,7 +263,7 @@ def test_an_interrupted_first_record_is_of_this_command(tmp_path: Path) -> None:
 
 def test_the_example_is_a_figure(tmp_path: Path) -> None:
     options = reproduce.Options(figures([str(EXAMPLE)]), tmp_path)
-    entry = entries(options, recorded(options))["lossy_links"]
+    entry = entries(options, model_records.record(options))["lossy_links"]
     assert entry.svg
     assert [verdict.claim.id for verdict in entry.verdicts if verdict.measured] == ["repair", "exact"]
 
@@ -397,7 +371,7 @@ def test_messages_are_those_of_the_models() -> None:
 
 def test_a_report_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     options = reproduce.Options(figures(["N6"]), tmp_path, quick=True)
-    recorded(options)
+    model_records.record(options)
     (tmp_path / "report.html").mkdir()
     with pytest.raises(OptionError, match="Is a directory; finished runs are recorded"):
         asyncio.run(reproduce.reproduce(options))
