@@ -27,8 +27,10 @@ SHORTENED = {
     "demo": "--hosts 2 --steps 1",
     "run --topology": None,  # sixteen hosts
     "run --shell": None,
+    "run --fault": None,  # as in README
     "run": "--hosts 2",
     "bench all-reduce --rails ina --mtu 9000": f"{CALL} --compare ring",  # Gloo's ranks start slowly
+    "bench all-reduce --sizes": None,  # as in test_runs.py
     "bench all-reduce": CALL,
     "bench": None,
     "plan": "",
