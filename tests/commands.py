@@ -6,13 +6,14 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner, Result
 
-from railweave.cli import build
+from railweave.cli import COMMANDS, build
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_S = 120.0
@@ -22,6 +23,18 @@ def invoke(command: str | Sequence[object]) -> Result:
     """Run a `railweave` command in this process. Give its words without `railweave`."""
     words = shlex.split(command) if isinstance(command, str) else [*map(str, command)]
     return CliRunner().invoke(build(words[0]), words)
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Yield the words of every command and group, and its click command."""
+    for name, _ in COMMANDS:
+        yield from _within(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
+
+
+def _within(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _within(f"{path} {name}", inner)
 
 
 def run(*command: object, status: int | None = 0, **options: Any) -> subprocess.CompletedProcess[str]:
