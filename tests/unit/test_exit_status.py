@@ -72,7 +72,6 @@ REFUSED = {
     "bench --out elsewhere": "no command: expected one, or --scenario",
     "bench all-reduce --sizes 5M:1M": "swap them",
     "bench all-reduce --sizes 3": "multiple of 4 bytes",
-    "bench all-reduce --topology torus": "topology 'torus': expected planes",
     "bench all-reduce --dtype float64": "dtype 'float64': expected one of float32, int32",
     "bench all-reduce --op prod": "op 'prod'",
     "bench all-reduce --iters 0": "iterations is 0: expected at least 1",
