@@ -132,10 +132,15 @@ def slower(record: Record, times: float) -> Record:
     return replace(record, samples=tuple(samples))
 
 
+def of_plan(options: Options, change: Callable[[Record], Record] = lambda record: record) -> list[Record]:
+    """Return successful runs of the plan of figures."""
+    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
+    return [record for step in steps.values() for record in of(step, change)]
+
+
 def record(options: Options, change: Callable[[Record], Record] = lambda record: record) -> Records:
     """Record all runs of the plan of figures."""
-    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
     records = Records(options.out / "records")
-    for made in [record for step in steps.values() for record in of(step, change)]:
+    for made in of_plan(options, change):
         records.append(made)
     return records

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import model_records
@@ -14,11 +15,12 @@ from railweave.experiments.claims import NOT_MEASURED, NOT_REPRODUCED, judge
 from railweave.experiments.figures import Figure, drawing, figures
 from railweave.experiments.measures import Runs
 from railweave.experiments.records import CPU
+from railweave.experiments.reproduce import Options
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.name)
 def test_all_claims_of_a_full_figure_are_judged_and_no_curve_is_cut(figure: Figure) -> None:
-    runs = Runs([record for step in figure.plan(quick=False) for record in model_records.of(step)])
+    runs = Runs(model_records.of_plan(Options([figure], Path())))
     for axes in figure.draw(runs).axes:
         low, high = axes.get_ylim()
         values = [value for line in axes.lines for value in line.get_ydata()]
@@ -41,7 +43,7 @@ def test_all_claims_of_a_full_figure_are_judged_and_no_curve_is_cut(figure: Figu
 )
 def test_marks_are_explained_below_the_panels(name: str, fields: dict[str, Any], words: list[str]) -> None:
     (figure,) = figures([name])
-    records = [record for step in figure.plan(quick=True) for record in model_records.of(step)]
+    records = model_records.of_plan(Options([figure], Path(), quick=True))
     drawn = figure.draw(Runs([replace(record, **fields) for record in records]))
     text = " ".join(drawn.get_supxlabel().split())
     assert [word for word in ("Bands", "Hollow", "Whiskers") if word in text] == [

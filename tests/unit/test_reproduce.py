@@ -44,7 +44,7 @@ def entries(options: reproduce.Options, records: Records) -> dict[str, Entry]:
 def test_a_quick_figure_is_drawn_and_judged_also_before_its_end(tmp_path: Path, figure: Figure) -> None:
     """Another figure may have measured the last scenario before."""
     options = reproduce.Options([figure], tmp_path, quick=True)
-    records = model_records.record(options).read()
+    records = model_records.of_plan(options)
     keys = tuple(dict.fromkeys(record.scenario for record in records))
     for known in dict.fromkeys((keys[:1], keys[-1:], keys[:-1] or keys)):
         runs = Runs([each for each in records if each.scenario in known])
