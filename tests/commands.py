@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands under test: `railweave` in this process, and any command in a process of its own."""
+"""Commands under test: `railweave` in this process, and any command in a separate process."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def python(*arguments: object, **options: Any) -> subprocess.CompletedProcess[st
 
 
 def railweave(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a `railweave` command in a process of its own, as `run` does."""
+    """Run a `railweave` command in a separate process, as `run` does."""
     return python("-m", "railweave", *arguments, **options)

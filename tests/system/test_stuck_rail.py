@@ -12,8 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from protocol.recovering import Job, Rank
+from protocol.recovering import DEADLINE_S, Job, Rank
 from system.namespaces import inside, ip, namespace
+
+from railweave._native.agent import Call
+from railweave._native.collectives import DType, ReduceOp
 
 SMALL = 100  # elements: such calls alternate between rails, and each uses one rail
 
@@ -27,13 +30,13 @@ def job() -> Iterator[Job]:
             yield made
 
 
-def drop_tcp(ports: list[int]) -> None:
-    """Drop all segments to or from these ports."""
+def drop_tcp(ports: list[int], over: str = "") -> None:
+    """Drop all segments to or from these ports, or only the segments `over` a rate."""
     among = "{ " + ", ".join(map(str, ports)) + " }"
     rules = (
         "add table ip stuck; add chain ip stuck out { type filter hook output priority 0; }; "
-        f"add rule ip stuck out tcp dport {among} drop; "
-        f"add rule ip stuck out tcp sport {among} drop"
+        f"add rule ip stuck out tcp dport {among} {over} drop; "
+        f"add rule ip stuck out tcp sport {among} {over} drop"
     )
     subprocess.run(["nft", rules], check=True)
 
@@ -57,6 +60,27 @@ def excludes_a_rail_on_which_nothing_moves(job: Job) -> None:
 
 def test_a_rail_on_which_nothing_moves_is_excluded_although_its_heartbeats_pass(job: Job) -> None:
     excludes_a_rail_on_which_nothing_moves(job)
+
+
+def test_a_rail_that_is_much_slower_than_expected_is_excluded_by_a_call_of_its_own(job: Job) -> None:
+    """The call makes progress all the time. The other rail does not show how long it should take."""
+    size = 500_000
+    x = np.ones(size, np.int32)
+
+    def on_the_second_rail(rank: Rank) -> None:
+        out = np.empty_like(x)
+        point = op, _ = rank.agent.plan_point(DEADLINE_S)
+        call = Call(DType.INT32, ReduceOp.SUM, size)
+        assert rank.agent.submit(point, call, x, out, [(1, 0, size)], True, 0.02)
+        rank.wait(op)
+        assert (out == rank.size).all()
+
+    job.run(on_the_second_rail)
+    drop_tcp([rank.ports[1] for rank in job.ranks], over="limit rate over 200 kbytes/second burst 64 kbytes")
+    job.run(on_the_second_rail)
+    for rank in job.ranks:
+        assert "instead of 20 ms" in rank.agent.rail_states()[1].reason
+        assert rank.agent.rail_states()[0].failures == 0
 
 
 CHILD = """
