@@ -102,7 +102,7 @@ def test_a_rail_fails_and_comes_back_and_no_number_is_wrong(start: Start, tmp_pa
 
 def test_every_death_ends_as_expected_and_no_number_is_wrong(start: Start, tmp_path: Path) -> None:
     """`test_moves.py` checks sums while other parts of such a tree die."""
-    faults = ["spine killed", RANK_KILLED.name]
+    faults = ["spine killed", "controller restarts", RANK_KILLED.name]
     result = result_of(
         *(start, tmp_path, "bench", "failover", "--topology", "leaf-spine:racks=2,hosts=1,spines=2"),
         *("--rails", "ina", "--rate", "20M", "--faults", ",".join(faults), "--repeat", "1", "--size", "64K"),
