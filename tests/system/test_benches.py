@@ -45,7 +45,7 @@ async def test_jobs_of_atp_share_the_slots_of_a_switch_and_end_when_they_are_tol
     topology = "racks:racks=2,hosts=2,ina=2"
     options = {"kind": "best effort", "jobs": 2, "topology": topology, "rate_bps": 20_000_000}
     measure = modules.load("jobs_on_slots", tmp_path, "measure")
-    (found,) = await measure({**options, "bytes": 65536, "seconds": 1}, tmp_path, lambda _: None)
+    (found,) = await measure({**options, "bytes": 65536, "seconds": 3}, tmp_path, lambda _: None)
     assert found["wrong"] == 0
     assert found["least_mbps"] > 0
     assert found["counted"]["result"] > 0
