@@ -62,7 +62,7 @@ async def awaited() -> None:
     """Replace the `connected` of a link."""
 
 
-# Classes with other constructors, texts that get a part from another function, and errors of no other test.
+# Classes with other constructors, and texts that another function completes or that no other test reads.
 PROVOKED: dict[type[UserError], Callable[[], object]] = {
     errors.InvalidOption: lambda: RailSpec.parse("tcp"),
     errors.CollectiveMismatch: lambda: failed(FailureKind.MISMATCH),

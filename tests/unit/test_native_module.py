@@ -40,7 +40,7 @@ def complaint(broken: str, folder: Path, command: str) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "run -- true", "bench switch", "plan 4M", "switch -i 1@lo", "doctor --cluster cluster.yaml"],
+    ["demo", "plan 4M", "switch -i 1@lo", "doctor --cluster cluster.yaml"],
 )
 def test_a_command_that_needs_it_says_so_in_one_line(tmp_path: Path, command: str) -> None:
     line = complaint(NOT_BUILT, tmp_path, command)
