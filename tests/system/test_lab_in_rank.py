@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs made by a notebook, and by a file that every rank imports to find its worker function."""
+"""Labs made by a notebook, and by a file that every rank imports to find its worker function.
+
+test_public_api.py tests that a rank makes no lab.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,6 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(example())
     python("mine.py", cwd=tmp_path)
     assert (tmp_path / "out" / "lab" / "1" / "topology.yaml").exists()
-
-
-def test_without_its_guard_no_rank_makes_a_lab(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(example().replace(GUARD, "if True:"))
-    last = python("mine.py", cwd=tmp_path, status=1).stderr.strip().splitlines()[-1]
-    assert "railweave.lab was called in rank " in last
-    assert GUARD in last
-    assert [path.name for path in tmp_path.rglob("topology.yaml")] == ["topology.yaml"]
 
 
 def test_labs_of_a_notebook_need_no_guard_and_have_a_folder_each(tmp_path: Path) -> None:

@@ -56,8 +56,16 @@ def test_help_is_of_one_style(path: str) -> None:
 
 
 # Options with one meaning in all commands; the second sentence of a help text is the default.
-SHARED = ("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot")
-OTHER_HELP = {("reproduce", "--out"), ("bench striping", "--rate")}
+SHARED = (
+    *("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot"),
+    *("--size", "--iters", "--warmup", "--loss", "--dtype", "--shares"),
+)
+OTHER_HELP = {
+    ("reproduce", "--out"),
+    ("bench striping", "--rate"),
+    ("controller", "--loss"),
+    ("plan", "--dtype"),
+}
 
 
 def test_an_option_has_one_meaning_and_one_help_text() -> None:
