@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
 from protocol.jobs import StaticJob
+from system.lone_rank import LoneRank, sum_until
 from system.namespaces import inside
 from system.plane_network import PlaneNetwork, plane_network
 from system.steady_calls import DEADLINE_S, LARGE, steady_calls
 
 from railweave.hosts.communicator import Communicator
-from railweave.hosts.errors import RailDown, RailweaveError
+from railweave.hosts.errors import PeerLost, RailDown, RailweaveError
 from railweave.topologies.lab import faults
 from railweave.topologies.lab.faults import Fault
 from railweave.topologies.model import Plane
@@ -25,7 +27,8 @@ RAILS = ("tcp", "rdma")
 EQUAL = {"tcp": 1, "rdma": 1}
 HARMED = "h2"  # rank 1
 OUT = ("down", "recovering")
-RANKS = 3
+RANKS, LONE = 3, 1
+LATE_S = 1.0
 INTERRUPT_S = 0.5
 
 FAULTS: dict[str, Callable[[Plane], Fault]] = {
@@ -82,6 +85,72 @@ def test_several_communicators_of_a_process_lose_the_same_rail(network: PlaneNet
         for calls in (first, second):
             calls.all_see("rdma", ("up",))
             calls.used_again("rdma")
+
+
+@contextmanager
+def lone_rank(network: PlaneNetwork, **options: object) -> Iterator[tuple[StaticJob, LoneRank]]:
+    """Start a job in which rank 1 is a separate process."""
+    job = StaticJob(RANKS)
+    lone = LoneRank(network, job, LONE, shares=EQUAL, **options)
+    try:
+        yield job, lone
+    finally:
+        lone.close()
+
+
+def test_a_rank_that_is_late_changes_no_rails(network: PlaneNetwork) -> None:
+    """First the process of rank 1 is stopped, for longer than a rail may be silent. Then rank 2 computes."""
+    with lone_rank(network) as (job, lone):
+        rounds = 0
+
+        def enough(comm: Communicator) -> bool:
+            nonlocal rounds
+            if comm.rank == 0:
+                rounds += 1
+            elif rounds == 6:
+                compute()
+            if comm.rank == 0 and rounds == 3:
+                lone.signal(signal.SIGSTOP)
+                threading.Timer(LATE_S, lone.signal, [signal.SIGCONT]).start()
+            return rounds > 8
+
+        def work(comm: Communicator) -> None:
+            sum_until(comm, lambda: enough(comm))
+            assert not any(state.failures for state in comm._agent.rail_states())
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
+
+
+def compute() -> None:
+    """Keep Python's global interpreter lock busy."""
+    end = time.monotonic() + LATE_S
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+def test_a_rank_that_is_killed_is_named_by_all_others(network: PlaneNetwork) -> None:
+    """The ranks neither wait for a silence to end nor ask a controller."""
+    with lone_rank(network, peer_timeout_s=0) as (job, lone):
+
+        def work(comm: Communicator) -> None:
+            calls = 0
+
+            def enough() -> bool:
+                nonlocal calls
+                calls += 1
+                if (comm.rank, calls) == (0, 3):
+                    lone.signal(signal.SIGKILL)
+                return False
+
+            with pytest.raises(PeerLost) as raised:
+                sum_until(comm, enough)
+            assert raised.value.rank == LONE
+
+        with network.ranks(work, job, but=LONE, shares=EQUAL, peer_timeout_s=0) as futures:
+            for future in futures:
+                future.result(DEADLINE_S)
 
 
 def call_for_ever(comm: Communicator) -> None:
