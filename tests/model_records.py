@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from railweave.experiments.figures import Experiment, run_by
 from railweave.experiments.measures import limits_bps
-from railweave.experiments.records import Cpu, Record, Sample
+from railweave.experiments.records import Cpu, Record, Records, Sample
+from railweave.experiments.reproduce import Options
 from railweave.experiments.scenario import Scenario
 
 CALLS = 20
@@ -120,3 +122,25 @@ def of(
     """Return successful runs of a step of a figure's plan."""
     made = of_scenario(step) if isinstance(step, Scenario) else of_experiment(step)
     return [change(record) for record in made]
+
+
+def slower(record: Record, times: float) -> Record:
+    """Return the record of a run whose calls took longer by this factor."""
+    samples = (
+        replace(sample, times_us=tuple(times * each for each in sample.times_us)) for sample in record.samples
+    )
+    return replace(record, samples=tuple(samples))
+
+
+def of_plan(options: Options, change: Callable[[Record], Record] = lambda record: record) -> list[Record]:
+    """Return successful runs of the plan of figures."""
+    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
+    return [record for step in steps.values() for record in of(step, change)]
+
+
+def record(options: Options, change: Callable[[Record], Record] = lambda record: record) -> Records:
+    """Record all runs of the plan of figures."""
+    records = Records(options.out / "records")
+    for made in of_plan(options, change):
+        records.append(made)
+    return records

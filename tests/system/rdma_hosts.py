@@ -21,7 +21,7 @@ from railweave.topologies.lab.shaping import counting_queue
 
 NIC = "eth0"
 WAIT_S = 30.0
-RAIL = 0
+RAIL, TCP = 0, 1
 SECRET = bytes(range(32))
 
 Result = TypeVar("Result")
@@ -46,6 +46,18 @@ class Hosts:
             done = subprocess.run(counters.COMMAND, check=True, capture_output=True, text=True)
         return counters.parse(done.stdout)[NIC].bytes_sent
 
+    def lay(self, rank: int, mac: str | None = None) -> None:
+        """Make the link of a rank, whose interface has this MAC address (default: the rank's)."""
+        with inside(self.switch):
+            address = ("address", mac or self.mac(rank))
+            peer = ("peer", "name", NIC, *address, "netns", path_of(self.namespaces[rank]))
+            ip("link", "add", f"port{rank}", "type", "veth", *peer)
+            ip("link", "set", f"port{rank}", "master", "bridge", "up")
+        with inside(self.namespaces[rank]):
+            ip("address", "add", f"{self.address(rank)}/24", "dev", NIC)
+            ip("link", "set", NIC, "up")
+            subprocess.run(["tc", *counting_queue(NIC).split()], check=True)
+
 
 @contextmanager
 def bridged(count: int) -> Iterator[Hosts]:
@@ -56,39 +68,50 @@ def bridged(count: int) -> Iterator[Hosts]:
         with inside(switch):
             ip("link", "add", "bridge", "type", "bridge")
             ip("link", "set", "bridge", "up")
-            for rank, host in enumerate(hosts.namespaces):
-                peer = ("peer", "name", NIC, "address", hosts.mac(rank), "netns", path_of(host))
-                ip("link", "add", f"port{rank}", "type", "veth", *peer)
-                ip("link", "set", f"port{rank}", "master", "bridge", "up")
-        for rank, host in enumerate(hosts.namespaces):
-            with inside(host):
-                ip("address", "add", f"{hosts.address(rank)}/24", "dev", NIC)
-                ip("link", "set", NIC, "up")
-                subprocess.run(["tc", *counting_queue(NIC).split()], check=True)
+        for rank in range(count):
+            hosts.lay(rank)
         yield hosts
 
 
 class Job:
-    """Agents of all ranks with one RDMA rail each, joined."""
+    """Agents of all ranks, joined, each with one RDMA rail and perhaps a TCP rail on the same interface."""
 
-    def __init__(self, hosts: Hosts, rate_bps: int = 0) -> None:
+    def __init__(self, hosts: Hosts, *, with_tcp: bool = False, peer_timeout_s: float = 5.0) -> None:
+        self.hosts = hosts
         self.size = len(hosts.namespaces)
         self._arrays: list[NDArray[np.float32]] = []
-        self.agents = [Agent(rank, self.size) for rank in range(self.size)]
-        numbers = []
-        for rank, agent in enumerate(self.agents):
-            agent.set_secret(SECRET)
-            with inside(hosts.namespaces[rank]):
-                _, queue_pairs = agent.add_rdma("rdma", hosts.address(rank), NIC, rate_bps)
-            numbers.append(queue_pairs)
-        members = [(hosts.address(rank), hosts.mac(rank), numbers[rank]) for rank in range(self.size)]
-        for agent in self.agents:
-            agent.connect_rdma(RAIL, members)
+        self.agents: list[Agent] = []
+        self.queue_pairs: list[list[int]] = []
+        ports, control = [], []
+        for rank in range(self.size):
+            at = (hosts.address(rank), NIC)
+            with inside(hosts.namespaces[rank]):  # for the agent's threads and connections
+                agent = Agent(rank, self.size)
+                agent.set_secret(SECRET)
+                self.queue_pairs.append(agent.add_rdma("rdma", *at, 0, peer_timeout_s)[1])
+                if with_tcp:
+                    ports.append((hosts.address(rank), agent.add_tcp("tcp", *at)[1]))
+                    control.append([(hosts.address(rank), agent.open_control(rail)) for rail in (RAIL, TCP)])
+            self.agents.append(agent)
+        members = [
+            (hosts.address(rank), hosts.mac(rank), self.queue_pairs[rank]) for rank in range(self.size)
+        ]
+        self.on_every_rank(lambda rank: self.agents[rank].connect_rdma(RAIL, members))
+        if with_tcp:
+            connect = self.on_every_rank(lambda rank: self.agents[rank].connect_tcp(TCP, ports, WAIT_S))
+            assert connect == [[]] * self.size
+            places = [[of_rank[rail] for of_rank in control] for rail in (RAIL, TCP)]
+            self.on_every_rank(lambda rank: self.agents[rank].enable_recovery(places, [0, 0]))
 
     def on_every_rank(self, work: Callable[[int], Result]) -> list[Result]:
-        """Run `work` for each rank, each in its own thread."""
+        """Run `work` for each rank, each in its own thread in its host's namespace."""
+
+        def there(rank: int) -> Result:
+            with inside(self.hosts.namespaces[rank]):
+                return work(rank)
+
         with ThreadPoolExecutor(self.size) as pool:
-            return list(pool.map(work, range(self.size)))
+            return list(pool.map(there, range(self.size)))
 
     def submit(self, rank: int, x: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> int:
         """Start a sum, and return its op index. The arrays live as long as the job."""
@@ -114,9 +137,9 @@ class Job:
 
 
 @contextmanager
-def job(hosts: Hosts, rate_bps: int = 0) -> Iterator[Job]:
+def job(hosts: Hosts) -> Iterator[Job]:
     """Make a job, and close it when the block ends."""
-    made = Job(hosts, rate_bps)
+    made = Job(hosts)
     try:
         yield made
     finally:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that sums int32 numbers repeatedly and checks every sum: `python -m summing ELEMENTS STOP`.
 
-It prints `round N` after every sum. It makes one more sum after the file STOP exists.
+After every sum it prints `round N`, the restarts of its first rail, and the bytes that this rail has carried.
+It makes one more sum after the file STOP exists.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main(elements: int, stop: Path) -> None:
             every = [numbers(rank, round_, elements) for rank in range(comm.world_size)]
             result = comm.all_reduce(every[comm.rank])
             np.testing.assert_array_equal(result, np.sum(every, axis=0, dtype=np.int32))
-            print(f"round {round_}", flush=True)
+            rail = comm.stats().rails[0]
+            print(f"round {round_} {rail.incarnation} {rail.payload_bytes}", flush=True)
             if last:
                 return
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from system.command import Start, result_of
-from typer.testing import CliRunner
 
 from railweave._native import load
 from railweave.benchmarks import namespaces
 from railweave.benchmarks.programs import PROGRAMS
 from railweave.benchmarks.switch_pauses import REQUESTS
-from railweave.cli import build
 from railweave.experiments.failover.values import PEER_LOST, WENT_ON
 from railweave.experiments.fault_kinds import RANK_KILLED
 from railweave.experiments.figures import modules
@@ -68,12 +67,10 @@ def test_scaling_draws_its_curve(start: Start, tmp_path: Path) -> None:
 
 def test_a_split_is_learnt_and_no_number_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "LEAST_PHASE_S", 0.0)
-    path = tmp_path / "r.json"
-    words = ["bench", "striping", "--parts", "convergence", "--hosts", "2", "--sizes", "256K"]
-    words += ["--out", str(tmp_path / "out"), "--plot", str(tmp_path / "s.png"), "--json", str(path)]
-    done = CliRunner().invoke(build("bench"), words)
+    options = f"--hosts 2 --sizes 256K --out {tmp_path}/out --plot {tmp_path}/s.png --json {tmp_path}/r.json"
+    done = invoke(f"bench striping --parts convergence {options}")
     assert done.exit_code in (0, 1), done.output  # 1: on a busy machine a claim may fail
-    result = json.loads(path.read_text())
+    result = json.loads((tmp_path / "r.json").read_text())
     assert (result["ok"], result["wrong"]) == (True, 0)
     for trace in result["rows"]:
         assert len(trace["phases"]) == 3

@@ -73,8 +73,6 @@ def forged(machine: Machine) -> int:
     "asked",
     [
         "railweave why --controller 10.0.0.9:9600",
-        "railweave switch tables --grpc 10.0.0.9:9559",
-        "railweave switch stats --grpc 10.0.0.9:9559",
         "railweave switch impair --grpc 10.0.0.9:9559 1:loss=1",
         "cd /tmp; RANK=0 WORLD_SIZE=2 RAILWEAVE_CONTROLLER=10.0.0.9:9600 RAILWEAVE_RAILS=ina@enp1s0 "
         "RAILWEAVE_TIMEOUT_S=3 python -c 'import railweave; railweave.init()'",

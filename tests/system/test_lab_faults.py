@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -84,48 +84,137 @@ def _carrier(lab: Lab, interface: str) -> bool:
     return "LOWER_UP" in json.loads(shown)[0]["flags"]
 
 
-def _run(kind: str, out: Path, work: Callable[[Lab, Plane, Link], object]) -> None:
-    """Run `work`, a coroutine function, in a lab of two hosts and one plane."""
-
-    async def run() -> None:
-        topology = planes(2, [kind])
-        (plane,) = topology.planes
-        async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(out)) as lab:
-            link = Link(lab, plane)
-            try:
-                assert link.passes(DEADLINE_S) == ALL_THROUGH
-                await work(lab, plane, link)  # type: ignore[misc]
-            finally:
-                link.close()
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("kind", ["ina", "tcp"])
-def test_every_fault_stops_traffic_and_every_repair_restores_it(kind: str, tmp_path: Path) -> None:
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        interface = plane.nics[0].interface
-        for make, left in FAULTS:
-            fault = make(plane)
-            async with Injection(lab, fault) as injection:
-                assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: before"
-                span = await injection.inject()
-                assert span.begin <= span.end
-                assert link.passes(SILENCE_S) == left, fault.name
-                assert _carrier(lab, interface) == (fault.name not in NO_CARRIER), fault.name
-                await injection.repair()
-                assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: repaired"
-                await injection.inject()
-            assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: undone at the end"
-        assert _leftovers(lab) == []
-
-    _run(kind, tmp_path, work)
+async def faults_stop_traffic_and_repairs_restore_it(lab: Lab, plane: Plane, link: Link) -> None:
+    interface = plane.nics[0].interface
+    for make, left in FAULTS:
+        fault = make(plane)
+        async with Injection(lab, fault) as injection:
+            assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: before"
+            span = await injection.inject()
+            assert span.begin <= span.end
+            assert link.passes(SILENCE_S) == left, fault.name
+            assert _carrier(lab, interface) == (fault.name not in NO_CARRIER), fault.name
+            await injection.repair()
+            assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: repaired"
+            await injection.inject()
+        assert link.passes(DEADLINE_S) == ALL_THROUGH, f"{fault.name}: undone at the end"
+    assert _leftovers(lab) == []
 
 
 def _leftovers(lab: Lab) -> list[str]:
     tables = lab.read("h1", ["nft", "list", "tables"])
     links = [link["ifname"] for link in json.loads(lab.read("h1", ["ip", "-j", "link", "show"]))]
     return [name for name in [*tables.split(), *links] if name.startswith((faults.CHAINS, faults.SINK))]
+
+
+async def network_control_passes_what_waits_in_queues(lab: Lab, plane: Plane, link: Link) -> None:
+    """The queues are those of the host and of the switch. The switch's port to h2 is slower than the host."""
+    frames, size = 60, 1400
+    near, far = link.sockets
+    lab.do(faults.rate_steps(plane, plane.rate_bps, 2_000_000, "h1"))
+    lab.do(faults.rate_steps(plane, plane.rate_bps, 1_000_000, "h2"))
+    for number in range(frames):
+        near.sendto(bytes([number]) * size, far.getsockname())
+    near.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)
+    near.sendto(b"urgent", far.getsockname())
+    far.settimeout(DEADLINE_S)
+    came = [far.recv(size) for _ in range(frames + 1)]
+    assert came.index(b"urgent") < frames // 2
+    assert [word[0] for word in came if word != b"urgent"] == list(range(frames))
+
+
+async def a_link_flaps_until_it_is_repaired(lab: Lab, plane: Plane, link: Link) -> None:
+    interface, seen = plane.nics[0].interface, [True]
+    async with Injection(lab, faults.flapping(plane, "h1", flap_s=0.05)) as injection:
+        await injection.inject()
+        while len(seen) < 5:
+            carrier = await asyncio.to_thread(_carrier, lab, interface)
+            seen += [carrier] if carrier != seen[-1] else []
+        await injection.repair()
+        assert link.passes(DEADLINE_S) == ALL_THROUGH
+
+
+async def a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(
+    lab: Lab, plane: Plane, link: Link
+) -> None:
+    frames, size = 20, 1400
+    near, far = link.sockets
+    lab.do(faults.rate_steps(plane, plane.rate_bps, 50_000))  # the frames would take four seconds
+    for number in range(frames):
+        near.sendto(bytes([number]) * size, far.getsockname())
+    lab.do(faults.rate_steps(plane, 50_000, plane.rate_bps))
+    far.settimeout(DEADLINE_S)
+    assert [far.recv(size)[0] for _ in range(frames)] == list(range(frames))
+    assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
+    async with Injection(lab, faults.rate_changed(plane, 10**6, "h2")) as injection:
+        await injection.inject()
+        assert _rate(lab, "h2", plane.nics[1].interface) == 10**6
+        assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
+    assert _rate(lab, "h2", plane.nics[1].interface) == plane.rate_bps
+    lab.do(faults.rate_steps(plane, plane.rate_bps, 0))
+    assert _rate(lab, "h1", plane.nics[0].interface) is None
+    assert link.passes(DEADLINE_S) == ALL_THROUGH
+
+
+async def super_packets_that_wait_pass_when_the_rate_falls(lab: Lab, plane: Plane, link: Link) -> None:
+    """They are as long as the burst at the usual rate. One packet above the burst would block the link."""
+    frames, size = 8, 1400  # per super-packet
+    most = 100  # super-packets: they take 90 ms at the link's usual rate
+    near, far = link.sockets
+    near.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+    far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 * most * frames * size)  # prevents an overflow
+    for number in range(most):
+        near.sendto(bytes([number]) * size * frames, far.getsockname())
+    lab.do(faults.rate_steps(plane, plane.rate_bps, plane.rate_bps // 4))
+    far.settimeout(DEADLINE_S)
+    came = [far.recv(size)[0] for _ in range(most * frames)]
+    assert came == [number for number in range(most) for _ in range(frames)]
+
+
+def _rate(lab: Lab, host: str, interface: str) -> int | None:
+    """Return the rate of the interface's token bucket in bit/s, or None without a bucket."""
+    queue = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface, "root"]))[0]
+    return int(queue["options"]["rate"]) * 8 if queue["kind"] == "tbf" else None
+
+
+async def a_frozen_switch_does_not_hold_up_the_end(lab: Lab, plane: Plane, link: Link) -> None:
+    lab.freeze(plane.switches[0].name)
+    assert link.passes(SILENCE_S) == ALL_LOST
+
+
+Check = Callable[[Lab, Plane, Link], Awaitable[None]]
+ON_EVERY_PLANE = (faults_stop_traffic_and_repairs_restore_it, network_control_passes_what_waits_in_queues)
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "ina": (*ON_EVERY_PLANE, a_frozen_switch_does_not_hold_up_the_end),
+    "tcp": (
+        *ON_EVERY_PLANE,
+        a_link_flaps_until_it_is_repaired,
+        super_packets_that_wait_pass_when_the_rate_falls,
+        a_rate_changes_at_run_time_and_the_queue_keeps_its_frames,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_faults_of_a_plane(kind: str, tmp_path: Path) -> None:
+    """Carry out all checks in one lab of two hosts and one plane. Each begins at the usual rate."""
+
+    async def run() -> None:
+        topology = planes(2, [kind])
+        (plane,) = topology.planes
+        async with asyncio.timeout(DEADLINE_S), Lab(topology, LabOptions(tmp_path)) as lab:
+            for check in CHECKS[kind]:
+                link = Link(lab, plane)
+                try:
+                    assert link.passes(DEADLINE_S) == ALL_THROUGH
+                    await check(lab, plane, link)
+                finally:
+                    link.close()
+                if check is not CHECKS[kind][-1]:
+                    lab.do(faults.rate_steps(plane, plane.rate_bps, plane.rate_bps))
+
+    asyncio.run(run())
+    assert not any("Traceback" in log.read_text() for log in tmp_path.glob("switch-*.log"))
 
 
 def test_links_of_one_host_lose_frames_independently() -> None:
@@ -138,99 +227,6 @@ def test_links_of_one_host_lose_frames_independently() -> None:
         for others in orders[place + 1 :]:
             shared = {line for line in mine & others if "add" in line or "table" in line}
             assert not shared
-
-
-def test_a_link_flaps_until_it_is_repaired(tmp_path: Path) -> None:
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        interface, seen = plane.nics[0].interface, [True]
-        async with Injection(lab, faults.flapping(plane, "h1", flap_s=0.05)) as injection:
-            await injection.inject()
-            while len(seen) < 5:
-                carrier = await asyncio.to_thread(_carrier, lab, interface)
-                seen += [carrier] if carrier != seen[-1] else []
-            await injection.repair()
-            assert link.passes(DEADLINE_S) == ALL_THROUGH
-
-    _run("tcp", tmp_path, work)
-
-
-def test_a_rate_changes_at_run_time_and_the_queue_keeps_its_frames(tmp_path: Path) -> None:
-    frames, size = 20, 1400
-
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        near, far = link.sockets
-        lab.do(faults.rate_steps(plane, plane.rate_bps, 50_000))  # the frames would take four seconds
-        for number in range(frames):
-            near.sendto(bytes([number]) * size, far.getsockname())
-        lab.do(faults.rate_steps(plane, 50_000, plane.rate_bps))
-        far.settimeout(DEADLINE_S)
-        assert [far.recv(size)[0] for _ in range(frames)] == list(range(frames))
-        assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
-        async with Injection(lab, faults.rate_changed(plane, 10**6, "h2")) as injection:
-            await injection.inject()
-            assert _rate(lab, "h2", plane.nics[1].interface) == 10**6
-            assert _rate(lab, "h1", plane.nics[0].interface) == plane.rate_bps
-        assert _rate(lab, "h2", plane.nics[1].interface) == plane.rate_bps
-        lab.do(faults.rate_steps(plane, plane.rate_bps, 0))
-        assert _rate(lab, "h1", plane.nics[0].interface) is None
-        assert link.passes(DEADLINE_S) == ALL_THROUGH
-
-    _run("tcp", tmp_path, work)
-
-
-def test_super_packets_that_wait_pass_when_the_rate_falls(tmp_path: Path) -> None:
-    """They are as long as the burst at the usual rate. One packet above the burst would block the link."""
-    frames, size = 8, 1400  # per super-packet
-    most = 100  # super-packets: they take 90 ms at the link's usual rate
-
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        near, far = link.sockets
-        near.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
-        far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 * most * frames * size)  # prevents an overflow
-        for number in range(most):
-            near.sendto(bytes([number]) * size * frames, far.getsockname())
-        lab.do(faults.rate_steps(plane, plane.rate_bps, plane.rate_bps // 4))
-        far.settimeout(DEADLINE_S)
-        came = [far.recv(size)[0] for _ in range(most * frames)]
-        assert came == [number for number in range(most) for _ in range(frames)]
-
-    _run("tcp", tmp_path, work)
-
-
-def _rate(lab: Lab, host: str, interface: str) -> int | None:
-    """Return the rate of the interface's token bucket in bit/s, or None without a bucket."""
-    queue = json.loads(lab.read(host, ["tc", "-j", "qdisc", "show", "dev", interface, "root"]))[0]
-    return int(queue["options"]["rate"]) * 8 if queue["kind"] == "tbf" else None
-
-
-@pytest.mark.parametrize("kind", ["ina", "tcp"])
-def test_network_control_passes_what_waits_in_queues(kind: str, tmp_path: Path) -> None:
-    """The queues are those of the host and of the switch. The switch's port to h2 is slower than the host."""
-    frames, size = 60, 1400
-
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        near, far = link.sockets
-        lab.do(faults.rate_steps(plane, plane.rate_bps, 2_000_000, "h1"))
-        lab.do(faults.rate_steps(plane, plane.rate_bps, 1_000_000, "h2"))
-        for number in range(frames):
-            near.sendto(bytes([number]) * size, far.getsockname())
-        near.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)
-        near.sendto(b"urgent", far.getsockname())
-        far.settimeout(DEADLINE_S)
-        came = [far.recv(size) for _ in range(frames + 1)]
-        assert came.index(b"urgent") < frames // 2
-        assert [word[0] for word in came if word != b"urgent"] == list(range(frames))
-
-    _run(kind, tmp_path, work)
-
-
-def test_a_frozen_switch_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    async def work(lab: Lab, plane: Plane, link: Link) -> None:
-        lab.freeze(plane.switches[0].name)
-        assert link.passes(SILENCE_S) == ALL_LOST
-
-    _run("ina", tmp_path, work)
-    assert not (tmp_path / "switch-s-ina.log").read_text().count("Traceback")
 
 
 def test_faults_of_what_is_not_there_are_refused() -> None:

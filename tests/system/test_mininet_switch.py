@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded switch as a Mininet node."""
+"""The embedded switch as a Mininet node, between two hosts that ping each other."""
 
 from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
+from commands import python
 from dataplane.programs import PATCH
 
-DEADLINE_S = 90.0
 SCRIPT = """
 import json, sys
 from mininet.net import Mininet
@@ -36,16 +34,8 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def run(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Ping between two hosts on a switch with the program."""
-    arguments = [str(program), str(folder / "log"), str(folder), str(free_port())]
-    command = [sys.executable, "-c", SCRIPT, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-
 def test_hosts_reach_each_other_through_the_switch(tmp_path: Path) -> None:
-    done = run(PATCH.json, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = python("-c", SCRIPT, PATCH.json, tmp_path / "log", tmp_path, free_port())
     assert json.loads(done.stdout.splitlines()[-1]) == [0.0, 0]
     assert "ready grpc=0.0.0.0:" in (tmp_path / "log").read_text()
     assert (tmp_path / "rwm1-eth1_in.pcap").stat().st_size > 0
@@ -54,6 +44,5 @@ def test_hosts_reach_each_other_through_the_switch(tmp_path: Path) -> None:
 def test_a_switch_that_does_not_start_gives_its_output(tmp_path: Path) -> None:
     program = tmp_path / "wrong.json"
     program.write_text("{")
-    done = run(program, tmp_path)
-    assert done.returncode != 0
+    done = python("-c", SCRIPT, program, tmp_path / "log", tmp_path, free_port(), status=1)
     assert "switch rwm1 did not start: railweave-simple-switch-grpc: " in done.stderr

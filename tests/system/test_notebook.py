@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+from commands import ROOT, railweave
 
 pytest.importorskip("pandas", reason="needs pandas")
 
-ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "howto" / "records.ipynb"
 SHORTER = {"all-reduce": "--hosts 2 --iters 2 --sizes 4K,64K", "failover": "--hosts 2 --repeat 1"}
 RAILS = {"ina", "tcp"}
-DEADLINE_S = 120
 
 
 def cells(kind: str) -> list[str]:
@@ -33,11 +30,7 @@ def test_the_notebook_draws_a_sweep_and_a_fault(tmp_path: Path, monkeypatch: pyt
         if line.startswith("    railweave "):
             _, bench, command, *options = shlex.split(line)
             shorter = SHORTER[command].split()
-            subprocess.run(
-                [sys.executable, "-m", "railweave", bench, command, *options, *shorter],
-                check=True,
-                timeout=DEADLINE_S,
-            )
+            railweave(bench, command, *options, *shorter)
 
     mpl.use("Agg")
     names: dict[str, object] = {}

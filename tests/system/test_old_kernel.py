@@ -6,16 +6,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 
 TESTS = Path(__file__).parents[1]
 STAND_IN = TESTS / "system/stand_ins/old_kernel.c"
-DEADLINE_S = 120
 
 pytestmark = pytest.mark.skipif(
     "ASAN_OPTIONS" in os.environ, reason="the sanitizer's library must be preloaded first"
@@ -28,22 +26,13 @@ def old_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler (cc)")
     library = tmp_path_factory.mktemp("old") / "old_kernel.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, STAND_IN], check=True)
+    commands.run(compiler, "-shared", "-fPIC", "-o", library, STAND_IN)
     return library
 
 
 def run(what: str, preload: Path | None = None) -> dict[str, Any]:
     environment = os.environ | ({"LD_PRELOAD": str(preload)} if preload else {})
-    done = subprocess.run(
-        [sys.executable, "-m", "system.old_kernel", what],
-        cwd=TESTS,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stderr
+    done = commands.python("-m", "system.old_kernel", what, cwd=TESTS, env=environment)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

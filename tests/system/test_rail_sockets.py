@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from system.namespaces import inside, namespace
+from system.namespaces import inside, ip, namespace
 from system.rdma_hosts import NIC, bridged
 
 from railweave._rigs.rails import Datagrams
@@ -31,7 +31,7 @@ def packets_on_loopback() -> int:
 
 
 def set_mtu(size: int) -> None:
-    subprocess.run(["ip", "link", "set", "lo", "mtu", str(size), "up"], check=True)
+    ip("link", "set", "lo", "mtu", str(size), "up")
 
 
 def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
@@ -55,7 +55,7 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
 
 def test_what_cannot_be_opened_leaves_no_descriptor() -> None:
     with namespace() as alone, inside(alone):
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        ip("link", "set", "lo", "up")
         gc.collect()  # else descriptors of earlier tests could be closed while this test counts
         before = len(list(FILES.iterdir()))
         for interface, address in (("nic9", 0x7F000001), ("lo", 0x0A090909)):

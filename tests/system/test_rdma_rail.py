@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from system.namespaces import dropping, inside
+from system.namespaces import dropping, inside, ip
 from system.rdma_hosts import NIC, RAIL, SECRET, WAIT_S, Hosts, Job, bridged, job
 
 from railweave._native.agent import Agent
@@ -39,7 +37,7 @@ def total(count: int) -> np.ndarray:
     return sum(value(rank, count) for rank in range(RANKS))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("count", [1, 3, 255, 4096, 100_003, 1 << 20])
+@pytest.mark.parametrize("count", [3, 4096, 1 << 20])
 def test_sums_of_all_sizes(hosts: Hosts, count: int) -> None:
     """Each size runs three times, so that later sums meet the leftovers of earlier ones."""
     with job(hosts) as made:
@@ -73,34 +71,6 @@ def test_lost_packets_cost_time_but_no_number(hosts: Hosts) -> None:
             for result in results:
                 np.testing.assert_array_equal(result, total(count))
         assert sum(agent.stats()[RAIL].retransmissions for agent in made.agents) > 0
-
-
-def test_a_rank_that_goes_away_is_named_by_the_others(hosts: Hosts) -> None:
-    """Its link is cut, so it cannot say goodbye. The others notice the silence and end with an error."""
-    made = Job(hosts)
-    made.on_every_rank(lambda rank: made.all_reduce(rank, value(rank, 1000)))
-    with inside(hosts.switch):
-        subprocess.run(["ip", "link", "set", "port3", "down"], check=True)
-    try:
-        started = time.monotonic()
-
-        def call(rank: int) -> tuple[int, str]:
-            x = value(rank, 1 << 18)
-            op = made.submit(rank, x)
-            assert made.agents[rank].wait(op, WAIT_S)
-            failure = made.agents[rank].failure_of(op)
-            assert failure is not None
-            return failure.rank, failure.message
-
-        results = made.on_every_rank(call)
-        assert time.monotonic() - started < 20
-        for rank, message in results[:3]:
-            assert rank == 3
-            assert "rank 3 at 10.3.0.4 does not answer" in message
-        made.close(0.1)
-    finally:
-        with inside(hosts.switch):
-            subprocess.run(["ip", "link", "set", "port3", "up"], check=True)
 
 
 def failure_after(made: Job, rank: int, op: int) -> str:
@@ -148,14 +118,14 @@ def test_what_cannot_be_opened_is_named(hosts: Hosts, interface: str, address: s
 
 def test_an_mtu_that_is_too_small_is_named(hosts: Hosts) -> None:
     with inside(hosts.namespaces[0]):
-        subprocess.run(["ip", "link", "set", NIC, "mtu", "1000"], check=True)
+        ip("link", "set", NIC, "mtu", "1000")
         try:
             with pytest.raises(
                 RuntimeError, match=r"interface 'eth0' has an MTU of 1000: expected 1088 or more"
             ):
                 Agent(0, 2).add_rdma("rdma", hosts.address(0), NIC)
         finally:
-            subprocess.run(["ip", "link", "set", NIC, "mtu", "1500"], check=True)
+            ip("link", "set", NIC, "mtu", "1500")
 
 
 def test_members_that_do_not_fit_are_named(hosts: Hosts) -> None:

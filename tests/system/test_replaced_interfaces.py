@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import cast
 
 import pytest
 from protocol.loopback_switch import GROUP, LANES, SLOTS, LoopbackSwitch
 from protocol.rail_world import SECRET, World
-from system.namespaces import inside, ip, namespace, path_of
+from system.namespaces import inside, ip, path_of
 from system.plane_network import PlaneNetwork, plane_network
+from system.rdma_hosts import Hosts, bridged
 from system.steady_calls import steady_calls
 from system.test_rail_restarts import Apart
 
@@ -101,59 +100,35 @@ def test_a_rail_whose_interface_is_replaced_on_all_hosts_is_readmitted(network: 
 # ---------------------------------------------------------------- in-network
 
 
-@dataclass(frozen=True)
-class Place:
-    """Two hosts on a bridge, in whose namespace the model switch runs."""
-
-    namespaces: tuple[int, ...]
-    switch: int
-
-    def address(self, rank: int) -> str:
-        return f"10.4.0.{rank + 1}"
-
-    def lay(self, rank: int) -> None:
-        with inside(self.switch):
-            peer = ("peer", "name", "eth0", "netns", path_of(self.namespaces[rank]))
-            ip("link", "add", f"port{rank}", "type", "veth", *peer)
-            ip("link", "set", f"port{rank}", "master", "bridge", "up")
-        with inside(self.namespaces[rank]):
-            ip("address", "add", f"{self.address(rank)}/24", "dev", "eth0")
-            ip("link", "set", "eth0", "up")
-
-
-SWITCH_ADDRESS = "10.4.0.100"
+SWITCH_ADDRESS = "10.3.0.100"
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
-    with ExitStack() as stack:
-        switch = stack.enter_context(namespace())
-        made = Place((stack.enter_context(namespace()), stack.enter_context(namespace())), switch)
-        with inside(switch):
-            # Without this address, the bridge takes the MAC of a port, which changes with its ports.
-            ip("link", "add", "bridge", "address", "02:00:00:04:00:64", "type", "bridge")
+def hosts() -> Iterator[Hosts]:
+    """Two hosts on a bridge, in whose namespace the model switch runs."""
+    with bridged(2) as made:
+        with inside(made.switch):
+            # Without its own address, the bridge takes the MAC of a port, which changes with its ports.
+            ip("link", "set", "bridge", "address", "02:00:00:04:00:64")
             ip("address", "add", f"{SWITCH_ADDRESS}/24", "dev", "bridge")
-            ip("link", "set", "bridge", "up")
-        for rank in range(2):
-            made.lay(rank)
         yield made
 
 
 @pytest.mark.parametrize("trees", [1, 2])
-def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> None:
+def test_an_in_network_rail_follows_its_interface(hosts: Hosts, trees: int) -> None:
     """Its sockets to the switch and its control listener move. The switch still knows its old port.
 
     With two trees, each tree has a worker if there are enough CPUs.
     """
     groups = [GROUP + tree for tree in range(trees)]
     cpus = sorted(os.sched_getaffinity(0))[:trees]
-    with inside(place.switch):
+    with inside(hosts.switch):
         switch = LoopbackSwitch(SWITCH_ADDRESS, hosts=2)
     switch.restart(*groups)
     try:
-        world = World(2, cast(Rails, Apart(place)), counts=(1, 100, 10_000))
+        world = World(2, cast(Rails, Apart(hosts)), counts=(1, 100, 10_000))
         members = [
-            (place.address(rank), world.rails.open_ina(rank, place.address(rank), "eth0"))
+            (hosts.address(rank), world.rails.open_ina(rank, hosts.address(rank), "eth0"))
             for rank in range(2)
         ]
         for rank in range(2):
@@ -167,11 +142,11 @@ def test_an_in_network_rail_follows_its_interface(place: Place, trees: int) -> N
         senders = dict(switch.children)
         for rank in range(2):
             world.halt(rank)
-        with inside(place.namespaces[1]):
+        with inside(hosts.namespaces[1]):
             ip("link", "delete", "eth0")
         with pytest.raises(RuntimeError, match="eth0"):
             world.rails.restart(1, 1, world.greatest_chunks())
-        place.lay(1)
+        hosts.lay(1, OTHER_MAC)
         again = world.new_slices()
         world.restart(2, again, world.greatest_chunks())
         world.finish(again)

@@ -89,37 +89,40 @@ def test_bench_checks_every_size(start: Start, tmp_path: Path) -> None:
     assert row["algbw_bps"] > 0
 
 
+SHARDS = 102396  # bytes of three shards of whole elements; together they have 100 KiB at most
+
+
 @pytest.mark.parametrize(
-    ("collective", "options"),
+    ("collective", "options", "whole", "root"),
     [
-        ("reduce-scatter", ("--dtype", "int32", "--op", "avg")),
-        ("all-gather", ("--dtype", "int32")),
-        ("broadcast", ("--root", "2")),
+        ("reduce-scatter", ("--dtype", "int32", "--op", "avg"), SHARDS, None),
+        ("all-gather", ("--dtype", "int32"), SHARDS, None),
+        ("broadcast", ("--root", "2"), 102400, 2),
     ],
 )
 def test_bench_of_other_collectives(
-    start: Start, tmp_path: Path, collective: str, options: tuple[str, ...]
+    start: Start, tmp_path: Path, collective: str, options: tuple[str, ...], whole: int, root: int | None
 ) -> None:
     result = result_of(
-        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,512K", "--iters", "2"),
-        *("--rate", "1G", "--shares", "1,1,1", *options),
+        *(start, tmp_path, "bench", collective, "--hosts", "3", "--sizes", "12,100K,512K"),
+        *("--iters", "2", "--rate", "1G", "--shares", "rdma=1,ina=1,tcp=2", *options),
     )
     assert result["collective"] == collective.replace("-", "_")
-    shards = collective in ("reduce-scatter", "all-gather")
-    whole = 102396 if shards else 102400  # three shards of whole elements
     assert [row["bytes"] for row in result["rows"]][:2] == [12, whole]
     for row in result["rows"]:
         assert set(row) == ROW_KEYS
-        assert row["wrong"] == 0
-        assert row["root"] == (2 if collective == "broadcast" else None)
-    assert all(share > 0.1 for share in result["rows"][2]["shares"].values())
+        assert (row["wrong"], row["root"]) == (0, root)
+    shares = {"ina": 0.25, "tcp": 0.5, "rdma": 0.25}
+    assert result["rows"][2]["shares"] == pytest.approx(shares, abs=0.01)
 
 
-def test_a_scenario_is_measured_from_its_file(start: Start, tmp_path: Path) -> None:
+def test_a_scenario_of_two_collectives_at_once_is_measured_from_its_file(
+    start: Start, tmp_path: Path
+) -> None:
     scenario = Scenario(
         "mine",
         (Contender("both", "railweave"), Contender("ring", "ring", ("tcp0",))),
-        Workload((4096, 65536), iterations=2),
+        Workload((4096, 65536), BOTH, iterations=2),
         hosts=2,
         rails=("tcp", "tcp"),
         repetitions=2,
@@ -128,25 +131,10 @@ def test_a_scenario_is_measured_from_its_file(start: Start, tmp_path: Path) -> N
     file.write_text(scenario.as_toml())
     result = result_of(start, tmp_path, "bench", "--scenario", str(file))
     assert [row["bytes"] for row in result["rows"]] == [4096, 65536]
+    for row in result["rows"]:
+        assert row["wrong"] == 0
+        assert row["busbw_bps"] == pytest.approx(row["algbw_bps"])  # 2(n-1)/n of two ranks
+        assert row["limit_bps"] > 0
     assert [len(row["times_us"]) for row in result["baselines"]["ring"]["rows"]] == [4, 4]
     records = Records(tmp_path / "out" / "1" / "records").of(scenario.key)
     assert [record.contender for record in records] == ["both", "ring"] * 2
-
-
-def test_two_collectives_at_once_are_measured(start: Start, tmp_path: Path) -> None:
-    contenders = (Contender("tcp", "railweave"),)
-    scenario = Scenario("two", contenders, Workload((65536,), BOTH, iterations=2), hosts=2, rails=("tcp",))
-    file = tmp_path / "two.json"
-    file.write_text(json.dumps(scenario.as_json()))
-    (row,) = result_of(start, tmp_path, "bench", "--scenario", str(file))["rows"]
-    assert row["wrong"] == 0
-    assert row["busbw_bps"] == pytest.approx(row["algbw_bps"])  # 2(n-1)/n of two ranks
-    assert row["limit_bps"] > 0
-
-
-def test_shares_are_followed(start: Start, tmp_path: Path) -> None:
-    result = result_of(
-        *(start, tmp_path, "bench", "all-reduce", "--hosts", "2", "--sizes", "256K", "--iters", "2"),
-        *("--rails", "tcp,tcp,tcp", "--shares", "tcp1=3,tcp2=1", "--rate", "0"),
-    )
-    assert result["rows"][0]["shares"] == pytest.approx({"tcp0": 0, "tcp1": 0.75, "tcp2": 0.25}, abs=0.01)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import railweave
 from railweave._native import ina
 from railweave._rigs import spread
 from railweave.experiments.errors import OptionError
@@ -65,8 +66,13 @@ def fails(comm: Communicator) -> None:
     comm.barrier()
 
 
-def test_jobs_run_one_after_the_other_and_return_values(railweave_lab: Labs) -> None:  # noqa: F811
-    lab = railweave_lab(hosts=2, rails="tcp,rdma")
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    with railweave.lab(hosts=2, rails="tcp,rdma", out=str(tmp_path_factory.mktemp("lab"))) as made:
+        yield made
+
+
+def test_jobs_run_one_after_the_other_and_return_values(lab: Testbed) -> None:
     for factor in (1, 5):
         result = lab.run(rank_sum, factor).wait(DEADLINE_S)
         assert [value["sum"] for value in result.values] == [3 * factor] * 2
@@ -82,8 +88,7 @@ def test_jobs_run_one_after_the_other_and_return_values(railweave_lab: Labs) -> 
     assert counters.links["tcp"] == pytest.approx(2 * sent, rel=0.01)  # two links per byte
 
 
-def test_faults_are_injected_and_repaired_while_a_job_runs(railweave_lab: Labs) -> None:  # noqa: F811
-    lab = railweave_lab(hosts=2, rails="tcp,rdma")
+def test_faults_are_injected_and_repaired_while_a_job_runs(lab: Testbed) -> None:
     with lab.fault("host link down h2 tcp"):
         assert lab.run(rank_sum, 1, rails=["rdma"]).wait(DEADLINE_S).values[0]["sum"] == 3
     job = lab.run(until_failed)
@@ -95,12 +100,22 @@ def test_faults_are_injected_and_repaired_while_a_job_runs(railweave_lab: Labs) 
         lab.fault("earthquake h1")
 
 
-def test_a_rank_that_fails_is_named_and_the_lab_goes_on(railweave_lab: Labs) -> None:  # noqa: F811
-    lab = railweave_lab(hosts=2, rails="tcp")
+def test_a_rank_that_fails_is_named_and_the_lab_goes_on(lab: Testbed) -> None:
     with pytest.raises(WorkerFailed, match="on purpose") as error:
         lab.run(fails).wait(DEADLINE_S)
     assert error.value.code == 1
     assert lab.run(rank_sum, 2).wait(DEADLINE_S).values[1]["sum"] == 6
+
+
+def test_a_second_job_and_a_function_without_a_file_are_refused(lab: Testbed, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="top level of a file"):
+        lab.run(lambda comm: comm.rank)
+    job = lab.run(["sh", "-c", f"until [ -e {tmp_path}/stop ]; do sleep 0.02; done"])
+    with pytest.raises(LabError, match="a job is running"):
+        lab.run(rank_sum, 1)
+    assert not job.done()
+    (tmp_path / "stop").touch()
+    job.wait(DEADLINE_S)
 
 
 def test_what_is_multicast_fits_the_smallest_mtu(railweave_lab: Labs) -> None:  # noqa: F811
@@ -122,16 +137,6 @@ def test_jumbo_frames_carry_more_lanes_and_a_link_without_is_refused(railweave_l
     refusal = "link 'h2-ina' has an MTU of 4139: expected 4140 or more, for packets of 1024 lanes; raise it"
     with pytest.raises(WorkerFailed, match=refusal):
         lab.run(rank_sum, 1).wait(DEADLINE_S)
-
-
-def test_a_second_job_and_a_function_without_a_file_are_refused(railweave_lab: Labs) -> None:  # noqa: F811
-    lab = railweave_lab(hosts=2, rails="tcp")
-    with pytest.raises(OptionError, match="top level of a file"):
-        lab.run(lambda comm: comm.rank)
-    job = lab.run(["sleep", "60"])
-    with pytest.raises(LabError, match="a job is running"):
-        lab.run(rank_sum, 1)
-    assert not job.done()  # the job ends with the lab
 
 
 def test_the_example_draws_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

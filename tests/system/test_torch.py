@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import ROOT, python
 from system.command import Start
 from system.namespaces import inside, ip
 from system.rdma_hosts import NIC, bridged
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-ROOT = Path(__file__).parents[2]
 RUN = ("run", "--hosts", "2", "--rails", "ina,tcp,rdma", "--rate", "50M", "--join", "0")
 DEADLINE_S = 120.0
 LOSS_TOLERANCE = 1e-3  # the loss is about 4.5; the ina rail rounds sums to fixed point
@@ -101,11 +101,5 @@ def test_an_example_trains_as_on_gloo(start: Start, tmp_path: Path, example: str
 
 
 def test_some_of_pytorchs_own_tests(record_property: Any) -> None:
-    suite = subprocess.run(
-        [sys.executable, ROOT / "tests" / "torch_suite.py", *OWN_TESTS],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert suite.returncode == 0, suite.stdout + suite.stderr
+    suite = python(ROOT / "tests" / "torch_suite.py", *OWN_TESTS, timeout=None)
     record_property("summary", f"PyTorch's own tests: {suite.stdout.splitlines()[-1]}")

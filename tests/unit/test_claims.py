@@ -26,7 +26,7 @@ from railweave.experiments.errors import OptionError
 from railweave.experiments.figures import figures
 from railweave.experiments.measures import Measured, NotMeasured, Runs, limits_bps, measure
 from railweave.experiments.problem import BOTH
-from railweave.experiments.records import CPU, Record
+from railweave.experiments.records import CPU
 from railweave.experiments.scenario import Scenario
 
 (PAIR,) = figures(["N1"])[0].plan(quick=True)
@@ -127,15 +127,15 @@ def test_a_run_that_failed_is_left_out_and_named() -> None:
 def test_rounds_are_paired_and_control_runs_are_no_measurements() -> None:
     """A drift that slows a whole round changes no ratio."""
     usual = model_records.of_scenario(PAIR)
-    slowed = [_slower(record, 10.0) if record.round == 1 else record for record in usual]
-    control = [replace(_slower(record, 99.0), rate_factor=0.5) for record in usual]
+    slowed = [model_records.slower(record, 10.0) if record.round == 1 else record for record in usual]
+    control = [replace(model_records.slower(record, 99.0), rate_factor=0.5) for record in usual]
     found, same = measure(Runs([*slowed, *control]), GAIN), measure(Runs(usual), GAIN)
     assert (found.value, found.low, found.rounds) == (pytest.approx(same.value), pytest.approx(same.low), 2)
 
 
 def test_calls_are_compared_between_scenarios_round_by_round() -> None:
     slow = replace(PAIR, name="slow")
-    times = [_slower(record, 2.0 + record.round) for record in model_records.of_scenario(slow)]
+    times = [model_records.slower(record, 2.0 + record.round) for record in model_records.of_scenario(slow)]
     middle = model_records.of_scenario(replace(PAIR, name="middle"))
     found = Runs([*model_records.of_scenario(PAIR), *times, *middle])
     ask = {"what": "slowdown", "scenarios": [PAIR.name, "slow", "middle"], "of": "tcp0"}
@@ -269,10 +269,3 @@ def test_ranges_as_text() -> None:
         "≤ 200",
         "0",
     ]
-
-
-def _slower(record: Record, times: float) -> Record:
-    slow = [
-        replace(sample, times_us=tuple(times * each for each in sample.times_us)) for sample in record.samples
-    ]
-    return replace(record, samples=tuple(slow))

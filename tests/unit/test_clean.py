@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from commands import ROOT, run
 
 from railweave import shell_environment
 from railweave.shell_environment import EnvironmentFailed
-
-ROOT = Path(__file__).parents[2]
 
 
 def clean(folder: Path) -> set[str]:
     """Run `make clean` in a folder with the Makefile, and return the remaining files."""
     shutil.copy(ROOT / "Makefile", folder)
-    subprocess.run(["make", "-C", str(folder), "clean"], check=True, capture_output=True)
+    run("make", "-C", folder, "clean")
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {"Makefile"}
 
 

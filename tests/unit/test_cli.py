@@ -5,23 +5,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke, python, railweave
 
 from railweave import cli
 from railweave.commands import checks
 from railweave.commands.common import with_live_port
 
 COMMANDS = [name for name, _ in cli.COMMANDS]
-
-
-def railweave(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "railweave", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_help_lists_all_commands_and_imports_none() -> None:
@@ -31,7 +24,7 @@ def test_help_lists_all_commands_and_imports_none() -> None:
         "try: main()\n"
         "finally: print('heavy:', sorted({'numpy', 'grpc', 'rich.table', 'mininet'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = python("-c", script, status=None)
     for name in COMMANDS:
         assert f"  {name} " in done.stdout
     assert "heavy: []" in done.stdout
@@ -51,8 +44,7 @@ def test_shells_complete_commands_of_commands(shell: str, typed: str, expected: 
     variables = words if shell == "bash" else {"_TYPER_COMPLETE_ARGS": typed}
     variables |= {"_RAILWEAVE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     script = "import sys; sys.argv = ['railweave']; from railweave.cli import main; main()"
-    command, environment = [sys.executable, "-c", script], {**os.environ, **variables}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = python("-c", script, status=None, env={**os.environ, **variables})
     assert expected in done.stdout
 
 
@@ -71,7 +63,7 @@ def test_the_live_page_needs_no_port(given: str, read: str) -> None:
 
 
 def test_doctor_tells_the_same_to_people_and_machines() -> None:
-    done = railweave("doctor", "--json", "-")
+    done = railweave("doctor", "--json", "-", status=None)
     value = json.loads(done.stdout)  # JSON is alone on stdout
     assert done.returncode == (0 if value["ok"] else 3)
     assert value["ok"] is all(check["present"] for check in value["checks"] if check["needed"])
@@ -89,18 +81,13 @@ def test_what_is_absent_is_found_absent(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert all(finding.detail and finding.expected and finding.remedy for finding in found.values())
 
 
-def topo(*words: str) -> str:
-    return CliRunner().invoke(cli.build("topo"), ["topo", *words]).stdout
-
-
 def test_a_tree_of_the_topology_is_printed(tmp_path: Path) -> None:
-    said = topo("planes", "--hosts", "2", "--rails", "ina,tcp", "--save", str(tmp_path / "net.svg"))
+    said = invoke(f"topo planes --hosts 2 --rails ina,tcp --save {tmp_path}/net.svg").stdout
     assert "s-ina  P4 switch, P4Runtime 10.255.0.200:9559" in said
     assert "port 2: h2  h2-tcp  10.2.0.2  02:00:00:02:00:02" in said
     assert "<svg" in (tmp_path / "net.svg").read_text()
 
 
 def test_a_topology_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "net.yaml"
-    first = topo("planes", "--rate", "1G", "--save", str(path))
-    assert first.splitlines()[:-1] == topo("file", str(path)).splitlines()
+    first = invoke(f"topo planes --rate 1G --save {tmp_path}/net.yaml").stdout
+    assert first.splitlines()[:-1] == invoke(f"topo file {tmp_path}/net.yaml").stdout.splitlines()

@@ -6,15 +6,13 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
+from commands import every_command
 from rich.console import Console
 from typer.testing import CliRunner
 
-from railweave.cli import COMMANDS, build
+from railweave.cli import build
 from railweave.commands import common
 from railweave.experiments import tables
 from railweave.experiments.accounting import BYTE_CLASSES, RailAccount
@@ -25,19 +23,7 @@ WIDTH = 100
 NARROW = 80  # width of help, if the terminal has no width
 
 
-def commands() -> Iterator[str]:
-    """Yield the words of every command."""
-    for name, _ in COMMANDS:
-        yield from _commands(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
-
-
-def _commands(path: str, command: Any) -> Iterator[str]:
-    yield path
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _commands(f"{path} {name}", inner)
-
-
-PATHS = list(commands())
+PATHS = [path for path, _ in every_command()]
 
 
 def help_of(path: str, width: int) -> list[str]:
@@ -70,17 +56,21 @@ def test_help_is_of_one_style(path: str) -> None:
 
 
 # Options with one meaning in all commands; the second sentence of a help text is the default.
-SHARED = ("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot")
-OTHER_HELP = {("reproduce", "--out"), ("bench striping", "--rate")}
+SHARED = (
+    *("--repeat", "--rails", "--rate", "--out", "--json", "--compare", "--seed", "--switch", "--plot"),
+    *("--size", "--iters", "--warmup", "--loss", "--dtype", "--shares"),
+)
+OTHER_HELP = {
+    ("reproduce", "--out"),
+    ("bench striping", "--rate"),
+    ("controller", "--loss"),
+    ("plan", "--dtype"),
+}
 
 
 def test_an_option_has_one_meaning_and_one_help_text() -> None:
     texts: dict[str, set[str]] = {}
-    for path in PATHS:
-        name, *words = path.split()
-        command: Any = typer.main.get_command(build(name)).commands[name]  # type: ignore[attr-defined]
-        for word in words:
-            command = command.commands[word]
+    for path, command in every_command():
         for option in command.params:
             if (path, option.opts[0]) not in OTHER_HELP:
                 texts.setdefault(option.opts[0], set()).add((option.help or "").partition(" Default: ")[0])

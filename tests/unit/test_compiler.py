@@ -14,13 +14,8 @@ from vectors.case import case
 
 from railweave.switch import compiler
 from railweave.switch.compiler import Background, NotCompiled, compiled
-from railweave.switch.pipeline import Pipeline
 
-SMALL = "digests"
-
-
-def small() -> Pipeline:
-    return Pipeline.load(case(SMALL).json.read_bytes())
+small = case("digests").pipeline
 
 
 @pytest.fixture
@@ -60,7 +55,7 @@ def test_a_program_is_compiled_once_per_processor(
     assert len(started) == 1
     [library] = cache.iterdir()
     assert library.suffix == ".so"
-    other = Pipeline.load(case("state").json.read_bytes())
+    other = case("state").pipeline()
     with pytest.raises(ValueError, match="not compiled from this plan"):
         other.native.use(str(library))
     with pytest.raises(ValueError, match="no-such"):

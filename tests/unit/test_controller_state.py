@@ -22,23 +22,18 @@ from railweave.controller.state import Entry, Multicast, SwitchState, Update, di
 from railweave.controller.tables import Endpoint, mac_number
 from railweave.controller.trees import build
 from railweave.p4src.artifacts import AGGREGATION, PROFILES, artifact
-from railweave.topologies.model import Nic, Plane, Switch, Trunk
+from railweave.topologies.clos import leaf_spine
+from railweave.topologies.model import Plane
 
-IP = {name: int(IPv4Address(name)) for name in ("10.1.0.1", "10.1.0.2", "10.1.255.1")}
+GROUP_IP = int(IPv4Address("10.1.255.1"))
 
 
 def two_levels() -> tuple[Plane, Aggregation, AddressPlan]:
-    nics = tuple(
-        Nic(f"h{i}", f"h{i}-ina", f"10.1.0.{i}", f"02:00:00:01:00:0{i}", f"leaf{(i + 1) // 2}", 2 - i % 2)
-        for i in (1, 2, 3, 4)
-    )
-    trunks = (Trunk("leaf1", 9, "spine", 1), Trunk("leaf2", 8, "spine", 2))
-    switches = tuple(Switch(name, "127.0.0.1:1") for name in ("leaf1", "leaf2", "spine"))
-    plane = Plane("ina", "ina", "10.1.0.0/16", 0, switches, nics, trunks)
-    ranks = dict(enumerate(nics))
-    tree = build(plane, ranks, ["leaf1", "leaf2", "spine"])
+    (plane,) = leaf_spine(racks=2, hosts=2, spines=1, rails=("ina",)).planes
+    ranks = dict(enumerate(plane.nics))
+    tree = build(plane, ranks, [switch.name for switch in plane.switches])
     hosts = {r: Endpoint(mac_number(n.mac), int(IPv4Address(n.address)), 5000) for r, n in ranks.items()}
-    return plane, Aggregation(3, "ina", tree, IP["10.1.255.1"], hosts), AddressPlan(plane)
+    return plane, Aggregation(3, "ina", tree, GROUP_IP, hosts), AddressPlan(plane)
 
 
 def test_addresses_are_of_the_last_24_and_nobody_elses() -> None:
@@ -50,7 +45,7 @@ def test_addresses_are_of_the_last_24_and_nobody_elses() -> None:
         plan.choose(chosen)
     everybody = [*chosen, *(endpoint.ip for endpoint in plan.switches.values())]
     assert len(set(everybody)) == 254
-    assert {ip >> 8 for ip in everybody} == {IP["10.1.255.1"] >> 8}
+    assert {ip >> 8 for ip in everybody} == {GROUP_IP >> 8}
 
 
 @pytest.mark.parametrize("lanes", PROFILES[AGGREGATION])
@@ -60,7 +55,9 @@ def test_every_entry_passes_p4info_and_comes_back_equal(lanes: int) -> None:
     plane, group, plan = two_levels()
     state = desired.merge(
         [
-            desired.forwarding(routes(plane)["leaf1"], plan.switches["leaf1"], frozenset({9})),
+            desired.forwarding(
+                routes(plane)["leaf1"], plan.switches["leaf1"], frozenset({plane.trunks[0].lower_port})
+            ),
             desired.aggregation(group, "leaf1", SlotRange(16, 16, 2**32 - 1), plan.switches),
             desired.losses([Loss(1, "ingress", 0.01), Loss(2, "egress", 1.0)]),
             desired.memory([Serials(64, 32, 77)], last_group=3),

@@ -7,9 +7,8 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import invoke
 
-from railweave.cli import build
 from railweave.experiments import deployment
 from railweave.experiments.errors import OptionError
 from railweave.hosts.limits import payload_fraction
@@ -110,16 +109,13 @@ def test_wrong_jobs_are_named(jobs: str, words: str) -> None:
         deployment.parse_jobs(jobs, fabric())
 
 
-def plan(*arguments: str) -> Result:
-    return CliRunner().invoke(build("plan"), ["plan", *arguments])
-
-
 def test_the_command_shows_a_row_per_upgrade() -> None:
-    done = plan("racks:racks=4,hosts=4,ina=0", "--jobs", "16x4M", "--rate", "10M", "--json", "-")
+    command = "plan racks:racks=4,hosts=4,ina=0 --jobs 16x4M --rate 10M"
+    done = invoke(f"{command} --json -")
     assert done.exit_code == 0
     stages = json.loads(done.stdout)["stages"]
     assert [stage["switch"] for stage in stages] == ["", "leaf1", "leaf2", "leaf3", "leaf4", "spine1"]
     assert stages[4]["members"] == [4]
-    shown = plan("racks:racks=4,hosts=4,ina=0", "--jobs", "16x4M", "--rate", "10M").stdout
+    shown = invoke(command).stdout
     assert "4. leaf4" in shown
     assert "1.25" in shown

@@ -3,15 +3,15 @@
 
 import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
+from commands import ROOT, run
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-DISSECTOR = Path(__file__).parents[2] / "docs" / "reference" / "railweave.lua"
+DISSECTOR = ROOT / "docs" / "reference" / "railweave.lua"
 HEADER = ("version", "kind", "op", "group", "child", "flags")
 OF_A_SLOT = ("slot", "slot.copy", "round", "mark", "lane")
 OF_A_SHARD = ("rank", "chunk", "task", "payload", "origin", "chunks", "sender", "number", "code")
@@ -45,7 +45,5 @@ def test_dissector_reads_every_field(kind: str, tmp_path: Path) -> None:
 
     names = [f"ina.{name}" for name in (*HEADER, *OF_A_SLOT, *OF_A_SHARD)]
     wanted = [argument for name in (*names, "_ws.col.Info") for argument in ("-e", name)]
-    command = ["tshark", "-X", f"lua_script:{DISSECTOR}", "-r", str(capture), "-T", "fields", *wanted]
-    line = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-
+    line = run("tshark", "-X", f"lua_script:{DISSECTOR}", "-r", capture, "-T", "fields", *wanted).stdout
     assert line.rstrip("\n").split("\t") == [*shown, summary]

@@ -6,14 +6,13 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import ROOT, python
 from document_commands import commands, fenced, inline, parse, unknown
 
 import railweave
@@ -28,7 +27,6 @@ from railweave.hosts.metrics import RankCollector
 from railweave.hosts.reports import GroupReport, RailReport, SentBytes, Stats
 from railweave.switch.inspect.text import LOSSES
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 BESIDE_THE_SITE = [
@@ -59,17 +57,10 @@ def per_page(found: Any) -> list[Any]:
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     # Without --quiet, which hides warnings from --strict as well.
-    assert (built.returncode, "WARNING" in built.stderr) == (0, False), built.stderr
+    built = python("-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path, cwd=ROOT, env=environment)
+    assert "WARNING" not in built.stderr, built.stderr
     assert "railweave bench all-reduce" in (tmp_path / "reference" / "cli.html").read_text()
     api = (tmp_path / "reference" / "python.html").read_text()
     for name in railweave.__all__:

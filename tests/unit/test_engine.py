@@ -25,13 +25,9 @@ from railweave.switch.pipeline import (
 RECORDED = ("arithmetic", "parsing", "tables", "state")
 
 
-def load(name: str) -> Pipeline:
-    return Pipeline.load(case(name).json.read_bytes())
-
-
 def test_every_prefix_of_a_packet_is_survived() -> None:
     for name in RECORDED:
-        pipeline = load(name)
+        pipeline = case(name).pipeline()
         packets = [bytes.fromhex(step.data) for step, _ in case(name).load() if isinstance(step, Packet)]
         for packet in packets[:5]:
             for size in range(len(packet)):
@@ -44,7 +40,7 @@ def test_every_prefix_of_a_packet_is_survived() -> None:
 
 @pytest.fixture
 def control() -> Pipeline:
-    return load("control")
+    return case("control").pipeline()
 
 
 def packet(kind: int = 0, address: int = 0, number: int = 0, group: int = 0) -> bytes:
@@ -163,14 +159,14 @@ def way(pipeline: Pipeline, what: int, vlan: int = 0, port: int = 0, address: in
     ],
 )
 def test_members_of_every_kind(member: Match, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
-    pipeline = load("value_sets")
+    pipeline = case("value_sets").pipeline()
     pipeline.value_sets["P.kinds"].set_members([[member]])
     assert all(way(pipeline, what) & KNOWN for what in inside)
     assert not any(way(pipeline, what) & KNOWN for what in outside)
 
 
 def test_members_of_several_fields_and_wide_ones() -> None:
-    pipeline = load("value_sets")
+    pipeline = case("value_sets").pipeline()
     pipeline.value_sets["P.kinds"].set_members([[exact(1)]])
     pipeline.value_sets["P.services"].set_members(
         [[exact(5), exact(80)], [ternary(0x100, 0xF00), range_(1000, 2000)]]
@@ -183,7 +179,7 @@ def test_members_of_several_fields_and_wide_ones() -> None:
 
 
 def test_a_set_is_replaced_as_a_whole() -> None:
-    pipeline = load("value_sets")
+    pipeline = case("value_sets").pipeline()
     pipeline.value_sets["P.kinds"].set_members([[exact(number)] for number in range(1, 5)])
     pipeline.value_sets["P.kinds"].set_members(
         [[exact(number)] for number in range(3, 7)]
@@ -207,7 +203,7 @@ def test_a_set_is_replaced_as_a_whole() -> None:
 def test_value_sets_refuse_what_does_not_fit(
     name: str, members: list[list[Match]], error: type[Exception], message: str
 ) -> None:
-    pipeline = load("value_sets")
+    pipeline = case("value_sets").pipeline()
     pipeline.value_sets["P.kinds"].set_members([[exact(1)]])
     with pytest.raises(error, match=message):
         pipeline.value_sets[name].set_members(members)
@@ -218,7 +214,7 @@ def test_value_sets_refuse_what_does_not_fit(
 
 
 def test_messages_are_kept_while_somebody_listens() -> None:
-    pipeline = load("messages")
+    pipeline = case("messages").pipeline()
     assert len(set(pipeline.program.messages)) == len(pipeline.program.messages)
     packet = bytes([41, 0xFE]) + (1 << 79).to_bytes(10, "big")
     quiet = pipeline.inject(1, packet)
@@ -235,7 +231,7 @@ def test_messages_are_kept_while_somebody_listens() -> None:
 
 
 def test_messages_that_nobody_takes_are_bounded() -> None:
-    pipeline = load("messages")
+    pipeline = case("messages").pipeline()
     pipeline.set_logging(on=True)
     for _ in range(2000):
         pipeline.inject(1, bytes(12))
@@ -244,7 +240,7 @@ def test_messages_that_nobody_takes_are_bounded() -> None:
 
 
 def test_messages_are_bounded_in_rate() -> None:
-    pipeline = load("messages")
+    pipeline = case("messages").pipeline()
     pipeline.set_logging(on=True)
 
     def kept(seconds: int, packets: int) -> int:
@@ -262,7 +258,7 @@ def test_messages_are_bounded_in_rate() -> None:
 
 
 def test_a_failed_assertion_drops_the_packet_and_says_where() -> None:
-    pipeline = load("messages")
+    pipeline = case("messages").pipeline()
     assert pipeline.inject(1, bytes([100]) + bytes(11)) == []
     assert pipeline.inject(3, bytes([77]) + bytes(11)) == []
     assert len(pipeline.inject(1, bytes([77]) + bytes(11))) == 1

@@ -5,26 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import invoke
 
 from railweave.benchmarks import ratios
-from railweave.cli import build
 from railweave.commands import common
 from railweave.experiments import reproduce
 from railweave.experiments.allreduce import run as sweep
+from railweave.experiments.program import run as program
 from railweave.experiments.soak import run as soak
-
-
-def invoke(command: str) -> Result:
-    words = shlex.split(command)
-    return CliRunner().invoke(build(words[0]), words)
+from railweave.topologies.errors import WorkerFailed
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +47,10 @@ def test_a_wrong_result_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["trian", "demo --no-such-option", "run --live 99999 -- true", "bench --scenario absent.toml jobs"],
+    [
+        *("trian", "demo --no-such-option", "run --live 99999 -- true", "reproduce N1 --repeat 0"),
+        "bench --scenario absent.toml jobs",
+    ],
 )
 def test_options_that_do_not_exist_are_2(command: str) -> None:
     assert invoke(command).exit_code == 2
@@ -68,12 +66,12 @@ REFUSED = {
     "demo --loss 2": "loss '2'",
     "demo --switch asic": "switch target 'asic': expected one of embedded, bmv2",
     "run --hosts 2": "no program",
+    "run -- pyton my.py": "program 'pyton' is no executable file",
     "run --fault soon -- true": "'soon'",
     "bench --scenario absent.toml": "absent.toml",
     "bench --out elsewhere": "no command: expected one, or --scenario",
     "bench all-reduce --sizes 5M:1M": "swap them",
     "bench all-reduce --sizes 3": "multiple of 4 bytes",
-    "bench all-reduce --topology torus": "topology 'torus': expected planes",
     "bench all-reduce --dtype float64": "dtype 'float64': expected one of float32, int32",
     "bench all-reduce --op prod": "op 'prod'",
     "bench all-reduce --iters 0": "iterations is 0: expected at least 1",
@@ -100,9 +98,16 @@ REFUSED = {
     "bench switch --compare tofino": "--compare tofino: expected one of",
     "bench switch --parts speed": "--parts 'speed': expected one of engine, load, programs, pauses",
     "bench controller --k 4 --ranks 17": "--ranks 17: expected 2 to 16, the hosts of k=4",
-    "reproduce N99": "N99",
+    "reproduce N99": "figure 'N99': expected one of A1",
     "why --cluster absent.yaml": "absent.yaml",
-    "plan 5": "'5'",
+    "plan 5": "size '5': expected a multiple of 4",
+    "plan 4M --rails tcp,ib": "rail 'ib': expected one of ina",
+    "plan 4M --hosts 1": "--hosts 1: expected at least 2",
+    "plan 4M --rate 1M,2M": "2 rates for 3 planes",
+    "plan 4M --op xor": "op 'xor': expected one of sum",
+    "plan 4M --collective gather": "collective 'gather': expected one of all_reduce",
+    "plan 4M --costs /none/costs.json": "/none/costs.json: No such file",
+    "plan 4M --costs /none --rails tcp": "--costs and --rails: expected one option",
     "plan 4M --jobs 4x4M": "topology '4M': expected planes",
     "plan racks --jobs 4x4M --rails ina": "expected --jobs with a fabric and --rate only",
     "plan racks --jobs 4x4M --rate 0": "the links of the fabric have no rate",
@@ -150,6 +155,17 @@ def test_a_machine_that_lacks_something_is_3(
     monkeypatch.setenv("PATH", str(tools))
     done = invoke(command)
     assert done.exit_code == 3, done.output
+
+
+@pytest.mark.parametrize(("code", "status"), [(3, 3), (-signal.SIGKILL, 137)])
+def test_a_program_that_fails_has_its_own_status(
+    code: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failed(*_: object) -> None:
+        raise WorkerFailed(code, "h2 has ended", "exit status 0", "read the log")
+
+    monkeypatch.setattr(program, "run", failed)
+    assert invoke("run -- true").exit_code == status
 
 
 def test_missing_memory_is_3(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,11 +39,7 @@ def page(name: str, reference: Reference) -> str:
 
 def record(out: Path, *names: str, quick: bool) -> None:
     """Record runs of figures with the results of the cost model."""
-    options = reproduce.Options(figures(names), out, quick)
-    steps = {step.key: step for figure in options.figures for step in options.plan(figure)}
-    made = [each for step in steps.values() for each in model_records.of(step, lambda kept: kept)]
-    for each in made:
-        Records(out / "records").append(each)
+    model_records.record(reproduce.Options(figures(names), out, quick))
 
 
 # ------------------------------------------------------------ the committed files

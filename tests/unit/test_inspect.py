@@ -71,6 +71,11 @@ class FakePorts:
         ]
 
 
+def alone(ports: FakePorts | None = None) -> Inspection:
+    """Return an inspection without a server."""
+    return Inspection(ports or FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+
+
 def command(server: Server, *arguments: str, device: int = DEVICE) -> Awaitable[Result]:
     """Run a command in a thread, instead of a separate process."""
     options = ["--grpc", server.address, "--device-id", str(device)]
@@ -221,7 +226,7 @@ async def test_only_the_primary_and_an_operator_may_impair_links_and_trace(inspe
 
 def test_groups_leave_out_members_whose_link_is_down() -> None:
     ports = FakePorts()
-    inspection = Inspection(ports, Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+    inspection = alone(ports)
     pipeline = Pipeline.load(files(ENTITIES)[1].read_bytes())
     shares = tuple(WeightedAction("EntitiesIngress.to_port", (n,), watch_port=n) for n in (1, 2))
     pipeline.tables["EntitiesIngress.spread"].insert([lpm(0, 0)], Target(action_set=shares))
@@ -238,11 +243,11 @@ def test_groups_leave_out_members_whose_link_is_down() -> None:
 
 
 async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None:
-    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+    inspection = alone()
     await server.stop()
     server.extras = lambda _: [inspection.extra()]
     await server.start()
-    pipeline = Pipeline.load(case("messages").json.read_bytes())
+    pipeline = case("messages").pipeline()
     inspection.use(pipeline)
     said: list[str] = []
     inspection.say = said.append
@@ -262,8 +267,8 @@ async def test_messages_of_the_program_are_said_and_kept(server: Server) -> None
 
 def test_a_message_of_the_program_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection_module, "_LOG_CHARACTERS", 8)
-    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
-    pipeline = Pipeline.load(case("messages").json.read_bytes())
+    inspection = alone()
+    pipeline = case("messages").pipeline()
     inspection.use(pipeline)
     said: list[str] = []
     inspection.say = said.append
@@ -310,7 +315,7 @@ def test_values_as_people_write_them() -> None:
 
 def test_a_switch_says_how_its_program_is_executed() -> None:
     ports, said = FakePorts(), list[str]()
-    inspection = Inspection(ports, Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+    inspection = alone(ports)
     inspection.say = said.append
     ports.execution = "interpreted, being compiled"
     inspection.use(Pipeline.load(files(ENTITIES)[1].read_bytes()))
@@ -321,7 +326,7 @@ def test_a_switch_says_how_its_program_is_executed() -> None:
 
 
 async def test_stats_say_what_is_not_fused() -> None:
-    inspection = Inspection(FakePorts(), Service(DEVICE, lambda _: None))  # type: ignore[arg-type]
+    inspection = alone()
     inspection.use(Pipeline.load(unpacked(WIDTHS).read_bytes()))
     answer = await inspection.GetPorts(switch_pb2.GetPortsRequest(), None)  # type: ignore[arg-type]
     lanes = "I.mean: 8 values from l.v0 on: a value may not fit into 64 bits where its exact value counts"

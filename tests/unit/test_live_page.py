@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from chromium import PROGRAM, Browser
+from unit.test_live_state import controller, rail, tree
 
 from railweave.experiments.live.feed import Feed
 from railweave.experiments.live.page import FILES, STATIC
@@ -28,22 +29,11 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium: apt-get in
 def sample(at: float, rail_state: str = "up", cut: tuple[int, ...] = ()) -> Sample:
     """Return the sample after `at` seconds. Every link carries 50 Mbit/s up and 25 Mbit/s down."""
     count = int(at * 1e6 / 8)
-    groups = [{"group": 7, "in_flight": 40}]
     failed = {"failures": int(rail_state != "up"), "reason": HOSTILE * (rail_state != "up")}
-    rails = [
-        {"name": "ina", "payload_bytes": 3 * count, "state": rail_state, "groups": groups, **failed},
-        {"name": "tcp", "payload_bytes": count, "state": "up", "groups": [], "failures": 0, "reason": ""},
-    ]
-    tree = {"job": "run", "rail": "ina", "plane": "ina", "tree": 0, "group": 7, "root": "spine1"}
-    tree |= {"switches": ["leaf1", "leaf2", "spine1"], "slots": 512, "moves": 0, "paused": ""}
-    switch = {"name": "spine1", "slots": 8192, "used": 512, "problem": ""}
-    return Sample(
-        at,
-        {link.interface: (25 * count, 50 * count) for link in LINKS},
-        {rank: {"rails": rails} for rank in range(4)},
-        {"problem": "", "switches": [switch], "trees": [tree]},
-        cut,
-    )
+    ina = rail("ina", 3 * count, state=rail_state, groups=[{"group": 7, "in_flight": 40}], **failed)
+    reports = {rank: {"rails": [ina, rail("tcp", count)]} for rank in range(4)}
+    there = controller(tree(root="spine1", switches=["leaf1", "leaf2", "spine1"]), switch="spine1")
+    return Sample(at, {link.interface: (25 * count, 50 * count) for link in LINKS}, reports, there, cut)
 
 
 def text(browser: Browser, selector: str) -> str:

@@ -32,9 +32,11 @@ def tree(**values: Any) -> dict[str, Any]:
     return {**where, "root": "s-ina", "switches": ["s-ina"], "slots": 512, "moves": 0, "paused": "", **values}
 
 
-def controller(*trees: dict[str, Any], problem: str = "", of_switch: str = "") -> dict[str, Any]:
-    switch = {"name": "s-ina", "slots": 8192, "used": 512, "problem": of_switch}
-    return {"problem": problem, "switches": [switch], "trees": list(trees)}
+def controller(
+    *trees: dict[str, Any], problem: str = "", switch: str = "s-ina", of_switch: str = ""
+) -> dict[str, Any]:
+    report = {"name": switch, "slots": 8192, "used": 512, "problem": of_switch}
+    return {"problem": problem, "switches": [report], "trees": list(trees)}
 
 
 def texts(shown: dict[str, Any]) -> list[tuple[str, str]]:

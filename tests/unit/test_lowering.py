@@ -314,7 +314,7 @@ def test_messages_with_open_braces_or_other_values_are_refused() -> None:
 
 
 def test_lanes_are_fused() -> None:
-    pipeline = Pipeline.load(case("lanes").json.read_bytes())
+    pipeline = case("lanes").pipeline()
     fused = {fusion.action: fusion.vectors for fusion in pipeline.program.fusions}
     for name in ("put", "add", "greatest", "greatest_if", "least", "saturate", "mix"):
         assert {lanes for _, lanes in fused[f"I.{name}"]} == {16}, name

@@ -48,7 +48,7 @@ class Marker:
 
 @pytest.fixture
 def cells() -> Pipeline:
-    pipeline = Pipeline.load(case("cells").json.read_bytes())
+    pipeline = case("cells").pipeline()
     pipeline.tables["I.counted"].insert([exact(1)], Target("I.hit", (1,)))
     return pipeline
 

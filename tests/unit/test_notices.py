@@ -15,7 +15,7 @@ CPU = 510
 
 @pytest.fixture
 def cpu() -> Pipeline:
-    pipeline = Pipeline.load(case("cpu").json.read_bytes())
+    pipeline = case("cpu").pipeline()
     pipeline.set_cpu_port(CPU)
     return pipeline
 

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import commands
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from railweave import outputs
 from railweave.benchmarks import ratios
-from railweave.cli import COMMANDS, build
 from railweave.commands import common
 from railweave.errors import Unavailable
 from railweave.outputs import OutputError, check_new_file, new_folder, run_folder, write_new_file
@@ -29,27 +27,21 @@ ARGUMENTS = {  # required arguments of commands
 KEPT = "kept.svg"
 
 
-def options() -> Iterator[tuple[str, str]]:
-    """Yield every command that writes files, with the option for their path."""
-    for name, _ in COMMANDS:
-        yield from _options(name, typer.main.get_command(build(name)).commands[name])  # type: ignore[attr-defined]
-
-
-def _options(path: str, command: Any) -> Iterator[tuple[str, str]]:
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _options(f"{path} {name}", inner)
-    for parameter in command.params:
-        if {"--out", "--save", "--json", "--plot", "--pcap"} & set(parameter.opts):
-            yield path, parameter.opts[0]
-
-
-WRITING = sorted(set(options()))
+# Every command that writes files, with the option for their path.
+OPTIONS = {"--out", "--save", "--json", "--plot", "--pcap"}
+WRITING = sorted(
+    {
+        (path, parameter.opts[0])
+        for path, command in commands.every_command()
+        for parameter in command.params
+        if OPTIONS & set(parameter.opts)
+    }
+)
 
 
 def invoke(path: str, *given: str) -> tuple[int, list[str]]:
     """Run a command in this process, and return its exit status and the lines that it printed."""
-    words = [*path.split(), *given, *ARGUMENTS.get(path, ())]
-    done = CliRunner().invoke(build(words[0]), words)
+    done = commands.invoke([*path.split(), *given, *ARGUMENTS.get(path, ())])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output.strip().splitlines()

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 import tomllib
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
+from commands import ROOT, python
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 LOCKED = {  # the requirements in requirements.lock
@@ -65,7 +62,7 @@ def test_the_switch_imports_without_the_packages_of_other_extras() -> None:
         if {canonicalize_name(owner) for owner in owners} <= others
     ]
     assert len(modules) >= len(others)
-    subprocess.run([sys.executable, "-c", IMPORT_WITHOUT, *modules], check=True, timeout=60)
+    python("-c", IMPORT_WITHOUT, *modules)
 
 
 def test_the_imports_of_the_hosts_have_no_circle() -> None:

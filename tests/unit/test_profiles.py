@@ -25,7 +25,7 @@ ONCE = 5  # byte of the returned header
 
 @pytest.fixture
 def pipeline() -> Pipeline:
-    return Pipeline.load(case("selectors").json.read_bytes())
+    return case("selectors").pipeline()
 
 
 def send(

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import python
 
 import railweave
 from railweave.experiments.errors import OptionError
@@ -45,5 +44,4 @@ def test_a_labs_job_names_planes_in_full(rails: str | list[str], tmp_path: Path)
 
 def test_importing_railweave_is_cheap() -> None:
     code = "import sys, railweave; print(*sorted({'numpy', 'grpc', 'railweave._native'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert python("-P", "-c", code).stdout.split() == []

@@ -99,7 +99,7 @@ def test_clones_of_clones_that_wait_are_bounded() -> None:
 
 
 def test_a_priority_needs_a_queue() -> None:
-    loaded = Pipeline.load(case("cpu").json.read_bytes())
+    loaded = case("cpu").pipeline()
     loaded.tables["I.hosts"].insert([exact(0)], Target("I.forward", (7,)))
 
     def leave(queues: int) -> list[bool]:

@@ -168,23 +168,17 @@ def test_other_traffic_has_rows_of_its_own(tmp_path: Path) -> None:
     assert not replace(tcp, interface_bytes=67_300).bytes_agree
 
 
-def test_what_never_left_is_no_negative_row(tmp_path: Path) -> None:
+def test_what_never_left_is_no_negative_row_and_is_explained_by_a_failure(tmp_path: Path) -> None:
     _, tcp = demo_result(tmp_path).rails
     lost = replace(tcp, interface_bytes=4_000_000)
     assert (lost.unexplained_bytes, lost.never_left_bytes, lost.bytes_agree) == (0, 200_000, False)
     assert replace(lost, disturbed=True).bytes_agree
+    assert replace(lost, failures=1).bytes_agree
+    assert not replace(lost, failures=1, interface_bytes=4_300_000).bytes_agree
     out = StringIO()
     Console(file=out, width=200).print(byte_table([lost]))
     assert "never left" in out.getvalue()
     assert "-0" not in out.getvalue()
-
-
-def test_a_link_that_was_down_need_not_have_taken_all_but_explains_nothing(tmp_path: Path) -> None:
-    _, tcp = demo_result(tmp_path).rails
-    assert not replace(tcp, interface_bytes=4_000_000).bytes_agree
-    failed = replace(tcp, failures=1)
-    assert replace(failed, interface_bytes=4_000_000).bytes_agree
-    assert not replace(failed, interface_bytes=4_300_000).bytes_agree
 
 
 def test_chunks_are_data_and_their_exponents() -> None:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every benchmark's JSON begins with the same keys, and an option has one meaning in all benchmarks."""
+"""Every benchmark's JSON begins with the same keys."""
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 
 import pytest
 
 from railweave.benchmarks.harness import Benchmark, Result
-from railweave.commands import bench, common
+from railweave.commands import common
 from railweave.experiments.cpu import CpuTimes
 from railweave.experiments.failover.report import as_json as failover_json
 from railweave.experiments.failover.run import FailoverResult
@@ -46,14 +45,3 @@ def test_every_benchmark_has_ok_and_rows() -> None:
         Tally().summary(),
     ):
         assert (told["ok"], told["rows"]) == (True, [])
-
-
-def test_an_option_means_the_same_in_all_benchmarks() -> None:
-    meaning: dict[str, object] = {}
-    for command in bench.app.registered_commands:
-        assert command.callback is not None
-        for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-            if name in {"size", "iters", "warmup", "repeat", "loss", "compare", "dtype", "shares"}:
-                assert meaning.setdefault(name, parameter.annotation) == parameter.annotation, command.name
-    assert {"size", "iters", "repeat", "loss"} < meaning.keys()
-    assert "runs" not in meaning

@@ -6,16 +6,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import ROOT, run
 
 from railweave.controller import cli as controller
 from railweave.switch import cli as switch
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "cluster"
+EXAMPLES = ROOT / "examples" / "cluster"
 UNITS = ("railweave-controller.service", "railweave-switch.service")
 SAY = "from railweave.hosts.options import options_from as o; r = o(rails='tcp@lo', controller='x:1'); "
 SAY += "print(f'rank {r.rank} of {r.world_size}')"
@@ -31,8 +31,7 @@ def test_systemd_takes_the_units(unit: str, tmp_path: Path) -> None:
     command.chmod(0o755)
     copy = tmp_path / unit
     copy.write_text(text.replace("/opt/railweave/.venv/bin/railweave", str(command)))
-    done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run("systemd-analyze", "verify", copy).stderr == ""
 
 
 def test_the_units_start_commands_that_there_are() -> None:
@@ -56,8 +55,6 @@ def test_launchers_that_are_here_number_the_ranks(launcher: str, options: list[s
     if found is None:
         pytest.skip(f"{launcher} is not on PATH")
     clean = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    done = subprocess.run(
-        [found, *options, sys.executable, "-c", SAY], capture_output=True, text=True, env=clean, check=False
-    )
+    done = run(found, *options, sys.executable, "-c", SAY, env=clean)
     said = sorted(re.findall(r"rank \d of \d", done.stdout))  # mpirun may join lines
     assert said == ["rank 0 of 2", "rank 1 of 2"], done.stderr

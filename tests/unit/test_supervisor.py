@@ -13,7 +13,7 @@ import pytest
 
 from railweave.experiments.hosts import JobOptions
 from railweave.experiments.supervisor import Supervisor, alongside, cancel, messages
-from railweave.topologies.errors import LabError
+from railweave.topologies.errors import LabError, WorkerFailed
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.lab.processes import Child
@@ -23,13 +23,14 @@ from railweave.topologies.planes import planes
 LONG_S = 60.0
 
 
-class OneProcess(Lab):
-    """A lab without a network. Its only worker is a process of this machine."""
+class Processes(Lab):
+    """A lab without a network. Its workers are processes of this machine."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(Topology("one", ("h1",), planes(2, ("tcp",)).planes), LabOptions(folder))
+    def __init__(self, folder: Path, hosts: int) -> None:
+        topology = planes(2, ("tcp",))
+        super().__init__(Topology("some", topology.hosts[:hosts], topology.planes), LabOptions(folder))
 
-    async def __aenter__(self) -> OneProcess:
+    async def __aenter__(self) -> Processes:
         return self
 
     async def start_worker(
@@ -41,7 +42,7 @@ class OneProcess(Lab):
         *,
         merged: bool = False,
     ) -> Child:
-        worker = await Child.start(name, command, self.out / "worker.log", self._events)
+        worker = await Child.start(name, command, self.out / f"{host}.log", self._events)
         self._workers.append(worker)
         self._unfinished.add(worker)
         return worker
@@ -62,9 +63,9 @@ class Started(Supervisor):
 
 @contextlib.asynccontextmanager
 async def supervised(
-    script: str, folder: Path, silence_s: float | None = None
+    script: str, folder: Path, silence_s: float | None = None, hosts: int = 1
 ) -> AsyncIterator[tuple[Started, asyncio.Task[None]]]:
-    async with OneProcess(folder) as lab:
+    async with Processes(folder, hosts) as lab:
         supervisor = Started(lab)
         await supervisor.begin(script)
         reading = asyncio.create_task(supervisor.read(silence_s))
@@ -84,6 +85,13 @@ async def test_a_rank_that_dies_ends_the_wait_at_once_with_its_error(tmp_path: P
         async with asyncio.timeout(LONG_S / 2):
             with pytest.raises(LabError, match=r"h1 \(rank 0\) ended with status 1: no such interface"):
                 await ranks.until(lambda: bool(ranks.numbers), LONG_S)
+
+
+async def test_ranks_that_end_alike_are_named_together(tmp_path: Path) -> None:
+    words = r"h\d \(rank \d\) ended with status 1: no such file .*; so did h\d \(rank \d\)"
+    async with supervised("raise SystemExit('no such file')", tmp_path, hosts=2) as (_, reading):
+        with pytest.raises(WorkerFailed, match=words):
+            await reading
 
 
 async def test_what_came_before_the_end_counts(tmp_path: Path) -> None:

@@ -10,12 +10,8 @@ from vectors.case import case
 
 from railweave._native.engine import InvalidPlan
 from railweave.switch.lowering import lower_noting
-from railweave.switch.pipeline import Pipeline, Replica, Target, TraceBusy, exact
+from railweave.switch.pipeline import Replica, Target, TraceBusy, exact
 from railweave.switch.trace import Trace
-
-
-def load(name: str) -> Pipeline:
-    return Pipeline.load(case(name).json.read_bytes())
 
 
 def packet(kind: int = 0, address: int = 0, number: int = 0, group: int = 0) -> bytes:
@@ -27,7 +23,7 @@ def events(trace: Trace, kind: str) -> list:  # type: ignore[type-arg]
 
 
 def test_a_hit_is_told_with_its_key_entry_action_and_parameters() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     handle = pipeline.tables["hosts"].insert([exact(0x0A000001)], Target("forward", (7,)))
     text = str(pipeline.traces.run(3, packet(9, 0x0A000001) + b"payload")).splitlines()
     assert text[0] == "received on port 3, 15 bytes"
@@ -40,7 +36,7 @@ def test_a_hit_is_told_with_its_key_entry_action_and_parameters() -> None:
 
 
 def test_a_drop_is_told_with_its_reason() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     text = str(pipeline.traces.run(1, packet(2, 5)))
     assert "table hosts: h.h.address=5: miss -> drop" in text
     assert text.splitlines()[-1] == "dropped: egress_spec is the drop port after ingress"
@@ -49,7 +45,7 @@ def test_a_drop_is_told_with_its_reason() -> None:
 
 
 def test_every_copy_is_told_of() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     pipeline.replication.set_group(5, [Replica(1, 1), Replica(2, 7)])
     trace = pipeline.traces.run(1, packet(3, 5, 0, 5))
     assert {event.values["port"] for event in events(trace, "emitted")} == {1, 2}
@@ -58,7 +54,7 @@ def test_every_copy_is_told_of() -> None:
 
 
 def test_registers_are_told_with_index_and_value() -> None:
-    pipeline = load("lanes")
+    pipeline = case("lanes").pipeline()
     lanes = b"".join(value.to_bytes(4, "big") for value in range(100, 116))
     trace = pipeline.traces.run(1, bytes([0, 0, 5]) + lanes)
     written = {event.name: event.values for event in events(trace, "register write")}
@@ -68,7 +64,7 @@ def test_registers_are_told_with_index_and_value() -> None:
 
 
 def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     pipeline.traces.start(port=2, count=2)
     with pytest.raises(TraceBusy):
         pipeline.traces.start()
@@ -85,7 +81,7 @@ def test_a_trace_ends_by_itself_and_takes_only_its_port() -> None:
 
 def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
     """The trace uses the plan of another program here, so the output shows which packets run this plan."""
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     other = json.loads(case("control").json.read_text())
     for action in other["actions"]:
@@ -97,7 +93,7 @@ def test_packets_that_are_not_traced_run_the_plan_as_ever() -> None:
 
 
 def test_what_a_trace_may_be_asked() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     for count in (0, -1, 10**6):
         with pytest.raises(ValueError, match="packets"):
             pipeline.traces.start(count=count)
@@ -108,7 +104,7 @@ def test_what_a_trace_may_be_asked() -> None:
 
 
 def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     pipeline.traces.start()
     pipeline.tables["hosts"].insert([exact(2)], Target("forward", (8,)))
@@ -118,7 +114,7 @@ def test_entries_of_before_and_during_a_trace_go_on_after_it() -> None:
 
 
 def test_the_trace_of_a_packet_that_waits_ends_at_its_queue() -> None:
-    pipeline = load("control")
+    pipeline = case("control").pipeline()
     pipeline.tables["hosts"].insert([exact(1)], Target("forward", (7,)))
     pipeline.native.inject(1, packet(10, 1), busy=True)
     pipeline.traces.start()

@@ -10,7 +10,6 @@ from vectors.case import Case, cases
 from vectors.embedded import Embedded
 from vectors.steps import Packet
 
-from railweave.switch.pipeline import Pipeline
 from railweave.switch.trace import render
 
 CASES = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -19,7 +18,7 @@ CASES = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 @CASES
 @pytest.mark.parametrize("way", ["interpreted", "compiled"])
 def test_does_as_bmv2_did(case: Case, way: str) -> None:
-    switch = Embedded(case.schema, Pipeline.load(case.json.read_bytes()), compiled=way == "compiled")
+    switch = Embedded(case.schema, case.pipeline(), compiled=way == "compiled")
     recorded = case.load()
     assert sum(isinstance(step, Packet) for step, _ in recorded) > 1
     for number, (step, result) in enumerate(recorded):
@@ -28,7 +27,7 @@ def test_does_as_bmv2_did(case: Case, way: str) -> None:
 
 @CASES
 def test_traced_packets_fare_as_on_bmv2(case: Case) -> None:
-    switch = Embedded(case.schema, Pipeline.load(case.json.read_bytes()))
+    switch = Embedded(case.schema, case.pipeline())
     switch.pipeline.traces.start(None, 1024)
     for number, (step, result) in enumerate(case.load()):
         assert switch.do(step) == result, f"step {number}: {step}"

@@ -13,6 +13,8 @@ import finsy as fy
 from compressed import unpacked
 from vectors.steps import Step, decode, encode
 
+from railweave.switch.pipeline import Pipeline
+
 FOLDER = Path(__file__).parent
 
 
@@ -41,6 +43,10 @@ class Case:
     def schema(self) -> fy.P4Schema:
         """The schema of P4Info and JSON, read once."""
         return fy.P4Schema(self.p4info, self.json)
+
+    def pipeline(self) -> Pipeline:
+        """Load the program into the embedded engine."""
+        return Pipeline.load(self.json.read_bytes())
 
     @property
     def vectors(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from typing import Any
 import pytest
 from system.namespaces import inside
 
-from .initramfs import Initramfs, find_program
 from .kernel import Kernel, KernelMissing, find_kernel
 from .rank import Line
 
@@ -47,16 +47,26 @@ def kernel() -> Kernel:
         pytest.skip(f"rxe test has no kernel: {error}")
 
 
+def find_program(name: str) -> str | None:
+    """Return the path of a program, also from folders that only root's PATH has."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+
+
 def build_initramfs(kernel: Kernel, folder: Path) -> Path:
     """Write an archive of the files for a machine's boot, before it mounts this machine's files."""
-    busybox = find_program("busybox")
+    root, archive, busybox = folder / "initramfs", folder / "initramfs.gz", find_program("busybox")
     assert busybox is not None
-    files = Initramfs()
-    files.add("/init", (HERE / "init_host").read_bytes())
-    files.add_program("/bin/busybox", busybox)
-    files.add("/bin/sh", busybox.read_bytes())
-    files.add("/host/.keep", b"")
-    return files.write(kernel, folder)
+    for name in ("bin", "modules", "host", "proc", "sys", "dev"):
+        (root / name).mkdir(parents=True)
+    for source, name in ((HERE / "init_host", "init"), (busybox, "bin/busybox"), (busybox, "bin/sh")):
+        shutil.copyfile(source, root / name)
+        (root / name).chmod(0o755)
+    for module in kernel.modules:
+        (root / f"modules/{module.name}.ko").write_bytes(module.image)
+    (root / "modules/order").write_text("".join(f"{module.name}.ko\n" for module in kernel.modules))
+    pack = f"find . | {busybox} cpio -o -H newc -R 0:0 | gzip -1 > {archive}"
+    subprocess.run(["sh", "-c", pack], cwd=root, check=True, stderr=subprocess.DEVNULL)
+    return archive
 
 
 @dataclass(frozen=True)
