@@ -13,14 +13,15 @@ from protocol import (
     atp_schedules,
     composed_schedules,
     mutations,
-    recovery_mutants,
     recovery_schedules,
     schedules,
     spread_schedules,
     sum_schedules,
 )
 from protocol.seeds import Make, caught, explore, run_seed
-from protocol.virtual_time import SECOND
+from protocol.virtual_time import MILLISECOND, SECOND
+
+from railweave._native import recovery
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,14 @@ class SameStart(schedules.Schedule):
         job.start = start
 
 
+DEFAULT = recovery.Options(rank=0, world_size=2, rails=1)
+
+
+def patience(silence: int) -> Make:
+    """Make ranks that exclude a rail after this silence."""
+    return partial(recovery_schedules.Schedule, least_silence=silence, most_silence=silence)
+
+
 PROGRAMS = {
     "ina": (schedules.Schedule, mutations.AGGREGATION),
     "sums": (sum_schedules.Schedule, mutations.NETREDUCE),
@@ -101,7 +110,13 @@ MUTANTS: dict[str, Make] = {
     "ina: the same start again": SameStart,
     "sums: too few slots": partial(sum_schedules.Schedule, windows=1),
     "sums: the same epoch": partial(sum_schedules.Schedule, epoch=sum_schedules.EARLIER),
-    **{f"recovery: {name}": make for name, make in recovery_mutants.MUTANTS.items()},
+    "recovery: no hold": partial(recovery_schedules.Schedule, hold=MILLISECOND),
+    "recovery: patience without end": patience(SECOND),
+    "recovery: no patience": patience(DEFAULT.heartbeat),
+    "recovery: lateness means nothing": partial(recovery_schedules.BusyMachine, most_leeway=0),
+    "recovery: busy and impatient": partial(
+        recovery_schedules.BusyMachine, most_silence=DEFAULT.least_silence, most_leeway=0
+    ),
 }
 
 
