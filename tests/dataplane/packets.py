@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dataplane.harness import Frames, Switch
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from railweave.controller.tables import Endpoint
 from railweave.p4src.config import CONFIG
 
 PORT = 5257
@@ -19,6 +21,8 @@ CONTRIBUTE, RESULT, PROBE, SPREAD, FETCH = 0, 1, 2, 3, 4
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
 HEADER = struct.Struct(">BBHBBHII")
+OUTER = struct.Struct(">6s6sH xx H 4x BBxx II HHHH")  # the fields of Ethernet, IPv4 and UDP that matter
+HEADERS = OUTER.size
 UPLINK_RID = 32  # of the copy for the parent; no child has this number
 
 
@@ -76,6 +80,24 @@ class Chunk:
         return cls(first & 15, op, group, child, flags, slot, round_, mark, lanes, first >> 4)
 
 
+End: TypeAlias = Station | Endpoint
+
+
+@functools.lru_cache(maxsize=4096)
+def headers(source: End, to: End, source_port: int, port: int, size: int) -> bytes:
+    """Return Ethernet, IPv4 and UDP headers before `size` bytes, without a UDP checksum."""
+    length = 8 + size
+    ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, source.ip, to.ip)
+    ip = ip[:10] + struct.pack(">H", ~(sum(struct.unpack(">10H", ip)) % 0xFFFF) & 0xFFFF) + ip[12:]
+    ethernet = to.mac.to_bytes(6) + source.mac.to_bytes(6) + b"\x08\x00"
+    return ethernet + ip + struct.pack(">HHHH", source_port, port, length, 0)
+
+
+def datagram(source: End, to: End, source_port: int, port: int, payload: bytes) -> bytes:
+    """Return the frame of a datagram as switches send it, without padding and without a UDP checksum."""
+    return headers(source, to, source_port, port, len(payload)) + payload
+
+
 def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] = {}, **ip: Any) -> bytes:
     """Return the Ethernet frame of a datagram. `udp` and `ip` override header fields with any values."""
     ports = {"sport": getattr(sender, "udp_port", PORT), "dport": PORT} | dict(udp)
@@ -85,16 +107,13 @@ def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] =
 
 def open_frame(data: bytes, sender: Station, to: Station) -> tuple[int, bytes]:
     """Check a datagram that the switch made for these stations. Return its UDP destination and payload."""
-    packet = Ether(data)
-    assert (packet.src, packet.dst) == (sender.mac_text, to.mac_text)
-    ip, udp = packet[IP], packet[UDP]
-    assert (ip.src, ip.dst, ip.ttl) == (sender.ip_text, to.ip_text, 64)
-    written = ip.chksum
-    del ip.chksum
-    assert written == IP(bytes(ip)).chksum, "IPv4 checksum"
-    assert (udp.sport, udp.chksum) == (PORT, 0)
-    assert ip.len == udp.len + 20
-    return udp.dport, bytes(udp.payload)[: udp.len - 8]
+    target, source, kind, length, *rest = OUTER.unpack_from(data)
+    ttl, protocol, source_ip, target_ip, source_port, port, size, checksum = rest
+    assert (source, target, kind) == (sender.mac.to_bytes(6), to.mac.to_bytes(6), 0x0800)
+    assert (source_ip, target_ip, ttl, protocol) == (sender.ip, to.ip, 64, 17)
+    assert sum(struct.unpack_from(">10H", data, 14)) % 0xFFFF == 0, "IPv4 checksum"
+    assert (source_port, checksum, length) == (PORT, 0, size + 20)
+    return port, data[HEADERS : HEADERS + size - 8]
 
 
 VIRTUAL = Station(ip=0x0A01FF01, mac=0x02000001FF01)

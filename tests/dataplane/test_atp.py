@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dataplane.harness import Frames, Switch
+from dataplane.packets import HEADERS
 from dataplane.programs import aggregation, everywhere, place_name
-from protocol.engine_switch import HEADERS, Station, frame, install
+from protocol.engine_switch import frame
 
-from railweave.controller.tables import mac_number
+from railweave.controller.tables import Endpoint, ip_number, mac_number
 from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.packet import (
     GRADIENT,
@@ -44,12 +45,12 @@ pytestmark = pytest.mark.parametrize(
 def rack(switch: Switch) -> Switch:
     """Return a switch with one aggregator for two jobs."""
     [state] = fabric.states(PLANE, JOBS, 1).values()
-    install(switch, state)
+    switch.install(state)
     return switch
 
 
-def station(nic: Nic, port: int) -> Station:
-    return Station(bytes(map(int, nic.address.split("."))), mac_number(nic.mac).to_bytes(6), port)
+def station(nic: Nic, port: int) -> Endpoint:
+    return Endpoint(mac_number(nic.mac), ip_number(nic.address), port)
 
 
 def payload(rack: Switch, factor: int) -> bytes:

@@ -107,8 +107,8 @@ def test_program_and_model_agree_packet_by_packet(
     rng = random.Random(count)
     for number, (group, sender, data) in enumerate(traffic(groups, model, rng, 0.2 if grows else 0)):
         expected = model.process(MODEL_PARENT if sender is PARENT else sender.port, data)
-        # Ethernet's padding is no payload.
-        out = switch.exchange(sender.port, packets.frame(sender, VIRTUAL, data).ljust(60, b"\xaa"))
+        framed = packets.datagram(sender, VIRTUAL, sender.udp_port, packets.PORT, data)
+        out = switch.exchange(sender.port, framed.ljust(60, b"\xaa"))  # Ethernet's padding is no payload
         ports = {PARENT.port if place == MODEL_PARENT else place: left for place, left in expected}
         assert group.opened(out) == ports, f"packet {number}: {data[:16].hex()}"
     decided = switch.action_packets("decide")

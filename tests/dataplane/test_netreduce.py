@@ -54,7 +54,7 @@ def test_program_and_model_agree_packet_by_packet(switch: Switch, world: World) 
     )
     world.tree(first).install(switch, world.place)
     for ring in (beside, later):
-        world.tree(ring).register(switch, world.place)
+        switch.install(world.tree(ring).states[world.place])
     bases = (0, 8, HALF, 2**24 - 16, 2**24 - 8, 0)
     expected: Counter[str] = Counter()
     for ring in (first, later, first):

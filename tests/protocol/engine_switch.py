@@ -7,12 +7,9 @@ every frame that leaves.
 
 from __future__ import annotations
 
-import functools
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from dataplane.harness import Switch
+from dataplane.packets import HEADERS, datagram
 from dataplane.programs import aggregation
 from protocol.mutations import Mutation, loaded
 from protocol.switch_model import PARENT, Membership, Output, Port
@@ -26,25 +23,6 @@ from railweave.controller.tables import Endpoint
 from railweave.controller.tree import Contributor, Node, Parent, Tree
 
 PARENT_PORT = 100
-ETHERNET = struct.Struct(">6s6sH")
-IPV4 = struct.Struct(">BBHHHBBH4s4s")
-UDP = struct.Struct(">HHHH")
-HEADERS = ETHERNET.size + IPV4.size + UDP.size
-
-
-@dataclass(frozen=True)
-class Station:
-    """A host or switch as the others address it."""
-
-    ip: bytes
-    mac: bytes
-    udp_port: int
-
-
-@functools.cache
-def station(end: Endpoint) -> Station:
-    """Convert the controller's form of a link's end."""
-    return Station(end.ip.to_bytes(4, "big"), end.mac.to_bytes(6, "big"), end.udp_port)
 
 
 def host_end(host: int) -> Endpoint:
@@ -63,29 +41,9 @@ def group_end(group: int) -> Endpoint:
     return endpoint(tables.ip_number("10.254.0.0") + group)
 
 
-@functools.lru_cache(maxsize=4096)
-def headers(source: Station, target: Station, size: int) -> bytes:
-    """Return the headers before a payload of `size` bytes from station to station."""
-    length = UDP.size + size
-    header = IPV4.pack(0x45, 0, IPV4.size + length, 0, 0, 64, 17, 0, source.ip, target.ip)
-    words = sum(struct.unpack(">10H", header))
-    checksum = ~(words % 0xFFFF) & 0xFFFF
-    header = header[:10] + struct.pack(">H", checksum) + header[12:]
-    udp = UDP.pack(source.udp_port, target.udp_port, length, 0)
-    return ETHERNET.pack(target.mac, source.mac, 0x0800) + header + udp
-
-
-def frame(source: Station, target: Station, payload: bytes) -> bytes:
-    """Return the frame of one UDP datagram from station to station."""
-    return headers(source, target, len(payload)) + payload
-
-
-def install(switch: Switch, state: SwitchState) -> None:
-    """Write the state that the controller computes for a switch."""
-    for entry in state.entries:
-        switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
-    for group in state.multicasts:
-        switch.multicast(group.group, sorted(group.replicas))
+def frame(source: Endpoint, target: Endpoint, payload: bytes) -> bytes:
+    """Return the frame of one UDP datagram from end to end."""
+    return datagram(source, target, source.udp_port, target.udp_port, payload)
 
 
 def _number(port: Port) -> int:
@@ -114,7 +72,7 @@ class EngineSwitch:
         for port in {_number(port) for port in (*hosts, *switches)} - {*self.switch.ports}:
             self.switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
         own = tables.virtual_addresses(self.addresses[self.me].ip)
-        install(self.switch, SwitchState(frozenset({own}), frozenset()))
+        self.switch.install(SwitchState(frozenset({own}), frozenset()))
 
     def add(self, member: Membership) -> None:
         """Install a group's entries. Set the tags of new slots as if earlier groups had used the slots."""
@@ -126,7 +84,7 @@ class EngineSwitch:
         group = Aggregation(member.group, "", self._tree(member), group_end(member.group).ip, self.hosts)
         slots = SlotRange(member.base // 2, member.slots, member.start)
         state = self._states[member.group] = desired.aggregation(group, self.me, slots, self.addresses)
-        install(self.switch, state)
+        self.switch.install(state)
 
     def _tree(self, member: Membership) -> Tree:
         """Return the part of a group's tree that this switch knows. A host's rank is its port."""
@@ -140,14 +98,10 @@ class EngineSwitch:
 
     def remove(self, group: int) -> None:
         """Delete a group's entries. Registers keep their contents."""
-        state = self._states.pop(group)
-        for entry in state.entries:
-            self.switch.delete(entry.table, dict(entry.match))
-        for multicast in state.multicasts:
-            self.switch.delete_multicast(multicast.group)
+        self.switch.uninstall(self._states.pop(group))
 
-    def _ends(self, port: Port, data: bytes) -> tuple[Station, Station]:
-        """Return the station at a port, and this switch's address for that station.
+    def _ends(self, port: Port, data: bytes) -> tuple[Endpoint, Endpoint]:
+        """Return the end at a port, and this switch's address for that end.
 
         Hosts use their group's address, switches the switch's own.
         """
@@ -155,7 +109,7 @@ class EngineSwitch:
             there, here = self.addresses[self.names[port]], self.addresses[self.me]
         else:
             there, here = self.hosts[int(port)], group_end(int.from_bytes(data[2:4], "big"))
-        return station(there), station(here)
+        return there, here
 
     def process(self, port: Port, data: bytes) -> list[Output]:
         """Process one datagram, and return the datagrams that leave with their ports."""
