@@ -92,49 +92,11 @@ def test_the_last_worker_takes_the_sum_along(rack: Switch) -> None:
     assert rack.action_packets("decide")["sum"] == 1
 
 
-def test_a_result_goes_to_all_workers_and_frees_the_aggregator(rack: Switch) -> None:
-    send(rack, 1, gradient(rack, 1, 3))
-    send(rack, 2, gradient(rack, 2, 4))
-    out = answer(rack, 0)
-    assert sorted(port for port, _ in out) == [PLANE.nics[rank].port for rank in RANKS]
-    result = Packet(RESULT, 0, 0, 0, 7, payload(rack, 9)).encode()
-    for port, data in out:
-        nic = next(nic for nic in PLANE.nics if nic.port == port)
-        assert data == frame(station(SERVER, server_port(0)), station(nic, worker_port(0)), result)
-    assert send(rack, 1, gradient(rack, 1, 1, sequence=1)) == []  # the next gradient takes the aggregator
-
-
-def test_a_collision_goes_on_alone(rack: Switch) -> None:
-    assert send(rack, 1, gradient(rack, 1, 3)) == []
-    for other in (gradient(rack, 1, 4, sequence=1), gradient(rack, 1, 5, job=1)):
-        assert send(rack, 1, other) == at_server(other)
-    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
-    assert rack.action_packets("decide")["collision"] == 2
-
-
 def test_a_result_of_another_frees_nothing_and_one_from_elsewhere_is_not_copied(rack: Switch) -> None:
     send(rack, 1, gradient(rack, 1, 3))
     assert len(answer(rack, 7)) == len(answer(rack, 0, job=1)) == 2
     assert [port for port, _ in answer(rack, 0, port=FREE)] == [PLANE.nics[RANKS[0]].port]
     assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
-
-
-def test_a_duplicate_counts_once(rack: Switch) -> None:
-    for _ in range(3):
-        assert send(rack, 1, gradient(rack, 1, 3)) == []
-    assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
-    assert send(rack, 2, gradient(rack, 2, 1)) == []
-    assert rack.action_packets("decide")["duplicate"] == 3
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_what_is_sent_again_takes_along_what_is_held(rack: Switch, rank: int) -> None:
-    send(rack, 1, gradient(rack, 1, 3))
-    again = gradient(rack, rank, 3 if rank == 1 else 4, flags=RESEND)
-    held = gradient(rack, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
-    assert send(rack, rank, again) == at_server(held)
-    assert send(rack, rank, again) == at_server(again)  # without a sum; it takes no aggregator
-    assert send(rack, 1, gradient(rack, 1, 1, sequence=1)) == []
 
 
 def test_a_worker_cannot_speak_for_others(rack: Switch) -> None:
