@@ -136,7 +136,8 @@ class Call:
 
 def total(parts: Sequence[Array]) -> Array:
     """Return the sum of int32 parts, which may wrap."""
-    return np.sum(parts, axis=0, dtype=np.int32)
+    result: Array = np.sum(parts, axis=0, dtype=np.int32)
+    return result
 
 
 def integer_call(
