@@ -39,8 +39,8 @@ def groups_of(switch: Switch, count: int, root: bool) -> tuple[Group, Group]:
     first = Group(switch, packets.children(count), root=root).install()
     others = tuple(replace(m, child=n) for n, m in enumerate(packets.children(3)[1:]))
     slots = first.slot_base + 2 * first.slots
-    second = replace(first, members=others, number=2, slot_base=slots, mcast_group=3, start=77)
-    return first, second.install_members().install_tree()
+    second = replace(first, members=others, number=2, slot_base=slots, start=77)
+    return first, second.install(first)
 
 
 def membership(group: Group) -> Membership:
