@@ -84,22 +84,22 @@ class Chunk:
         return cls(first & 15, op, group, child, flags, slot, round_, mark, lanes, first >> 4)
 
 
-End: TypeAlias = Station | Endpoint
+End: TypeAlias = Member | Endpoint
 
 
 @functools.lru_cache(maxsize=4096)
-def headers(source: End, to: End, source_port: int, port: int, size: int) -> bytes:
+def headers(source: End, to: End, size: int) -> bytes:
     """Return Ethernet, IPv4 and UDP headers before `size` bytes, without a UDP checksum."""
     length = 8 + size
     ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, source.ip, to.ip)
     ip = ip[:10] + struct.pack(">H", ~(sum(struct.unpack(">10H", ip)) % 0xFFFF) & 0xFFFF) + ip[12:]
     ethernet = to.mac.to_bytes(6) + source.mac.to_bytes(6) + b"\x08\x00"
-    return ethernet + ip + struct.pack(">HHHH", source_port, port, length, 0)
+    return ethernet + ip + struct.pack(">HHHH", source.udp_port, to.udp_port, length, 0)
 
 
-def datagram(source: End, to: End, source_port: int, port: int, payload: bytes) -> bytes:
+def datagram(source: End, to: End, payload: bytes) -> bytes:
     """Return the frame of a datagram as switches send it, without padding and without a UDP checksum."""
-    return headers(source, to, source_port, port, len(payload)) + payload
+    return headers(source, to, len(payload)) + payload
 
 
 def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] = {}, **ip: Any) -> bytes:
@@ -121,6 +121,7 @@ def open_frame(data: bytes, sender: Station, to: Station) -> tuple[int, bytes]:
 
 
 VIRTUAL = Station(ip=0x0A01FF01, mac=virtual_mac(0x0A01FF01))
+HERE = Endpoint(VIRTUAL.mac, VIRTUAL.ip)
 PARENT = Member(ip=0x0A01FF02, mac=0x02000001FF02, port=4, child=7)
 
 
@@ -152,7 +153,7 @@ class Group:
         hosts = {m.child: Endpoint(m.mac, m.ip, m.udp_port) for m in self.members}
         tree = Tree((Node("switch", contributors, parent),))
         group = Aggregation(self.number, "", tree, VIRTUAL.ip, hosts)
-        switches = {"switch": Endpoint(VIRTUAL.mac, VIRTUAL.ip), "parent": Endpoint(PARENT.mac, PARENT.ip)}
+        switches = {"switch": HERE, "parent": Endpoint(PARENT.mac, PARENT.ip)}
         slots = SlotRange(self.slot_base // 2, self.slots, self.start)
         return desired.aggregation(group, "switch", slots, switches)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dataplane.harness import Frames, Switch
 from dataplane.packets import HEADERS
+from dataplane.packets import datagram as frame
 from dataplane.programs import aggregation, everywhere, place_name
-from protocol.engine_switch import frame
 
 from railweave.controller.tables import Endpoint, ip_number, mac_number
 from railweave.experiments.contenders.atp import fabric

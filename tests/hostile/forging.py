@@ -17,6 +17,7 @@ from dataplane.packets import FETCH, MISMATCH, PORT, RESULT, SPREAD, Chunk, Stat
 
 from railweave._native import roce
 from railweave._rigs import recovery
+from railweave.controller.tables import Endpoint
 
 ICMP, TCP = 1, 6
 ROCE_PORT: Final = 4791
@@ -78,7 +79,8 @@ def ipv4(source: Station, to: Station, protocol: int, payload: bytes) -> bytes:
 
 def udp(source: Station, to: Station, source_port: int, port: int, payload: bytes) -> bytes:
     """Return a datagram without a checksum, as switches send them."""
-    return datagram(source, to, source_port, port, payload).ljust(60, b"\0")
+    ends = Endpoint(source.mac, source.ip, source_port), Endpoint(to.mac, to.ip, port)
+    return datagram(*ends, payload).ljust(60, b"\0")
 
 
 def tcp(source: Station, to: Station, source_port: int, port: int, flags: int) -> bytes:

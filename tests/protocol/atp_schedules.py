@@ -18,9 +18,9 @@ from math import ceil
 
 import numpy as np
 from dataplane.packets import HEADERS
+from dataplane.packets import datagram as frame
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
-from protocol.engine_switch import frame
 from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World

@@ -101,15 +101,6 @@ def sum_is_added(program: dict[str, Any]) -> None:
     stage["primitives"] = []
 
 
-AGGREGATION: dict[str, Mutation] = {
-    "a late packet is taken for the slot's": stale_is_same,
-    "a repetition counts again": adds_again,
-    "a lost result is not sent again": partial(decides, "reflect", "duplicate"),
-    "a result that is present goes up as a sum": partial(decides, "reflect", "forward_up_again"),
-    "a leaf's sum is not sent up again": partial(decides, "forward_up_again", "duplicate"),
-    "owners are not kept": partial(without, "slot_owner"),
-    "flags are not kept": partial(without, "slot_flags"),
-}
 NETREDUCE: dict[str, Mutation] = {
     "a repetition counts again": adds_again,
     "a lost sum is not sent again": partial(decides, "repeat", "duplicate"),

@@ -35,7 +35,7 @@ class Subject:
 
 
 SUBJECTS = {
-    "ina": Subject(schedules.Schedule, 120, "engine move restart halt cut death packets"),
+    "ina": Subject(schedules.Schedule, 300, "move restart halt cut death packets"),
     "atp": Subject(atp_schedules.Schedule, 100, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 100, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 150, "datagrams", lambda counts: counts["epochs"] > 75),
@@ -75,8 +75,6 @@ class OwnMark(schedules.Schedule):
 class SameStart(schedules.Schedule):
     """A group takes over a slot range, and reuses serial numbers of the earlier group."""
 
-    engine_share = 0.0  # this mutant's packets go on until the time is up, which takes long on the engine
-
     def leave(self, job: schedules.Job) -> None:
         start = job.start
         super().leave(job)
@@ -92,7 +90,6 @@ def patience(silence: int) -> Make:
 
 
 PROGRAMS = {
-    "ina": (schedules.Schedule, mutations.AGGREGATION),
     "sums": (sum_schedules.Schedule, mutations.NETREDUCE),
     "atp": (partial(atp_schedules.Schedule, bound=3000 * SECOND), mutations.ATP),
 }
