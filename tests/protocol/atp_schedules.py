@@ -17,11 +17,11 @@ from functools import partial
 from math import ceil
 
 import numpy as np
+from dataplane.inprocess import InProcessSwitch
 from dataplane.packets import HEADERS
 from dataplane.packets import datagram as frame
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
-from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
@@ -111,8 +111,7 @@ class Job:
 class Schedule:
     """One seed's network, jobs and faults."""
 
-    def __init__(self, seed: int, mutation: Mutation | None = None, bound: int = BOUND) -> None:
-        self.bound = bound
+    def __init__(self, seed: int) -> None:
         self.random = draw = random.Random(seed)
         link = Link(
             delay=20 * MICROSECOND,
@@ -130,7 +129,7 @@ class Schedule:
         slots = 1 << draw.randint(0, 4)
         self.states = fabric.states(self.plane, range(len(self.jobs)), slots)
         program = replace(aggregation(LANES, ATP), prepare=None)
-        self.switches = {name: loaded(program, mutation) for name in self.states}
+        self.switches = {name: InProcessSwitch().load(program) for name in self.states}
         self.receivers = fabric.receivers(self.plane)
         self.ports = self._far_ends()
         self.bridging = {
@@ -192,7 +191,7 @@ class Schedule:
         for name, state in self.states.items():
             self.switches[name].install(state)
         try:
-            self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), self.bound)
+            self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), BOUND)
         finally:
             for switch in self.switches.values():
                 self.counts.update(switch.action_packets("decide"))

@@ -12,7 +12,6 @@ import pytest
 from protocol import (
     atp_schedules,
     composed_schedules,
-    mutations,
     recovery_schedules,
     schedules,
     spread_schedules,
@@ -89,16 +88,7 @@ def patience(silence: int) -> Make:
     return partial(recovery_schedules.Schedule, least_silence=silence, most_silence=silence)
 
 
-PROGRAMS = {
-    "sums": (sum_schedules.Schedule, mutations.NETREDUCE),
-    "atp": (partial(atp_schedules.Schedule, bound=3000 * SECOND), mutations.ATP),
-}
 MUTANTS: dict[str, Make] = {
-    **{
-        f"{name}: {mutant}": partial(make, mutation=mutation)
-        for name, (make, some) in PROGRAMS.items()
-        for mutant, mutation in some.items()
-    },
     "ina: resume from the own position": partial(schedules.Schedule, resume_from=list),
     "ina: resume from the position of one": partial(
         schedules.Schedule, resume_from=lambda positions: [positions[0]] * len(positions)
@@ -121,8 +111,3 @@ MUTANTS: dict[str, Make] = {
 def test_mutants_are_caught(name: str) -> None:
     """As many seeds must suffice as `test_no_schedule_fails` runs."""
     assert caught(MUTANTS[name], range(100))
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_that_is_loaded_as_a_mutant_is_not_caught(name: str) -> None:
-    explore(partial(PROGRAMS[name][0], mutation=mutations.unchanged), range(10))
