@@ -99,6 +99,16 @@ def test_a_result_of_another_frees_nothing_and_one_from_elsewhere_is_not_copied(
     assert send(rack, 2, gradient(rack, 2, 1)) == at_server(gradient(rack, 2, 4, ranks=6))
 
 
+@pytest.mark.parametrize("rank", RANKS)
+def test_what_is_sent_again_takes_along_what_is_held(rack: Switch, rank: int) -> None:
+    send(rack, 1, gradient(rack, 1, 3))
+    again = gradient(rack, rank, 3 if rank == 1 else 4, flags=RESEND)
+    held = gradient(rack, rank, 3 if rank == 1 else 7, flags=RESEND, ranks=2 if rank == 1 else 6)
+    assert send(rack, rank, again) == at_server(held)
+    assert send(rack, rank, again) == at_server(again)  # without a sum; it takes no aggregator
+    assert send(rack, 1, gradient(rack, 1, 1, sequence=1)) == []
+
+
 def test_a_worker_cannot_speak_for_others(rack: Switch) -> None:
     for ranks in (0, 1, 4, 6, 2**32 - 1):
         for flags in (0, RESEND):
