@@ -20,7 +20,7 @@ from protocol import (
 from protocol.seeds import Make, caught, explore, run_seed
 from protocol.virtual_time import MILLISECOND, SECOND
 
-from railweave._native import recovery
+from railweave._rigs import recovery
 
 
 @dataclass(frozen=True)
