@@ -45,9 +45,12 @@ def _target(name: str, processes: dict[str, WireSwitch]) -> Switch:
     return IN_PROCESS[name]() if name in IN_PROCESS else processes[name]
 
 
-@pytest.fixture(params=[*IN_PROCESS, "bmv2"])
+@pytest.fixture(params=["inprocess", "bmv2"])
 def target(request: pytest.FixtureRequest, _processes: dict[str, WireSwitch]) -> Switch:
-    """A target without a program. `target.load(…)` loads a program and clears all earlier state."""
+    """A target without a program. `target.load(…)` loads a program and clears all earlier state.
+
+    Compiled programs are compared with interpreted ones in tests/unit.
+    """
     return _target(request.param, _processes)
 
 

@@ -22,6 +22,7 @@ from dataplane import wire
 from dataplane.control import Control, GrpcControl, Tables
 from finsy.proto import p4r
 
+from railweave.controller.state import SwitchState
 from railweave.switch.targets import Target
 
 PORTS = (1, 2, 3, 4)
@@ -76,8 +77,19 @@ class Switch(Tables):
             program.prepare(self)
         return self
 
-    def delete_multicast(self, group: int) -> None:
-        self._write(fy.P4MulticastGroupEntry(group), p4r.Update.DELETE)
+    def install(self, state: SwitchState) -> None:
+        """Write the state that the controller computes for a switch."""
+        for entry in state.entries:
+            self.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
+        for multicast in state.multicasts:
+            self.multicast(multicast.group, sorted(multicast.replicas))
+
+    def uninstall(self, state: SwitchState) -> None:
+        """Delete this state. Registers keep their contents."""
+        for entry in state.entries:
+            self.delete(entry.table, dict(entry.match))
+        for multicast in state.multicasts:
+            self._write(fy.P4MulticastGroupEntry(multicast.group), p4r.Update.DELETE)
 
     def entries(self, table: str) -> list[fy.P4TableEntry]:
         return self._read(fy.P4TableEntry(table))

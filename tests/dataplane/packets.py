@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregation packets and their senders. The code is independent of the code under test."""
+"""Aggregation packets, their senders, and groups with the entries that the controller computes."""
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dataplane.harness import Frames, Switch
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from railweave.controller import desired
+from railweave.controller.desired import Aggregation
+from railweave.controller.slots import SlotRange
+from railweave.controller.state import Entry, SwitchState
+from railweave.controller.tables import Endpoint, virtual_mac
+from railweave.controller.tree import Contributor, Node, Parent, Tree
 from railweave.p4src.config import CONFIG
 
 PORT = 5257
@@ -19,7 +26,8 @@ CONTRIBUTE, RESULT, PROBE, SPREAD, FETCH = 0, 1, 2, 3, 4
 SUM, MAX = 0, 1
 RETRANSMISSION, NONFINITE, OVERFLOW, MISMATCH, TO_ROOT, OWNER, LAST = 1, 2, 4, 8, 16, 32, 64
 HEADER = struct.Struct(">BBHBBHII")
-UPLINK_RID = 32  # of the copy for the parent; no child has this number
+OUTER = struct.Struct(">6s6sH xx H 4x BBxx II HHHH")  # the fields of Ethernet, IPv4 and UDP that matter
+HEADERS = OUTER.size
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,24 @@ class Chunk:
         return cls(first & 15, op, group, child, flags, slot, round_, mark, lanes, first >> 4)
 
 
+End: TypeAlias = Member | Endpoint
+
+
+@functools.lru_cache(maxsize=4096)
+def headers(source: End, to: End, size: int) -> bytes:
+    """Return Ethernet, IPv4 and UDP headers before `size` bytes, without a UDP checksum."""
+    length = 8 + size
+    ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, source.ip, to.ip)
+    ip = ip[:10] + struct.pack(">H", ~(sum(struct.unpack(">10H", ip)) % 0xFFFF) & 0xFFFF) + ip[12:]
+    ethernet = to.mac.to_bytes(6) + source.mac.to_bytes(6) + b"\x08\x00"
+    return ethernet + ip + struct.pack(">HHHH", source.udp_port, to.udp_port, length, 0)
+
+
+def datagram(source: End, to: End, payload: bytes) -> bytes:
+    """Return the frame of a datagram as switches send it, without padding and without a UDP checksum."""
+    return headers(source, to, len(payload)) + payload
+
+
 def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] = {}, **ip: Any) -> bytes:
     """Return the Ethernet frame of a datagram. `udp` and `ip` override header fields with any values."""
     ports = {"sport": getattr(sender, "udp_port", PORT), "dport": PORT} | dict(udp)
@@ -85,19 +111,17 @@ def frame(sender: Station, to: Station, payload: bytes, udp: Mapping[str, Any] =
 
 def open_frame(data: bytes, sender: Station, to: Station) -> tuple[int, bytes]:
     """Check a datagram that the switch made for these stations. Return its UDP destination and payload."""
-    packet = Ether(data)
-    assert (packet.src, packet.dst) == (sender.mac_text, to.mac_text)
-    ip, udp = packet[IP], packet[UDP]
-    assert (ip.src, ip.dst, ip.ttl) == (sender.ip_text, to.ip_text, 64)
-    written = ip.chksum
-    del ip.chksum
-    assert written == IP(bytes(ip)).chksum, "IPv4 checksum"
-    assert (udp.sport, udp.chksum) == (PORT, 0)
-    assert ip.len == udp.len + 20
-    return udp.dport, bytes(udp.payload)[: udp.len - 8]
+    target, source, kind, length, *rest = OUTER.unpack_from(data)
+    ttl, protocol, source_ip, target_ip, source_port, port, size, checksum = rest
+    assert (source, target, kind) == (sender.mac.to_bytes(6), to.mac.to_bytes(6), 0x0800)
+    assert (source_ip, target_ip, ttl, protocol) == (sender.ip, to.ip, 64, 17)
+    assert sum(struct.unpack_from(">10H", data, 14)) % 0xFFFF == 0, "IPv4 checksum"
+    assert (source_port, checksum, length) == (PORT, 0, size + 20)
+    return port, data[HEADERS : HEADERS + size - 8]
 
 
-VIRTUAL = Station(ip=0x0A01FF01, mac=0x02000001FF01)
+VIRTUAL = Station(ip=0x0A01FF01, mac=virtual_mac(0x0A01FF01))
+HERE = Endpoint(VIRTUAL.mac, VIRTUAL.ip)
 PARENT = Member(ip=0x0A01FF02, mac=0x02000001FF02, port=4, child=7)
 
 
@@ -111,7 +135,7 @@ def children(count: int) -> tuple[Member, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """A group as a controller sets it up, on a range of `2 * slots` slot numbers."""
+    """A group on a range of `2 * slots` slot numbers. VIRTUAL is also the switch's own address."""
 
     switch: Switch
     members: tuple[Member, ...]
@@ -120,48 +144,24 @@ class Group:
     slots: int = 4
     start: int = 1
     root: bool = True
-    mcast_group: int = 2
 
     @property
-    def spread_group(self) -> int:
-        """The multicast group of all neighbours, including the parent."""
-        return self.mcast_group if self.root else self.mcast_group + 100
+    def state(self) -> SwitchState:
+        """Return what the controller computes for this switch."""
+        contributors = tuple(Contributor(m.child, m.port, m.child) for m in self.members)
+        parent = None if self.root else Parent("parent", PARENT.port, PARENT.child)
+        hosts = {m.child: Endpoint(m.mac, m.ip, m.udp_port) for m in self.members}
+        tree = Tree((Node("switch", contributors, parent),))
+        group = Aggregation(self.number, "", tree, VIRTUAL.ip, hosts)
+        switches = {"switch": HERE, "parent": Endpoint(PARENT.mac, PARENT.ip)}
+        slots = SlotRange(self.slot_base // 2, self.slots, self.start)
+        return desired.aggregation(group, "switch", slots, switches)
 
-    def install(self) -> Group:
-        self.switch.insert("virtual_addresses", {"address": VIRTUAL.ip}, "owned", {"mac": VIRTUAL.mac})
-        return self.install_members().install_tree()
-
-    def install_members(self) -> Group:
-        place = {"slot_base": self.slot_base, "slot_mask": 2 * self.slots - 1, "start": self.start}
-        place["mcast_group"] = self.mcast_group
-        every = sum(1 << m.child for m in self.members)
-        for m in self.members:
-            part = {"child_bit": 1 << m.child, "all_children": every, "is_root": int(self.root)}
-            part["spread_group"] = self.spread_group
-            self.switch.insert("members", self.key(m), "contributor", part | place)
-        if not self.root:
-            self.switch.insert("members", self.key(PARENT), "parent", place)
+    def install(self, *before: Group) -> Group:
+        """Write the state, except what the groups `before` have written."""
+        known = frozenset[Entry]().union(*(group.state.entries for group in before))
+        self.switch.install(replace(self.state, entries=self.state.entries - known))
         return self
-
-    def install_tree(self) -> Group:
-        copies = {m.child + 1: m for m in self.members}
-        self._multicast(self.mcast_group, copies)
-        if not self.root:
-            copies[UPLINK_RID] = PARENT
-            self._multicast(self.spread_group, copies)
-            up = self._way(PARENT) | {"port": PARENT.port}
-            self.switch.insert("uplinks", {"group": self.number}, "uplink", up)
-        for rid, m in copies.items():
-            to = self._way(m) | {"udp_port": m.udp_port}
-            self.switch.insert("replicas", {"group": self.number, "egress_rid": rid}, "readdress", to)
-        return self
-
-    def _multicast(self, group: int, copies: Mapping[int, Member]) -> None:
-        self.switch.multicast(group, [(m.port, rid) for rid, m in copies.items()])
-
-    def _way(self, to: Member) -> dict[str, int]:
-        addresses = {"src_mac": VIRTUAL.mac, "src_ip": VIRTUAL.ip, "dst_mac": to.mac, "dst_ip": to.ip}
-        return addresses | {"child": to.child}
 
     def key(self, m: Member) -> dict[str, int]:
         return {"group": self.number, "ingress_port": m.port, "child": m.child, "source": m.ip}

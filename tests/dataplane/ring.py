@@ -84,7 +84,6 @@ class Ring:
     slots: int = 8
     header_base: int = 64
     epoch: int = 1
-    mcast_group: int = 2
 
     def next(self, m: RingMember) -> RingMember:
         """Return the receiver of a member's connection."""

@@ -63,7 +63,8 @@ class RingTree:
     def install(self, switch: Switch, leaf: int | None) -> RingTree:
         """Set up forwarding and sums on a switch, as a leaf or as the root (None)."""
         self.bridge(switch, leaf)
-        return self.register(switch, leaf)
+        switch.install(self.states[leaf])
+        return self
 
     def bridge(self, switch: Switch, leaf: int | None) -> None:
         """Insert entries that forward frames to members and drop frames to switches."""
@@ -71,22 +72,6 @@ class RingTree:
             switch.insert("mac_table", {"destination": m.mac}, "forward", {"port": self.way(leaf, m)})
         for each in self.leaves:
             switch.insert("mac_table", {"destination": each.mac}, "forward", {"port": NOWHERE})
-
-    def register(self, switch: Switch, leaf: int | None) -> RingTree:
-        state = self.states[leaf]
-        for multicast in state.multicasts:
-            switch.multicast(multicast.group, sorted(multicast.replicas))
-        for entry in state.entries:
-            switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
-        return self
-
-    def unregister(self, switch: Switch, leaf: int | None) -> None:
-        """Delete the table entries. Registers keep their values."""
-        state = self.states[leaf]
-        for entry in state.entries:
-            switch.delete(entry.table, dict(entry.match))
-        for multicast in state.multicasts:
-            switch.delete_multicast(multicast.group)
 
     def way(self, leaf: int | None, m: RingMember) -> int:
         """Return the port of a switch towards a member."""

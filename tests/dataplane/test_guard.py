@@ -89,21 +89,16 @@ def plane() -> Plane:
     return Plane("ina", "ina", "10.1.0.0/16", 0, (), tuple(nics), (Trunk("s", TRUNK, "spine", 1),))
 
 
-def guard(switch: Switch) -> Switch:
+@pytest.fixture
+def guarded(switch: Switch) -> Switch:
     """Set up bridging and the source guard on a switch, as the controller does."""
     for port in switch.ports:
         switch.delete("trunk_ports", {"ingress_port": port})
         switch.insert("other_sources", {"ingress_port": port, "mac": SENTINEL_SOURCE}, "own")
-    for entry in desired.source_guard(plane(), "s").entries:
-        switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
+    switch.install(desired.source_guard(plane(), "s"))
     switch.multicast(FLOOD_GROUP, [(PEER.port, 0)])
     switch.insert("mac_table", {"destination": PEER.mac}, "forward", {"port": PEER.port})
     return switch
-
-
-@pytest.fixture
-def guarded(switch: Switch) -> Switch:
-    return guard(switch)
 
 
 def forged(switch: Switch, port: int) -> int:

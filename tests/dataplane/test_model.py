@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 from dataplane import packets
 from dataplane.harness import Switch
-from dataplane.packets import CONTRIBUTE, OWNER, PARENT, PROBE, RESULT, SPREAD, VIRTUAL, Chunk, Group, Member
+from dataplane.packets import CONTRIBUTE, OWNER, PARENT, PROBE, RESULT, SPREAD, Chunk, Group, Member
 from dataplane.programs import PLACES, aggregation, place_name
 from protocol.switch_model import PARENT as MODEL_PARENT
 from protocol.switch_model import Membership, SwitchModel
@@ -39,8 +39,8 @@ def groups_of(switch: Switch, count: int, root: bool) -> tuple[Group, Group]:
     first = Group(switch, packets.children(count), root=root).install()
     others = tuple(replace(m, child=n) for n, m in enumerate(packets.children(3)[1:]))
     slots = first.slot_base + 2 * first.slots
-    second = replace(first, members=others, number=2, slot_base=slots, mcast_group=3, start=77)
-    return first, second.install_members().install_tree()
+    second = replace(first, members=others, number=2, slot_base=slots, start=77)
+    return first, second.install(first)
 
 
 def membership(group: Group) -> Membership:
@@ -107,8 +107,8 @@ def test_program_and_model_agree_packet_by_packet(
     rng = random.Random(count)
     for number, (group, sender, data) in enumerate(traffic(groups, model, rng, 0.2 if grows else 0)):
         expected = model.process(MODEL_PARENT if sender is PARENT else sender.port, data)
-        # Ethernet's padding is no payload.
-        out = switch.exchange(sender.port, packets.frame(sender, VIRTUAL, data).ljust(60, b"\xaa"))
+        framed = packets.datagram(sender, packets.HERE, data)
+        out = switch.exchange(sender.port, framed.ljust(60, b"\xaa"))  # Ethernet's padding is no payload
         ports = {PARENT.port if place == MODEL_PARENT else place: left for place, left in expected}
         assert group.opened(out) == ports, f"packet {number}: {data[:16].hex()}"
     decided = switch.action_packets("decide")

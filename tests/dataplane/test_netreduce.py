@@ -48,13 +48,11 @@ def test_program_and_model_agree_packet_by_packet(switch: Switch, world: World) 
     first = Ring(switch, ring_members(len(world.at)))
     members = tuple(replace(m, qp=m.qp + 0x1000, first_psn=m.first_psn ^ 9) for m in first.members)
     apart = {"slot_base": 40, "header_base": 128}
-    beside = replace(first, members=members, number=2, mcast_group=4, epoch=7, **apart)
-    later = replace(
-        first, number=3, mcast_group=6, epoch=2, members=tuple(replace(m, qp=m.qp + 77) for m in members)
-    )
+    beside = replace(first, members=members, number=2, epoch=7, **apart)
+    later = replace(first, number=3, epoch=2, members=tuple(replace(m, qp=m.qp + 77) for m in members))
     world.tree(first).install(switch, world.place)
     for ring in (beside, later):
-        world.tree(ring).register(switch, world.place)
+        switch.install(world.tree(ring).states[world.place])
     bases = (0, 8, HALF, 2**24 - 16, 2**24 - 8, 0)
     expected: Counter[str] = Counter()
     for ring in (first, later, first):

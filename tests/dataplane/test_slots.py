@@ -84,7 +84,7 @@ AT_LEAF = [
 
 
 def test_what_becomes_of_packets_is_counted_for_the_switch_and_for_their_group(group: Group) -> None:
-    other = replace(group, number=2, slot_base=64, mcast_group=3).install_members().install_tree()
+    other = replace(group, number=2, slot_base=64).install(group)
     sequence = AT_ROOT if group.root else AT_LEAF
     for sender, fields, action, outcome in sequence:
         before, counted = group.switch.action_packets("decide"), group.outcomes()
@@ -101,7 +101,7 @@ def test_what_becomes_of_packets_is_counted_for_the_switch_and_for_their_group(g
 def test_a_later_group_on_the_same_slots_starts_clean(group: Group) -> None:
     for m in group.members:
         group.contribute(m, [9] * group.switch.lanes, round=3)
-    later = replace(group, number=2, start=group.start + 4, mcast_group=3).install_members().install_tree()
+    later = replace(group, number=2, start=group.start + 4).install(group)
     assert later.contribute(A, ones(later)) == {}
     assert complete(later) == sums(later)
 

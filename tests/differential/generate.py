@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from differential.expressions import Variable, some_width
 from differential.parsers import ParserGenerator
 from differential.shape import PORTS, Shape
-from differential.statements import Array, Writer
+from differential.statements import Array, Block, Writer, nested
 from differential.tables import Action, Table
-from differential.text import Block, Statement, Template
 from vectors.steps import Call, Packet, Step
 
 CHECKSUM = "verify_checksum(h.a.isValid(), {{ {} }}, h.a.ck, HashAlgorithm.csum16);"
@@ -25,7 +24,7 @@ class Program:
 
     seed: int
     shape: Shape
-    template: Template
+    text: str
     setup: tuple[Step, ...]
     reads: tuple[Step, ...]
 
@@ -47,11 +46,10 @@ def generate(seed: int, without: frozenset[str] = frozenset()) -> Program:
     emits = "".join(f"p.emit({name}); " for name in shape.emits())
     text += f"control D(packet_out p, in H h) {{ apply {{ {emits}}} }}\n"
     text += "V1Switch(P(), V(), I(), E(), C(), D()) main;\n"
-    template = Template(text, ingress.blocks() | egress.blocks())
     entries = [*ingress.entries(), *egress.entries()]
     setup = [*_replication(rng), *entries]
     reads = [*ingress.reads(entries), *egress.reads(entries)]
-    return Program(seed, shape, template, tuple(setup), tuple(reads))
+    return Program(seed, shape, text, tuple(setup), tuple(reads))
 
 
 class Control:
@@ -85,40 +83,33 @@ class Control:
         return Action(f"act{self.letter}{number}", params, writer.block(self.rng.randrange(2)))
 
     def _apply(self) -> Block:
-        block = Block()
+        block: Block = []
         if self.place == "ingress":
-            block.add("if (!h.a.isValid()) { mark_to_drop(s); return; }", kept=True)
-            block.add("s.egress_spec = (bit<9>)(h.a.kind & 7);")
+            block.append("if (!h.a.isValid()) { mark_to_drop(s); return; }")
+            block.append("s.egress_spec = (bit<9>)(h.a.kind & 7);")
         for table in self.tables:
-            block.statements += self.writer.block(2, 3).statements
-            block.statements.append(self._application(table))
-        block.statements += self.writer.block(2, 3).statements
+            block += [*self.writer.block(2, 3), self._application(table)]
+        block += self.writer.block(2, 3)
         if self.rng.random() < 0.2:
-            block.statements.append(Statement(f"if ({self.scope.condition(1)}) {{ exit; }}"))
+            block.append(f"if ({self.scope.condition(1)}) {{ exit; }}")
         for variable in self.shape.metadata:  # the output must show all metadata
             into = self.rng.choice(self.shape.first)
             text = f"(bit<{variable.width}>){variable.name}"
-            block.add(f"{into.name} = {into.name} ^ (bit<{into.width}>)({text});")
+            block.append(f"{into.name} = {into.name} ^ (bit<{into.width}>)({text});")
         return block
 
-    def _application(self, table: Table) -> Statement:
+    def _application(self, table: Table) -> str:
         kind = self.rng.random()
         if kind < 0.5:
-            return Statement(f"{table.name}.apply();")
+            return f"{table.name}.apply();"
         blocks = [self.writer.block(1, 2), self.writer.block(1, 2)]
         if kind < 0.8 or table.profile:
-            return Statement(f"if ({table.name}.apply().{self.rng.choice(('hit', 'miss'))})", blocks)
+            return nested(f"if ({table.name}.apply().{self.rng.choice(('hit', 'miss'))})", *blocks)
         head = f"switch ({table.name}.apply().action_run) {{ {table.actions[0].name}:"
-        return Statement(head, blocks, middle="default:", tail="}")
-
-    # Text.
-
-    def blocks(self) -> dict[str, Block]:
-        """Return the blocks for the holes of the text, by name."""
-        return {f"{a.name}": a.body for a in self.actions} | {f"apply{self.letter}": self.apply}
+        return nested(head, *blocks, middle="default:", tail="}")
 
     def text(self) -> str:
-        """Return the control as text, with holes for its blocks."""
+        """Return the control as P4."""
         head = "inout H h, inout M m, inout standard_metadata_t s"
         text = f"control {self.letter}({head}) {{\n"
         for array in self.arrays:
@@ -127,11 +118,11 @@ class Control:
             text += f"    counter(8, CounterType.packets_and_bytes) {counter};\n"
         for action in self.actions:
             params = ", ".join(f"bit<{p.width}> {p.name}" for p in action.params)
-            text += f"    action {action.name}({params}) {{\n        @{action.name}@\n    }}\n"
+            text += nested(f"action {action.name}({params})", action.body) + "\n"
         whole_bytes = [v.name for v in self.shape.first if v.width % 8 == 0]
         selector = self.rng.sample(whole_bytes, self.rng.randint(1, 2))
         text += "".join(table.text(selector) for table in self.tables)
-        return f"{text}    apply {{\n        @apply{self.letter}@\n    }}\n}}\n"
+        return text + nested("apply", self.apply) + "\n}\n"
 
     # The control plane.
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from differential.expressions import Variable
 from differential.shape import Shape
-from differential.statements import Writer
-from differential.text import Block
+from differential.statements import Block, Writer
 from vectors.steps import Call, Step
 
 KINDS = ("exact", "exact", "lpm", "ternary", "range", "optional")

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from dataplane.packets import FETCH, MISMATCH, PORT, RESULT, SPREAD, Chunk, Station
+from dataplane.packets import FETCH, MISMATCH, PORT, RESULT, SPREAD, Chunk, Station, datagram
 
 from railweave._native import roce
 from railweave._rigs import recovery
+from railweave.controller.tables import Endpoint
 
-ICMP, TCP, UDP = 1, 6, 17
+ICMP, TCP = 1, 6
 ROCE_PORT: Final = 4791
 NAK: Final = 3
 BROADCAST: Final = 0xFFFFFFFFFFFF
@@ -78,7 +79,8 @@ def ipv4(source: Station, to: Station, protocol: int, payload: bytes) -> bytes:
 
 def udp(source: Station, to: Station, source_port: int, port: int, payload: bytes) -> bytes:
     """Return a datagram without a checksum, as switches send them."""
-    return ipv4(source, to, UDP, struct.pack(">HHHH", source_port, port, 8 + len(payload), 0) + payload)
+    ends = Endpoint(source.mac, source.ip, source_port), Endpoint(to.mac, to.ip, port)
+    return datagram(*ends, payload).ljust(60, b"\0")
 
 
 def tcp(source: Station, to: Station, source_port: int, port: int, flags: int) -> bytes:

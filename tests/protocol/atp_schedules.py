@@ -14,18 +14,19 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from ipaddress import IPv4Address
 from math import ceil
 
 import numpy as np
+from dataplane.inprocess import InProcessSwitch
+from dataplane.packets import HEADERS
+from dataplane.packets import datagram as frame
 from dataplane.programs import aggregation
 from numpy.typing import NDArray
-from protocol.engine_switch import HEADERS, Station, frame, install
-from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link, Process, World
 
 from railweave.controller.routes import routes
+from railweave.controller.tables import Endpoint, ip_number, mac_number
 from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.contenders.atp.packet import server_port, worker_port
 from railweave.experiments.contenders.atp.server import Server
@@ -110,8 +111,7 @@ class Job:
 class Schedule:
     """One seed's network, jobs and faults."""
 
-    def __init__(self, seed: int, mutation: Mutation | None = None, bound: int = BOUND) -> None:
-        self.bound = bound
+    def __init__(self, seed: int) -> None:
         self.random = draw = random.Random(seed)
         link = Link(
             delay=20 * MICROSECOND,
@@ -129,7 +129,7 @@ class Schedule:
         slots = 1 << draw.randint(0, 4)
         self.states = fabric.states(self.plane, range(len(self.jobs)), slots)
         program = replace(aggregation(LANES, ATP), prepare=None)
-        self.switches = {name: loaded(program, mutation) for name in self.states}
+        self.switches = {name: InProcessSwitch().load(program) for name in self.states}
         self.receivers = fabric.receivers(self.plane)
         self.ports = self._far_ends()
         self.bridging = {
@@ -158,8 +158,8 @@ class Schedule:
         if isinstance(end, tuple):
             self.to_switch(*end, data)
             return
-        assert data[:6] == _mac(end), "a frame is addressed wrongly"
-        assert data[30:34] == IPv4Address(end.address).packed
+        assert data[:6] == _end(end).mac.to_bytes(6), "a frame is addressed wrongly"
+        assert data[30:34] == _end(end).ip.to_bytes(4)
         self.to_host(self.plane.nics.index(end), int.from_bytes(data[36:38], "big"), data[HEADERS:])
 
     def to_host(self, rank: int, port: int, datagram: bytes) -> None:
@@ -182,27 +182,23 @@ class Schedule:
             self.network.at(self.network.now, partial(self.to_host, to, to_port, datagram))
             return
         own, peer = self.plane.nics[rank], self.plane.nics[to]
-        data = frame(_station(own, port), _station(peer, to_port), datagram)
+        data = frame(_end(own, port), _end(peer, to_port), datagram)
         self.network.send(("up", rank), data, partial(self.to_switch, own.switch, own.port))
 
     # --- running ---
 
     def run(self) -> None:
         for name, state in self.states.items():
-            install(self.switches[name], state)
+            self.switches[name].install(state)
         try:
-            self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), self.bound)
+            self.network.run(lambda: all(rank.done() for job in self.jobs for rank in job.ranks), BOUND)
         finally:
             for switch in self.switches.values():
                 self.counts.update(switch.action_packets("decide"))
 
 
-def _mac(nic: Nic) -> bytes:
-    return bytes.fromhex(nic.mac.replace(":", ""))
-
-
-def _station(nic: Nic, port: int) -> Station:
-    return Station(IPv4Address(nic.address).packed, _mac(nic), port)
+def _end(nic: Nic, port: int = 0) -> Endpoint:
+    return Endpoint(mac_number(nic.mac), ip_number(nic.address), port)
 
 
 if __name__ == "__main__":

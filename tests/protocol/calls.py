@@ -132,3 +132,20 @@ class Call:
         """Raise AssertionError if memory was written after the caller got it back."""
         for rank in self.spoilt:
             assert (self.outputs[rank].view(np.uint8) == SPOILT).all(), f"{about}: rank {rank}"
+
+
+def total(parts: Sequence[Array]) -> Array:
+    """Return the sum of int32 parts, which may wrap."""
+    result: Array = np.sum(parts, axis=0, dtype=np.int32)
+    return result
+
+
+def integer_call(
+    seed: int, ranks: int, collective: Collective, count: int, root: int = 0, in_place: bool = False
+) -> Call:
+    """Return a call with random int32 values. Sums of int32 have one result."""
+    numbers = np.random.default_rng(seed)
+    shape = (ranks, count) if collective == Collective.REDUCE_SCATTER else (count,)
+    inputs = [numbers.integers(-(1 << 20), 1 << 20, shape, np.int32) for _ in range(ranks)]
+    root = root if collective == Collective.BROADCAST else 0
+    return Call(inputs, collective, root=root, in_place=in_place)

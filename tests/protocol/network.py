@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from protocol.engine_switch import EngineSwitch
-from protocol.mutations import Mutation
 from protocol.switch_model import PARENT, Membership, Port, SwitchModel
 from protocol.virtual_time import Link, Process, World
 
@@ -20,8 +18,6 @@ GROUP = 7
 SECRET = bytes(range(32))
 
 
-Switch = SwitchModel | EngineSwitch
-
 Shape = int | Sequence["Shape"]
 """Nested numbers of hosts: 3 has one switch, (2, 2) two racks below a root, ((2, 1), (1,)) three levels."""
 
@@ -30,7 +26,7 @@ Shape = int | Sequence["Shape"]
 class Node:
     """A switch of a tree, with the hosts and nodes below it by port."""
 
-    switch: Switch
+    switch: SwitchModel
     below: dict[int, int | Node]
     number: int
     parent: tuple[Node, int] | None = None  # the parent, and this node's port there
@@ -44,34 +40,25 @@ class Node:
                 yield from each.nodes()
 
 
-def tree_of(shape: Shape, lanes: int = 8, engine: bool = False, mutation: Mutation | None = None) -> Node:
-    """Build new switches in a shape: models, or with `engine` the compiled P4 program (64 or 256 lanes)."""
+def tree_of(shape: Shape, lanes: int = 8) -> Node:
+    """Build new switches in a shape."""
     numbers, names = itertools.count(), itertools.count()
 
-    def make(at: Shape, parent: int | None) -> Node:
+    def make(at: Shape) -> Node:
         while not isinstance(at, int) and len(at) == 1:
             at = at[0]
         mine = next(numbers)
         below: dict[int, int | Node] = {
-            port: next(names) if isinstance(at, int) else make(at[port], mine)
+            port: next(names) if isinstance(at, int) else make(at[port])
             for port in range(at if isinstance(at, int) else len(at))
         }
-        hosts = {port: each for port, each in below.items() if isinstance(each, int)}
-        switches: dict[Port, int] = {
-            port: each.number for port, each in below.items() if not isinstance(each, int)
-        }
-        if parent is not None:
-            switches[PARENT] = parent
-        switch: Switch = (
-            EngineSwitch(lanes, mine, hosts, switches, mutation) if engine else SwitchModel(lanes, [])
-        )
-        node = Node(switch, below, mine)
+        node = Node(SwitchModel(lanes, []), below, mine)
         for port, each in below.items():
             if not isinstance(each, int):
                 each.parent = (node, port)
         return node
 
-    return make(shape, None)
+    return make(shape)
 
 
 def place(root: Node, group: int, hosts: Sequence[int], slots: int, start: int = 1, base: int = 0) -> None:
@@ -205,12 +192,11 @@ def build(
     link: Link | None = None,
     seed: int = 0,
     start: int = 1,
-    engine: bool = False,
     sealed: bool = True,
     **options: int,
 ) -> Network:
     """Build a network with one job on all hosts, below one switch or a tree of switches."""
-    root = tree_of(hosts, lanes, engine)
+    root = tree_of(hosts, lanes)
     return Network(
         join(root, range(len(root_hosts(root))), slots, lanes, start=start, sealed=sealed, **options),
         root,

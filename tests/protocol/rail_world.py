@@ -8,17 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from protocol.calls import Call, integer_call, total
 
 from railweave._native.agent import FailureKind
+from railweave._native.collectives import Collective
 from railweave._rigs.rails import Rails
 
 DEADLINE_S = 30.0
 SECRET = b"what the ranks of one rail share"
-SPOILT = -77  # a caller writes this value into memory that it has got back
-
-Integers = NDArray[np.int32]
 
 
 @dataclass
@@ -32,12 +29,13 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.numbers = np.random.default_rng(self.seed)
-        self.outputs: dict[int, list[Integers]] = {}  # by slice, then rank
-        self.totals: dict[int, Integers] = {}
-        self.inputs: dict[int, list[Integers]] = {}
+        self.calls: list[Call] = []  # by slice
         self.begun: list[set[int]] = [set() for _ in range(self.ranks)]
-        self.spoilt: list[Integers] = []
+
+    @property
+    def spoilt(self) -> bool:
+        """Return whether a caller has overwritten memory of a slice that it gave up."""
+        return any(call.spoilt for call in self.calls)
 
     def run(self, reached: Callable[[], bool]) -> None:
         """Drive the rails until `reached`. Raise AssertionError with their reports if it takes too long."""
@@ -66,18 +64,16 @@ class World:
         """Make up to `most` new sums. Return their numbers."""
         made = []
         for _ in range(self.random.randint(1, most)):
-            number, count = len(self.totals), self.random.choice(self.counts)
-            inputs = [self.numbers.integers(-(2**20), 2**20, count, np.int32) for _ in range(self.ranks)]
-            self.inputs[number] = inputs
-            self.outputs[number] = [np.zeros(count, np.int32) for _ in inputs]
-            self.totals[number] = np.sum(inputs, axis=0, dtype=np.int32)
-            made.append(number)
+            made.append(len(self.calls))
+            seed, count = self.random.getrandbits(32), self.random.choice(self.counts)
+            self.calls.append(integer_call(seed, self.ranks, Collective.ALL_REDUCE, count))
         return made
 
     def start(self, rank: int, slices: Sequence[int]) -> None:
         for number in slices:
             self.begun[rank].add(number)
-            self.rails.start(rank, number, number, self.inputs[number][rank], self.outputs[number][rank])
+            call = self.calls[number]
+            self.rails.start(rank, number, number, call.given[rank], call.outputs[rank])
 
     def start_all(self, slices: Sequence[int]) -> None:
         for rank in range(self.ranks):
@@ -90,8 +86,7 @@ class World:
 
     def spoil(self, rank: int) -> None:
         for number in self.begun[rank] - set(self.rails.done(rank)):
-            self.outputs[number][rank][:] = SPOILT
-            self.spoilt.append(self.outputs[number][rank])
+            self.calls[number].spoil(rank)
         self.begun[rank].clear()
 
     def restart(self, incarnation: int, slices: Sequence[int] = (), bases: Sequence[int] = ()) -> None:
@@ -117,10 +112,9 @@ class World:
         for rank in range(self.ranks):
             self.run(lambda rank=rank: set(slices) <= set(self.rails.done(rank)))  # type: ignore[misc]
         for number in slices:
-            for output in self.outputs[number]:
-                np.testing.assert_array_equal(output, self.totals[number])
-        for memory in self.spoilt:
-            assert (memory == SPOILT).all()
+            self.calls[number].check_all(total, number)
+        for call in self.calls:
+            call.check_spoilt()
         for rank in range(self.ranks):
             done = self.rails.done(rank)
             assert done == sorted(set(done))

@@ -19,7 +19,7 @@ from functools import partial
 
 from protocol.recovery_network import QUIET, SECRET, Host, Ledger, Network
 from protocol.seeds import main
-from protocol.virtual_time import MILLISECOND, SECOND, Link, Tamper
+from protocol.virtual_time import MILLISECOND, SECOND, Link
 
 from railweave._rigs import recovery
 
@@ -34,14 +34,7 @@ ROUND = 400 * MILLISECOND  # the longest round, if all ranks run and have a path
 class Schedule:
     """One run, drawn from a seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        tamper: Callable[[Schedule], Tamper] | None = None,
-        network: type[Network] = Network,
-        host: type[Host] = Host,
-        **options: int,
-    ) -> None:
+    def __init__(self, seed: int, **options: int) -> None:
         self.random = random.Random(seed)
         self.ranks = self.random.choice((2, 2, 3, 3, 4, 5, 8))
         self.rails = self.random.choice((2, 2, 2, 3, 4))
@@ -55,13 +48,10 @@ class Schedule:
         self.disturbed_until = 0  # until then a rank or switch stands still, or a rank cannot reach rank 0
         link = self.draw_link()
         self.quiet = link.loss <= 0.02 and not (link.reorder and link.late > 3 * MILLISECOND)
-        self.network = network(self.rails, link, self.random.getrandbits(32))
-        if tamper is not None:
-            self.network.tamper = tamper(self)
+        self.network = Network(self.rails, link, self.random.getrandbits(32))
         self.mended = [-1] * self.rails
         self.down_since = [-SECOND] * self.rails
         self.stood_until = [-PEER_TIMEOUT] * self.ranks
-        self.make_host = host
         self.options_changed = options
 
     def options(self, rank: int) -> recovery.Options:
@@ -95,7 +85,7 @@ class Schedule:
     def run(self) -> None:
         """Start the ranks, let faults happen and end, and check the final state."""
         for rank in range(self.ranks):
-            self.network.at(self.network.now, partial(self.work, self.make_host(self, rank)))
+            self.network.at(self.network.now, partial(self.work, Host(self, rank)))
         late = self.random.choice((0, 0, 300)) * MILLISECOND
         if late:
             self.stand(self.random.randrange(self.ranks), late)
@@ -342,7 +332,7 @@ class BusyMachine(Schedule):
     def run(self) -> None:
         """Let processes run late. Check that no rail is excluded."""
         for rank in range(self.ranks):
-            self.network.at(self.network.now, partial(self.work, self.make_host(self, rank)))
+            self.network.at(self.network.now, partial(self.work, Host(self, rank)))
         within = self.SECONDS * SECOND
         for stand in (*(rank.sleep for rank in self.hosts), partial(self.network.hold, 0)):
             self.network.take_core(stand, share=0.3, within=within, rare=0.01)

@@ -13,6 +13,8 @@ from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
+from protocol.calls import Call as RanksCall
+from protocol.calls import integer_call, total
 
 from railweave._native.agent import Call
 from railweave._native.collectives import Collective, DType, ReduceOp
@@ -32,16 +34,6 @@ class Running:
     sums: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict)  # by number: the result, by shard
 
 
-@dataclass
-class Asked:
-    """A call of one rank."""
-
-    input: NDArray[np.int32]
-    output: NDArray[np.int32]
-    expected: NDArray[np.int32]
-    spoilt: bool = False  # the caller has got its result and used its arrays for something else
-
-
 class World:
     def __init__(self, size: int, rails: int, random: Random) -> None:
         self.size = size
@@ -49,7 +41,8 @@ class World:
         self.random = random
         rates = [random.choice([0, 30, 100]) * 1_000_000 for _ in range(rails)]
         self.calls = [Calls(rank, size, rates) for rank in range(size)]
-        self.asked: list[list[Asked]] = [[] for _ in range(size)]
+        self.made: dict[int, RanksCall] = {}  # by op index
+        self.wanted: dict[int, list[NDArray[np.int32]]] = {}  # results by op index, then rank
         self.commits: list[Commit] = []
         self.applied = [0] * size  # commits, by rank
         self.frozen: list[Position | None] = [None] * size
@@ -76,11 +69,13 @@ class World:
         call = Call(DType.INT32, ReduceOp.SUM, count, collective, root)
         alive = self.alive(rank, op_index)
         rails = [rail for rail in range(self.rails) if alive >> rail & 1]
-        asked = self._ask(rank, op_index, collective, count, root)
-        self.calls[rank].submit(
-            call, asked.input, asked.output, _cut(Random(f"{op_index} {alive}"), rails, count)
-        )
-        self.asked[rank].append(asked)
+        if op_index not in self.made:
+            in_place = self.random.random() < 0.5
+            made = integer_call(op_index, self.size, collective, count, root, in_place)
+            self.made[op_index], self.wanted[op_index] = made, made.expected(total)
+        made = self.made[op_index]
+        arrays = made.given[rank].reshape(-1), made.outputs[rank].reshape(-1)
+        self.calls[rank].submit(call, *arrays, _cut(Random(f"{op_index} {alive}"), rails, count))
 
     def _shape(self, op_index: int) -> tuple[Collective, int, int]:
         """Return collective, count and root of a call. They are the same on all ranks."""
@@ -88,24 +83,6 @@ class World:
         collective = random.choice([Collective.ALL_REDUCE] * 3 + KINDS)
         root = random.randrange(self.size) if collective == Collective.BROADCAST else 0
         return collective, random.choice([3, 100, 40_000, 300_000]), root
-
-    def _ask(self, rank: int, op_index: int, collective: Collective, count: int, root: int) -> Asked:
-        ramp = np.arange(
-            count * (self.size if collective == Collective.REDUCE_SCATTER else 1), dtype=np.int32
-        )
-        own = ramp * (rank + 1) + op_index
-        match collective:
-            case Collective.ALL_GATHER:
-                expected = np.concatenate([ramp * (r + 1) + op_index for r in range(self.size)])
-            case Collective.BROADCAST:
-                expected = ramp * (root + 1) + op_index
-            case _:
-                expected = ramp * sum(range(self.size + 1)) + self.size * op_index
-        if collective == Collective.REDUCE_SCATTER:
-            expected = expected[rank * count : (rank + 1) * count]
-        if collective == Collective.ALL_REDUCE and self.random.random() < 0.5:
-            return Asked(own, own, expected)  # in place
-        return Asked(own, np.full(expected.size, -1, np.int32), expected)
 
     # ------------------------------------------------------------ channels
 
@@ -195,10 +172,9 @@ class World:
         return list(enumerate(result))
 
     def _got(self, rank: int, op_index: int) -> None:
-        asked = self.asked[rank][op_index]
-        assert (asked.output == asked.expected).all(), f"rank {rank} has a wrong result of call #{op_index}"
-        asked.input[:] = asked.output[:] = 0x5A5A  # the caller goes on with its own arrays
-        asked.spoilt = True
+        made = self.made[op_index]
+        made.check(rank, self.wanted[op_index][rank], f"rank {rank}, call #{op_index}")
+        made.spoil(rank)
 
     # ------------------------------------------------------------ decisions
 

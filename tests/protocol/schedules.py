@@ -3,8 +3,8 @@
 
     cd tests && python -m protocol.schedules --seeds 0:10000
 
-One process holds the native endpoints and the switches. Switches run the compiled P4 program in the embedded
-engine, or are the model with few lanes. Up to three jobs share up to three levels of switches.
+One process holds the native endpoints and the switches, which are the model. dataplane/test_model.py compares
+the model with the compiled programs. Up to three jobs share up to three levels of switches.
 Links lose, duplicate and reorder packets, or die for a while. Switches restart. Groups move to other slots.
 Ranks are late, or halt and go on with new calls. Workers die, and their jobs go on without them.
 The explorer prints the command that replays a failed seed.
@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from protocol.calls import Call, draw_values, kind_of, native
-from protocol.mutations import Mutation
 from protocol.network import Network, Shape, child_of, join, root_hosts, tree_of
 from protocol.network import place as place_group
 from protocol.oracle import SEAL_LANES, expected
@@ -31,7 +30,6 @@ from protocol.virtual_time import MICROSECOND, MILLISECOND, SECOND, Link
 
 from railweave._native.collectives import Collective
 
-ENGINE_LANES = 64
 RANGE = 64  # registers of each job in every switch
 BOUND = 400 * SECOND
 SHAPES: tuple[Shape, ...] = (1, 2, 3, 5, (2, 2), (1, 3, 2), ((2, 1), (1, 1)), ((1, 2), 2))
@@ -73,21 +71,17 @@ class Job:
 
 
 class Schedule:
-    """One run. Mutants change the program, or where ranks resume (`resume_from`)."""
+    """One run. Mutants change where ranks resume (`resume_from`)."""
 
-    engine_share = 0.4  # of the schedules; the others use the model
-
-    def __init__(self, seed: int, mutation: Mutation | None = None, resume_from: Choose = least) -> None:
+    def __init__(self, seed: int, resume_from: Choose = least) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.resume_from = resume_from
-        engine = self.random.random() < self.engine_share or mutation is not None
-        self.make_tree = partial(tree_of, engine=engine, mutation=mutation)
-        self.lanes = ENGINE_LANES if engine else SEAL_LANES + self.random.choice((1, 4, 8))
+        self.lanes = SEAL_LANES + self.random.choice((1, 4, 8, 60))
         self.shape = self.random.choice(SHAPES)
-        self.counts: Counter[str] = Counter(engine=engine)
+        self.counts: Counter[str] = Counter()
         self.next_group = 7
-        root = self.make_tree(self.shape, self.lanes)
+        root = tree_of(self.shape, self.lanes)
         self.network = Network([], root, self.draw_link(), self.random.getrandbits(32))
         self.jobs = [self.form(index) for index in range(self.random.choice((1, 1, 2, 3)))]
 
@@ -232,7 +226,7 @@ class Schedule:
         if any(job.moving for job in self.jobs) or self.resuming():
             return
         self.counts["restart"] += 1
-        self.network.replace(self.make_tree(self.shape, self.lanes))
+        self.network.replace(tree_of(self.shape, self.lanes))
         for job in self.jobs:
             place_group(self.network.root, job.group, job.hosts, job.slots, job.start, job.base)
             self.move(job)

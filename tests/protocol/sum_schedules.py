@@ -25,7 +25,6 @@ from dataplane.ring import HIDDEN_QP, Ring, RingMember
 from dataplane.ring_tree import RingTree, leaves
 from protocol.calls import Call
 from protocol.composed_schedules import DTYPES, OPS, check_outcomes, draw_inputs, sum_of
-from protocol.mutations import Mutation, loaded
 from protocol.seeds import main
 from protocol.virtual_time import HangError
 
@@ -48,13 +47,20 @@ SHAPES: tuple[Mapping[int, int | None], ...] = (
 """Where ranks are, by their ports: at the root or at a leaf."""
 
 
+def new_switch() -> InProcessSwitch:
+    """Return a switch with the compiled program."""
+    switch = InProcessSwitch()
+    switch.load(netreduce(LANES))
+    return switch
+
+
 class Network:
     """The embedded switches with the ring's entries. For the simulation they are one switch.
 
     Packets between the switches are lost and duplicated like other packets. Later packets overtake some.
     """
 
-    def __init__(self, schedule: Schedule, mutation: Mutation | None, epoch: int) -> None:
+    def __init__(self, schedule: Schedule, epoch: int) -> None:
         self.schedule = schedule
         self.random = schedule.random
         self.at = SHAPES[schedule.shape]
@@ -66,10 +72,10 @@ class Network:
         self.members = tuple(self._member(rank) for rank in range(schedule.size))
         assert sum_rings.ALIAS == HIDDEN_QP
         slots = {"slot_base": 0, "slots": schedule.slots, "header_base": 0, "epoch": epoch}
-        root = loaded(netreduce(LANES), mutation)
+        root = new_switch()
         ring = Ring(root, self.members, **slots)
         tree = RingTree(ring, LEAVES, {m.number: self.at[m.port] for m in self.members})
-        self.switches = {place: loaded(root.program) if place is not ROOT else root for place in tree.states}
+        self.switches = {place: new_switch() if place is not ROOT else root for place in tree.states}
         for place, switch in self.switches.items():
             for port in {*range(32)} - {*switch.ports}:  # ports of the links between the switches
                 switch.insert("trunk_ports", {"ingress_port": port}, "trusted")
@@ -166,11 +172,9 @@ class Network:
 
 
 class Schedule:
-    """One run. Mutants replace the program, the slots for each window, and the ring's epoch."""
+    """One run. Mutants replace the slots for each window, and the ring's epoch."""
 
-    def __init__(
-        self, seed: int, mutation: Mutation | None = None, windows: int = 2, epoch: int = EARLIER + 1
-    ) -> None:
+    def __init__(self, seed: int, windows: int = 2, epoch: int = EARLIER + 1) -> None:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.counts: Counter[str] = Counter()
@@ -200,7 +204,7 @@ class Schedule:
         self.shape = self.random.randrange(len(SHAPES))
         # A switch loses its state at this packet, not in the last era.
         self.forgets = self.random.randint(1, 300) if eras > 1 and self.random.random() < 0.3 else None
-        self.network = Network(self, mutation, epoch)
+        self.network = Network(self, epoch)
         self.counts += Counter(
             halt=eras - 1,
             death=self.dies >= 0,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from protocol.calls import Array, assert_bits, native
+from protocol.calls import Array, assert_bits, integer_call, native, total
 from protocol.calls import Call as RanksCall
 from protocol.reference import (
     DTYPES,
@@ -262,32 +263,28 @@ def test_every_half_is_converted_and_rounded_as_numpy_does(dtype: DType) -> None
 @pytest.mark.parametrize("seed", range(30))
 def test_rails_that_are_halted_and_restarted(seed: int) -> None:
     """A halted rail gives up its slices at once. Late messages of these slices change no later slice."""
-    generator = np.random.default_rng(seed)
-    ranks = int(generator.integers(2, 6))
-    incarnations = []
-    for _ in range(int(generator.integers(2, 5))):
-        sums = []
-        for _ in range(int(generator.integers(1, 4))):
-            count = int(generator.choice([1, 5, 500, 4000]))
-            inputs = [generator.integers(-99, 99, count, np.int32) for _ in range(ranks)]
-            sums.append((inputs, [np.zeros(count, np.int32) for _ in inputs]))
-        incarnations.append(sums)
-    calls = [
+    draw = random.Random(seed)
+    ranks = draw.randint(2, 5)
+    incarnations = [
         [
-            [Call(DType.INT32, ReduceOp.SUM, inputs[rank], outputs[rank]) for inputs, outputs in sums]
-            for rank in range(ranks)
+            integer_call(draw.getrandbits(32), ranks, Collective.ALL_REDUCE, draw.choice([1, 5, 500, 4000]))
+            for _ in range(draw.randint(1, 3))
         ]
-        for sums in incarnations
+        for _ in range(draw.randint(2, 4))
+    ]
+    whole = Spec(Collective.ALL_REDUCE, DType.INT32, ReduceOp.SUM, 0, 0)
+    calls = [
+        [[of_rank(whole, call, rank) for call in made] for rank in range(ranks)] for made in incarnations
     ]
     outcomes = collectives.simulate(calls, seed, small_bytes=64, segment_bytes=256, bruck_bytes=512)
-    begun = sum(map(len, incarnations))
-    last = set(range(begun - len(incarnations[-1]), begun))
+    begun = list(chain(*incarnations))
+    last = set(range(len(begun) - len(incarnations[-1]), len(begun)))
     for rank, (done, failure) in enumerate(outcomes):
         assert failure is None
         assert done == sorted(set(done))
         assert last <= set(done)
-        for number, (inputs, outputs) in enumerate(chain(*incarnations)):
+        for number, call in enumerate(begun):
             if number in done:
-                np.testing.assert_array_equal(outputs[rank], sum(inputs))
+                call.check(rank, total(call.inputs))
             else:
-                assert (outputs[rank].view(np.uint8) == collectives.REUSED).all()
+                assert (call.outputs[rank].view(np.uint8) == collectives.REUSED).all()

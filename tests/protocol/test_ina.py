@@ -56,13 +56,6 @@ def check(network: Network, call: Call, lanes: int = 8) -> None:
     call.check_all(partial(reduced, call, lanes))
 
 
-@pytest.mark.parametrize("lanes", [256, 1024])
-def test_the_program_with_more_lanes_adds_the_same(lanes: int) -> None:
-    """Schedules compare programs with 64 lanes."""
-    inputs = random_inputs(np.random.default_rng(lanes), 3, 5 * lanes + 1, "float32")
-    check(build((2, 1), lanes=lanes, engine=True), Call(inputs, op="avg"), lanes)
-
-
 def test_only_chunks_with_nonfinite_values_are_sent_twice() -> None:
     inputs = [np.ones(640, np.float32) for _ in range(2)]
     inputs[0][100] = np.nan
@@ -114,7 +107,7 @@ def test_a_broadcast_takes_one_packet_per_packetful_of_bytes() -> None:
 @pytest.mark.parametrize("tree", [4, (2, 2)], ids=str)
 def test_each_link_carries_of_a_reduce_scatter_what_is_of_others(tree: int | tuple[int, ...]) -> None:
     """A host sends the other ranks' shards and receives its own. Other chunks are only headers."""
-    network = build(tree, lanes=64, slots=64, engine=True)
+    network = build(tree, lanes=64, slots=64)
     sizes: dict[object, collections.Counter[int]] = collections.defaultdict(collections.Counter)
 
     def note(name: object, data: bytes) -> bytes:
@@ -178,8 +171,8 @@ def test_roots_that_differ_are_found() -> None:
 
 
 def test_what_a_host_spreads_reaches_all_others_and_crosses_each_trunk_once() -> None:
-    """Use the compiled program and the controller's entries on three levels."""
-    network = build(((2, 1), (1, 1)), lanes=64, engine=True)
+    """The switches have three levels."""
+    network = build(((2, 1), (1, 1)), lanes=64)
     hosts, switches = range(5), len(list(network.root.nodes()))
     carried: list[tuple[tuple[str, int], Packet | None]] = []
 

@@ -305,23 +305,6 @@ def test_a_cpu_that_cannot_be_had_leaves_the_rail_as_it_was(switch: LoopbackSwit
 # ---------------------------------------------------------------- failures
 
 
-def test_a_silent_switch_is_reported(switch: LoopbackSwitch, job: StaticJob) -> None:
-    def work(comm: Communicator) -> None:
-        comm.all_reduce(np.ones(3, np.int32))
-        job.meet()
-        switch.deaf.set()
-        job.meet()
-        pending = comm.all_reduce(np.ones(3000, np.int32), async_op=True)
-        told = {job.memberships[comm.rank].stalls.get(timeout=DEADLINE_S) for _ in range(4)}
-        assert told <= {(group, False, False) for group in GROUPS}
-        job.meet()
-        switch.deaf.clear()
-        np.testing.assert_array_equal(pending.wait(), RANKS)
-        job.meet()
-
-    job.run(work, "ina=ina@lo", progress_cpus=CPUS)
-
-
 def test_a_rail_is_excluded_under_calls_and_used_again(job: StaticJob) -> None:
     """Exclude and use a rail again during calls on both rails. Every result is exact."""
 

@@ -85,11 +85,12 @@ def test_without_them_the_caller_works() -> None:
     assert max(idle_s) < min(used_s) / 2
 
 
-def test_who_waits_for_a_late_rank_sleeps_and_the_loop_does_not_spin_for_ever() -> None:
+@pytest.mark.parametrize("cpus", [(), (CPU,)], ids=["the caller's loop", "a loop's thread"])
+def test_who_waits_for_a_late_rank_sleeps_and_nobody_spins_for_ever(cpus: tuple[int, ...]) -> None:
     job = StaticJob(RANKS)
 
     def work(comm: Communicator) -> tuple[float, float]:
-        sums(comm, 1, 3)
+        sums(comm, 200, 3)
         job.meet()
         used_s = loops_s = 0.0
         if comm.rank == 0:
@@ -102,7 +103,7 @@ def test_who_waits_for_a_late_rank_sleeps_and_the_loop_does_not_spin_for_ever() 
         assert (pending.wait() if comm.rank == 0 else comm.all_reduce(np.ones(3, np.int32)))[0] == RANKS
         return used_s, loops_s
 
-    (used_s, loops_s), _ = job.run(work, progress_cpus=(CPU,), spin_us=1000)
+    (used_s, loops_s), _ = job.run(work, progress_cpus=cpus, spin_us=1000)
     assert used_s < 0.25
     assert loops_s < 0.5
 

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from protocol.loopback_switch import ADDRESS, GROUP, LANES, SLOTS, LoopbackSwitch
-from protocol.rail_world import DEADLINE_S, SECRET, SPOILT, World, tcp_world
+from protocol.rail_world import DEADLINE_S, SECRET, World, tcp_world
 from protocol.tcp_greetings import HELLO, PROOF, hello, is_answer, number_of, proof, tcp_key
 
 from railweave._native.agent import FailureKind
 from railweave._rigs.rails import Rails
 
 KEY = tcp_key(SECRET)
+SPOILT = -77  # a caller writes this value into memory that it has got back
 
 
 # ---------------------------------------------------------------- at any time

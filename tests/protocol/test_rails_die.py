@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import numpy as np
 import pytest
-from protocol.calls import Call
+from protocol.calls import Call, integer_call, total
 from protocol.recovering import DEADLINE_S, Job, Rank
 
 from railweave._native.agent import Agent
@@ -182,19 +182,10 @@ CALLS = 24
 ALWAYS = 1 << 30  # a call far in the future
 
 
-def made(number: int, size: int, collective: Collective, count: int, root: int, in_place: bool) -> Call:
-    """Return a call with numbers that every rank knows."""
-    numbers = np.random.default_rng(number)
-    shape = (size, count) if collective == Collective.REDUCE_SCATTER else (count,)
-    inputs = [numbers.integers(-(1 << 20), 1 << 20, shape, np.int32) for _ in range(size)]
-    root = root if collective == Collective.BROADCAST else 0
-    return Call(inputs, collective, root=root, in_place=in_place)
-
-
 def drawn(seed: int, calls: range, size: int) -> list[Call]:
     random = np.random.default_rng(seed)
     return [
-        made(
+        integer_call(
             *(number, size, list(Collective)[random.integers(4)]),
             count=int(random.choice([1, 500, 30_000, 120_000])),
             root=int(random.integers(size)),
@@ -219,7 +210,7 @@ def make_all(rank: Rank, todo: list[Call], lost: Collection[int] = (), back: Col
     def finish() -> None:
         call, op = pending.popleft()
         rank.wait(op)
-        wanted = call.expected(lambda parts: np.sum(parts, axis=0, dtype=np.int32))
+        wanted = call.expected(total)
         call.check(rank.rank, wanted[rank.rank], call.collective)
 
     for place, call in enumerate(todo):
@@ -246,7 +237,9 @@ def test_all_collectives_while_rails_come_and_go(size: int, collective: Collecti
     with Job(size, rails=3) as job:
         for seed, lost in enumerate(((1, 2), (0,))):
             going, coming = (drawn(seed, range(first, first + CALLS), size) for first in (0, CALLS))
-            going[CALLS // 2] = made(CALLS // 2, size, collective, 120_000, root=1, in_place=bool(seed))
+            going[CALLS // 2] = integer_call(
+                CALLS // 2, size, collective, 120_000, root=1, in_place=bool(seed)
+            )
             job.run(lambda rank: make_all(rank, going, lost=lost))  # noqa: B023
             job.run(lambda rank: make_all(rank, coming, back=lost))  # noqa: B023
             job.run(lambda rank: rank.until(lambda: rank.alive(ALWAYS) == [0, 1, 2]))

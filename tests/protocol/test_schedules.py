@@ -12,15 +12,15 @@ import pytest
 from protocol import (
     atp_schedules,
     composed_schedules,
-    mutations,
-    recovery_mutants,
     recovery_schedules,
     schedules,
     spread_schedules,
     sum_schedules,
 )
 from protocol.seeds import Make, caught, explore, run_seed
-from protocol.virtual_time import SECOND
+from protocol.virtual_time import MILLISECOND, SECOND
+
+from railweave._rigs import recovery
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Subject:
 
 
 SUBJECTS = {
-    "ina": Subject(schedules.Schedule, 120, "engine move restart halt cut death packets"),
+    "ina": Subject(schedules.Schedule, 300, "move restart halt cut death packets"),
     "atp": Subject(atp_schedules.Schedule, 100, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 100, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 150, "datagrams", lambda counts: counts["epochs"] > 75),
@@ -74,25 +74,21 @@ class OwnMark(schedules.Schedule):
 class SameStart(schedules.Schedule):
     """A group takes over a slot range, and reuses serial numbers of the earlier group."""
 
-    engine_share = 0.0  # this mutant's packets go on until the time is up, which takes long on the engine
-
     def leave(self, job: schedules.Job) -> None:
         start = job.start
         super().leave(job)
         job.start = start
 
 
-PROGRAMS = {
-    "ina": (schedules.Schedule, mutations.AGGREGATION),
-    "sums": (sum_schedules.Schedule, mutations.NETREDUCE),
-    "atp": (partial(atp_schedules.Schedule, bound=3000 * SECOND), mutations.ATP),
-}
+DEFAULT = recovery.Options(rank=0, world_size=2, rails=1)
+
+
+def patience(silence: int) -> Make:
+    """Make ranks that exclude a rail after this silence."""
+    return partial(recovery_schedules.Schedule, least_silence=silence, most_silence=silence)
+
+
 MUTANTS: dict[str, Make] = {
-    **{
-        f"{name}: {mutant}": partial(make, mutation=mutation)
-        for name, (make, some) in PROGRAMS.items()
-        for mutant, mutation in some.items()
-    },
     "ina: resume from the own position": partial(schedules.Schedule, resume_from=list),
     "ina: resume from the position of one": partial(
         schedules.Schedule, resume_from=lambda positions: [positions[0]] * len(positions)
@@ -101,7 +97,13 @@ MUTANTS: dict[str, Make] = {
     "ina: the same start again": SameStart,
     "sums: too few slots": partial(sum_schedules.Schedule, windows=1),
     "sums: the same epoch": partial(sum_schedules.Schedule, epoch=sum_schedules.EARLIER),
-    **{f"recovery: {name}": make for name, make in recovery_mutants.MUTANTS.items()},
+    "recovery: no hold": partial(recovery_schedules.Schedule, hold=MILLISECOND),
+    "recovery: patience without end": patience(SECOND),
+    "recovery: no patience": patience(DEFAULT.heartbeat),
+    "recovery: lateness means nothing": partial(recovery_schedules.BusyMachine, most_leeway=0),
+    "recovery: busy and impatient": partial(
+        recovery_schedules.BusyMachine, most_silence=DEFAULT.least_silence, most_leeway=0
+    ),
 }
 
 
@@ -109,8 +111,3 @@ MUTANTS: dict[str, Make] = {
 def test_mutants_are_caught(name: str) -> None:
     """As many seeds must suffice as `test_no_schedule_fails` runs."""
     assert caught(MUTANTS[name], range(100))
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_that_is_loaded_as_a_mutant_is_not_caught(name: str) -> None:
-    explore(partial(PROGRAMS[name][0], mutation=mutations.unchanged), range(10))

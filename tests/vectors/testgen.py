@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import finsy as fy
+from compressed import pack, unpacked
 from dataplane.harness import Program
 from dataplane.programs import FOLDER, TNA, aggregation
 from finsy.p4entity import decode_entity
@@ -49,7 +50,7 @@ class Source:
 
     @property
     def record(self) -> Path:
-        """The file that keeps the tests."""
+        """The file that keeps the tests. It is compressed."""
         return RECORDS / f"{self.name}.vectors.json"
 
 
@@ -70,7 +71,7 @@ class Generated:
 
 def load(source: Source) -> list[Generated]:
     """Return the kept tests of a program."""
-    return [_read(item) for item in json.loads(source.record.read_text(encoding="utf-8"))]
+    return [_read(item) for item in json.loads(unpacked(source.record).read_text(encoding="utf-8"))]
 
 
 def _read(item: dict[str, Any]) -> Generated:
@@ -145,6 +146,7 @@ def main() -> None:
                 print(f"{source.name}, {search}: {generate(source, search, Path(folder))}", flush=True)
                 lines |= dict.fromkeys(map(_line, convert(source.program, Path(folder))))
         source.record.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+        pack(source.record)
         print(f"{len(lines)} tests")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings of RDMA connections under the controller, in the fake switch's tables and in the real program."""
+"""Rings of RDMA connections in the fake switch's tables. protocol/sum_schedules.py has the real program."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from dataclasses import replace
 import pytest
 from controller_world import DEADLINE_S, running_switch
 from dataplane.inprocess import InProcessSwitch
-from dataplane.programs import netreduce
 from dataplane.ring import Ring as PacketRing
-from dataplane.ring import lanes, ring_members
+from dataplane.ring import ring_members
 from fake_switch import FakeSwitch
 
-from railweave._native.roce import Opcode
 from railweave.controller import desired, tables
 from railweave.controller.errors import Refused
 from railweave.controller.ring_trees import Part, alone
@@ -48,34 +46,6 @@ def part(ring: PacketRing) -> Part:
 def new_ring(count: int = 3, qp: int = 0) -> PacketRing:
     members = (replace(m, qp=m.qp + qp) for m in ring_members(count))
     return PacketRing(InProcessSwitch(), tuple(members))
-
-
-def test_the_real_program_sums_what_the_controller_registers() -> None:
-    switch = InProcessSwitch()
-    switch.load(netreduce(LANES))
-    first = PacketRing(switch, ring_members(3))
-    second = replace(first, members=tuple(replace(m, qp=m.qp + 64, first_psn=7) for m in first.members))
-    rings = [
-        desired.Ring(5, part(first), SlotRange(16, 16, 1), 100),
-        desired.Ring(6, part(second), SlotRange(32, 16, 9), 100 + 3 * 32),
-    ]
-    state = desired.merge(map(desired.ring, rings))
-    for entry in state.entries:
-        switch.insert(entry.table, dict(entry.match), entry.action, dict(entry.params))
-    for multicast in state.multicasts:
-        switch.multicast(multicast.group, sorted(multicast.replicas))
-    for index in range(40):
-        for place, m in enumerate(first.members):
-            for ring, factor in ((first, 1), (second, 10)):
-                member = ring.members[place]
-                own = {"reth": (1000 * place, 7 + place, 256)}
-                frame = ring.frame(member, index, lanes([factor] * LANES), Opcode.WRITE_ONLY, **own)
-                arrived = ring.send(member, frame)
-                assert len(arrived) == (3 if place == 2 else 0)
-                for number, arrival in arrived.items():
-                    assert arrival.payload == lanes([3 * factor] * LANES)
-                    assert arrival.reth == (1000 * number, 7 + number, 256)
-            assert m.number == place
 
 
 def plane(port: int) -> Plane:
@@ -134,20 +104,6 @@ async def test_a_new_controller_removes_the_old_ones_rings_and_goes_beyond_their
             assert fake.pushes == 1
             new = await switch.add(part(new_ring()), WINDOW)
             assert (new.slots.base, new.slots.start) == (old.slots.base, 3)
-
-
-async def test_rings_survive_a_lost_session_but_not_a_switch_that_starts_anew() -> None:
-    async with running_switch() as fake, managed(fake) as switch:
-        await switch.add(part(new_ring()), WINDOW)
-        before = fake.snapshot()
-        for lose_state in (False, True):
-            sessions = switch.link.sessions
-            await fake.restart(lose_state=lose_state)
-            while switch.link.sessions == sessions:
-                await asyncio.sleep(0.005)
-            assert (fake.snapshot() == before) is not lose_state
-            assert bool(switch.rings) is not lose_state
-        assert not fake.table("connections")
 
 
 async def test_what_does_not_fit_is_refused_and_leaves_nothing() -> None:

@@ -64,6 +64,11 @@ async def test_the_ring_is_in_the_switch_while_the_job_runs() -> None:
         report = (await world.stub.Explain(pb.ExplainRequest())).jobs[0]
         assert report.rails[0].sums.window_packets == SLOTS
 
+        before, link = world.switch.snapshot(), world.running.fabric.ring_switches["s-nr"].link
+        sessions = link.sessions
+        await world.switch.restart(lose_state=False)
+        await world.settled(lambda: link.sessions > sessions)
+        assert world.switch.snapshot() == before
         await world.switch.restart(lose_state=True)
         await world.settled(lambda: bool(adders(world)) and len(world.switch.table("deliveries")) == 3)
         assert parts(world)["s-nr"].part == ring.part

@@ -1,44 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of ATP's server, each of which some schedule must catch, and tests of ATP's machines alone."""
+"""ATP's worker and server alone. atp_schedules.py has them with switches."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from protocol import atp_schedules
-from protocol.seeds import Make, caught
-from protocol.virtual_time import SECOND
 
 from railweave.experiments.contenders.atp.packet import GRADIENT, RESULT, Packet
 from railweave.experiments.contenders.atp.server import Server
 from railweave.experiments.contenders.atp.worker import MAX_WINDOW, Overflow, Worker
 
 LANES = atp_schedules.LANES
-SEEDS = range(100)
-SHORT: Make = partial(atp_schedules.Schedule, bound=3000 * SECOND)
-
-
-def test_a_server_that_counts_a_rank_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    gradient = Server._gradient
-
-    def forgets(self: Server, packet: Packet) -> tuple[bytes, int] | None:
-        for held in self._sums.values():
-            held.ranks &= ~packet.ranks
-        return gradient(self, packet)
-
-    monkeypatch.setattr(Server, "_gradient", forgets)
-    assert caught(SHORT, SEEDS)
-
-
-def test_a_server_that_forgets_results_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("railweave.experiments.contenders.atp.server.MAX_WINDOW", 2)
-    assert caught(SHORT, SEEDS)
-
-
-# --- single machines ---
 
 
 def exchange(worker: Worker, servers: list[Server], now_s: float) -> None:
