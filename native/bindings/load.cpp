@@ -121,8 +121,8 @@ nb::dict loop_shared(const std::string& out, const std::string& into, const nb::
 }
 
 nb::dict bound_measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
-                                std::uint64_t count, int rounds) {
-  const EndpointCost cost = measure_endpoint(dtype, op, lanes, slots, count, rounds);
+                                std::uint64_t count, int rounds, bool sealed) {
+  const EndpointCost cost = measure_endpoint(dtype, op, lanes, slots, count, rounds, sealed);
   return RAILWEAVE_DICT(cost, chunks, transmit_ns, receive_ns);
 }
 
@@ -150,7 +150,7 @@ void bind_load(nb::module_& module) {
   m.def("packet_socket", &packet_socket, "interface"_a,
         "The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none");
   m.def("measure_endpoint", &bound_measure_endpoint, "dtype"_a, "op"_a, "lanes"_a, "slots"_a, "count"_a,
-        "rounds"_a, "CPU time of an in-network endpoint alone, in nanoseconds over all chunks.");
+        "rounds"_a, "sealed"_a, "CPU time of an in-network endpoint alone, in nanoseconds over all chunks.");
   nb::class_<Echo>(m, "Echo", "The ports of a switch that return UDP packets, as results of the program")
       .def(
           "__init__",

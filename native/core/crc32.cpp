@@ -41,7 +41,7 @@ constexpr std::uint64_t power(unsigned exponent) {
   return std::uint64_t{remainder} << 1;
 }
 
-// What moves a value on by so many bits: its halves times these, added.
+// Two constants: the sum of their products with a value's halves is the value moved on by kBits.
 template <unsigned kBits>
 __m128i step() {
   constexpr std::uint64_t low = power(kBits + 32), high = power(kBits - 32);
@@ -49,7 +49,7 @@ __m128i step() {
 }
 
 #define RAILWEAVE_FOLD __attribute__((target("pclmul,sse4.1"))) inline
-#define RAILWEAVE_WIDE_FOLD __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1"))) inline
+#define RAILWEAVE_WIDE_FOLD __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.1"))) inline
 
 RAILWEAVE_FOLD __m128i fold(__m128i value, __m128i constants, __m128i next) {
   const __m128i low = _mm_clmulepi64_si128(value, constants, 0x00);
@@ -74,49 +74,28 @@ struct Source {
     at += sizeof block;
     return block;
   }
-  RAILWEAVE_WIDE_FOLD __m512i wide_block() {
-    const __m512i block = _mm512_loadu_si512(bytes + at);
-    if constexpr (kCopies) _mm512_storeu_si512(copy + at, block);
+  RAILWEAVE_WIDE_FOLD __m256i wide_block() {
+    const __m256i block = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + at));
+    if constexpr (kCopies) _mm256_storeu_si256(reinterpret_cast<__m256i*>(copy + at), block);
     at += sizeof block;
     return block;
   }
 };
 
-// For four blocks, from the front; for kNoStep nothing is left of one.
-constexpr unsigned kNoStep = 0;
-template <unsigned kFirst, unsigned kSecond = kFirst, unsigned kThird = kFirst, unsigned kFourth = kFirst>
-RAILWEAVE_WIDE_FOLD __m512i wide_step() {
-  constexpr auto low = [](unsigned bits) {
-    return bits == kNoStep ? 0 : static_cast<long long>(power(bits + 32));
-  };
-  constexpr auto high = [](unsigned bits) {
-    return bits == kNoStep ? 0 : static_cast<long long>(power(bits - 32));
-  };
-  constexpr long long words[] = {low(kFirst), high(kFirst), low(kSecond), high(kSecond),
-                                 low(kThird), high(kThird), low(kFourth), high(kFourth)};
-  return _mm512_set_epi64(words[7], words[6], words[5], words[4], words[3], words[2], words[1], words[0]);
+template <unsigned kBits>
+RAILWEAVE_WIDE_FOLD __m256i wide_step() {
+  return _mm256_broadcastsi128_si256(step<kBits>());
 }
 
-RAILWEAVE_WIDE_FOLD __m512i fold(__m512i value, __m512i constants, __m512i next) {
-  const __m512i low = _mm512_clmulepi64_epi128(value, constants, 0x00);
-  const __m512i high = _mm512_clmulepi64_epi128(value, constants, 0x11);
-  return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // xor of three
-}
-
-// All four blocks into one, each over as many as follow it. Without a way through memory: a load of a part
-// of what was stored would wait for all stores before.
-RAILWEAVE_WIDE_FOLD __m128i fold_together(__m512i x) {
-  const __m512i last = _mm512_maskz_mov_epi64(0xc0, x);
-  x = fold(x, wide_step<384, 256, 128, kNoStep>(), last);
-  // Masked, with masks of ones: gcc 12 takes the plain ones for a use of something uninitialized.
-  const __m256i y = _mm256_xor_si256(_mm512_maskz_extracti64x4_epi64(0xff, x, 0),
-                                     _mm512_maskz_extracti64x4_epi64(0xff, x, 1));
-  return _mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+RAILWEAVE_WIDE_FOLD __m256i fold(__m256i value, __m256i constants, __m256i next) {
+  const __m256i low = _mm256_clmulepi64_epi128(value, constants, 0x00);
+  const __m256i high = _mm256_clmulepi64_epi128(value, constants, 0x11);
+  return _mm256_xor_si256(_mm256_xor_si256(low, high), next);
 }
 
 // Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009: four
-// blocks are folded over the next four at a time, in the end all into one. `before` is what stands before the
-// bytes, to be added to the first of them; `size` is a multiple of 16 and not 0.
+// blocks are folded over the next four at a time, in the end all into one. `before` is the block in front of
+// the bytes, and is added to the first block. `size` is a multiple of 16 and not 0.
 template <bool kCopies>
 RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, const std::byte* bytes, std::size_t size,
                                    std::byte* copy) {
@@ -137,30 +116,30 @@ RAILWEAVE_FOLD __m128i fold_blocks(__m128i before, const std::byte* bytes, std::
   return x;
 }
 
-// The same with blocks four times as wide: at least 256 bytes.
+// The same with blocks twice as wide: at least 128 bytes. Processors without AVX-512 have the instruction,
+// too.
 template <bool kCopies>
 RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, const std::byte* bytes, std::size_t size,
                                              std::byte* copy) {
   Source<kCopies> from{bytes, copy};
-  const __m512i by_2048 = wide_step<2048>(), by_512 = wide_step<512>();
-  __m512i x = _mm512_xor_si512(from.wide_block(), _mm512_zextsi128_si512(before));
-  __m512i x1 = from.wide_block(), x2 = from.wide_block(), x3 = from.wide_block();
-  for (size -= 256; size >= 256; size -= 256) {
-    x = fold(x, by_2048, from.wide_block());
-    x1 = fold(x1, by_2048, from.wide_block());
-    x2 = fold(x2, by_2048, from.wide_block());
-    x3 = fold(x3, by_2048, from.wide_block());
+  const __m256i by_1024 = wide_step<1024>(), by_256 = wide_step<256>();
+  __m256i x = _mm256_xor_si256(from.wide_block(), _mm256_zextsi128_si256(before));
+  __m256i x1 = from.wide_block(), x2 = from.wide_block(), x3 = from.wide_block();
+  for (size -= 128; size >= 128; size -= 128) {
+    x = fold(x, by_1024, from.wide_block());
+    x1 = fold(x1, by_1024, from.wide_block());
+    x2 = fold(x2, by_1024, from.wide_block());
+    x3 = fold(x3, by_1024, from.wide_block());
   }
-  x = fold(x, wide_step<1536>(), fold(x1, wide_step<1024>(), fold(x2, by_512, x3)));
-  for (; size >= 64; size -= 64) x = fold(x, by_512, from.wide_block());
-  __m128i y = fold_together(x);
+  x = fold(x, wide_step<768>(), fold(x1, wide_step<512>(), fold(x2, by_256, x3)));
+  for (; size >= 32; size -= 32) x = fold(x, by_256, from.wide_block());
+  __m128i y = fold(_mm256_castsi256_si128(x), step<128>(), _mm256_extracti128_si256(x, 1));
   for (; size >= 16; size -= 16) y = fold(y, step<128>(), from.block());
   return y;
 }
 
 const bool kCanFold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-const bool kCanFoldWide =
-    kCanFold && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+const bool kCanFoldWide = kCanFold && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 
 // The register behind what was folded: Barrett reduction.
 RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
@@ -177,7 +156,7 @@ RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
 template <bool kCopies>
 RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes, std::byte* copy) {
   const std::size_t folded = bytes.size() & ~std::size_t{15};
-  const bool wide = kCanFoldWide && folded >= 256;
+  const bool wide = kCanFoldWide && folded >= 128;
   const __m128i x =
       (wide ? fold_wide_blocks<kCopies> : fold_blocks<kCopies>)(before, bytes.data(), folded, copy);
   const Bytes rest = bytes.subspan(folded);

@@ -16,7 +16,7 @@ namespace railweave {
 inline constexpr std::size_t kSecretBytes = 32;
 /// 256 random bits that all ranks of a job hold, and nobody else. It never travels on a rail.
 using Secret = std::array<std::byte, kSecretBytes>;
-/// What one purpose hashes with. Keys of different purposes say nothing about each other.
+/// The key of one purpose. Keys of different purposes say nothing about each other.
 using Key = std::array<std::byte, 16>;
 /// A message authentication code.
 using Mac = std::array<std::byte, 16>;
@@ -37,6 +37,11 @@ bool verify(const Key& key, Bytes message, Bytes mac);
 std::uint64_t random_number();
 /// Return 64 bits that look random to anyone without the key.
 std::uint64_t keyed_hash(const Key& key, Bytes message);
+inline constexpr std::size_t kHashesAtOnce = 12;
+using Hashes = std::array<std::uint64_t, kHashesAtOnce>;
+/// Return the `keyed_hash` of several messages of four words that differ in their last word. Vector
+/// instructions take less than half the time.
+Hashes keyed_hashes(const Key& key, const std::array<std::uint64_t, 3>& begin, const Hashes& last);
 
 /// The codes of the messages that go one way on a connection. A message's number is part of its code, so that
 /// no message can be repeated, moved or left out.

@@ -181,12 +181,15 @@ void Endpoint::seal(Flight& flight, Header& header, std::byte* lanes) {
   const Call& from = call(flight.call);
   const std::uint64_t identity = seal_->identity(label_of(from.slice()), flight.item);
   header.mark = seal_->mark(next_built_, identity);
-  flight.bound = seal_->bind(identity, from.made_from(flight.item));
   const bool sums = header.op == static_cast<std::uint8_t>(WireOp::kSum);
-  if (!sums) seal_->tag_maxima(lanes, from.small_maxima(flight.item), next_built_);
+  if (sums) {
+    flight.pads = seal_->pads(next_built_, seal_->bind(identity, from.made_from(flight.item)));
+  } else {
+    seal_->tag_maxima(lanes, from.small_maxima(flight.item), next_built_);
+  }
   if (!sums || (header.flags & flag::kOwner))
     return fill_lanes(lanes, data_lanes_, options_.lanes, kMaxIdentity);
-  seal_->close(lanes, from.counts(flight.item, header.flags), next_built_, flight.bound);
+  seal_->close(lanes, from.counts(flight.item, header.flags), flight.pads);
 }
 
 Bytes Endpoint::depart(std::uint32_t index, Time now) {
@@ -322,7 +325,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
 /// small ones have their tags; sums have the seal.
 bool Endpoint::proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const {
   if (header.op == static_cast<std::uint8_t>(WireOp::kSum))
-    return seal_->holds(lanes.data(), chunk, flights_.at(chunk).bound, (own.flags & flag::kOwner) != 0);
+    return seal_->holds(lanes.data(), flights_.at(chunk).pads, (own.flags & flag::kOwner) != 0);
   const Flight& flight = flights_.at(chunk);
   return at_least(lanes.data(), flights_.packet(chunk) + kHeaderBytes, data_lanes_) &&
          seal_->tagged(lanes.data(), calls_[flight.call - first_call_].small_maxima(flight.item), chunk);

@@ -10,6 +10,7 @@
 
 #include "core/time.hpp"
 #include "ina/call.hpp"
+#include "ina/seal.hpp"
 
 namespace railweave::ina {
 
@@ -31,7 +32,7 @@ struct Flight {
   std::uint32_t redone = 0;         // moves that were asked for to make its sum again
   std::uint32_t mismatches = 0;     // groups that said that marks differ
   bool redo = false;                // a move is awaited
-  std::uint64_t bound = 0;          // what its seal is bound to
+  Pads pads{};                      // of its seal
   std::uint64_t call = 0;           // in the endpoint's sequence of calls
   Item item{};
   std::uint64_t sent = 0;  // number of the last transmission

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ina/seal.hpp"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <span>
 #include <stdexcept>
 #include <string>
 
-#include "core/simd.hpp"
 #include "ina/lanes.hpp"
 
 namespace railweave::ina {
@@ -24,26 +27,78 @@ bool is_prime(std::uint32_t number) {
   return number > 1;
 }
 
-/// Both halves of a lane times a coefficient, so that sums over all lanes fit in 64 bits.
-struct Halves {
+/// A sum of products: the sum of their lower 32 bits and that of their upper 32 bits.
+struct Sum {
   std::uint64_t low = 0, high = 0;
 };
+using Sums = std::array<Sum, kPrimes>;
+using Coefficients = std::array<std::vector<std::uint32_t>, kPrimes>;
 
-RAILWEAVE_SIMD
-void multiply(const std::byte* lanes, std::uint32_t count, const std::uint32_t* a, const std::uint32_t* b,
-              const std::uint32_t* c, std::array<Halves, kPrimes>& sums) {
-  Halves first, second, third;
-  for (std::uint32_t i = 0; i < count; ++i) {
+void multiply(const std::byte* lanes, std::size_t from, std::size_t to, const Coefficients& by, Sums& sums) {
+  for (std::size_t i = from; i < to; ++i) {
     const std::uint32_t lane = static_cast<std::uint32_t>(load_lane(lanes, i)) ^ kSign;
-    const std::uint32_t low = lane & 0xffff, high = lane >> 16;
-    first.low += std::uint64_t{a[i]} * low;
-    first.high += std::uint64_t{a[i]} * high;
-    second.low += std::uint64_t{b[i]} * low;
-    second.high += std::uint64_t{b[i]} * high;
-    third.low += std::uint64_t{c[i]} * low;
-    third.high += std::uint64_t{c[i]} * high;
+    for (std::uint32_t j = 0; j < kPrimes; ++j) {
+      const std::uint64_t product = std::uint64_t{by[j][i]} * lane;
+      sums[j].low += static_cast<std::uint32_t>(product);
+      sums[j].high += product >> 32;
+    }
   }
-  sums = {first, second, third};
+}
+
+constexpr std::size_t kVector = 8;  // lanes
+#if defined(__x86_64__)
+const bool kVectors = __builtin_cpu_supports("avx2");
+
+struct VectorSum {
+  __m256i whole;  // of products, modulo 2^64
+  __m256i high;   // of their upper halves
+};
+
+[[gnu::target("avx2")]] inline __m256i load_vector(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+
+/// Compilers unpack the factors of such products. The multiplier reads the lower half of 64 bits only: odd
+/// lanes need a shift, and odd coefficients an address.
+[[gnu::target("avx2")]]
+void multiply_vectors(const std::byte* lanes, std::size_t count, const Coefficients& by, Sums& sums) {
+  const __m256i swap = _mm256_set_epi32(0x0c0d0e0f, 0x08090a0b, 0x04050607, 0x00010203, 0x0c0d0e0f,
+                                        0x08090a0b, 0x04050607, 0x00010203);
+  const __m256i sign = _mm256_set1_epi32(static_cast<int>(kSign));
+  std::array<VectorSum, kPrimes> parts{};
+  for (std::size_t i = 0; i < count; i += kVector) {
+    const __m256i even =
+        _mm256_xor_si256(_mm256_shuffle_epi8(load_vector(lanes + i * kLaneBytes), swap), sign);
+    const __m256i odd = _mm256_srli_epi64(even, 32);
+    for (std::uint32_t j = 0; j < kPrimes; ++j) {
+      const __m256i first = _mm256_mul_epu32(even, load_vector(by[j].data() + i));
+      const __m256i second = _mm256_mul_epu32(odd, load_vector(by[j].data() + i + 1));
+      parts[j].whole = _mm256_add_epi64(parts[j].whole, _mm256_add_epi64(first, second));
+      parts[j].high = _mm256_add_epi64(
+          parts[j].high, _mm256_add_epi64(_mm256_srli_epi64(first, 32), _mm256_srli_epi64(second, 32)));
+    }
+  }
+  for (std::uint32_t j = 0; j < kPrimes; ++j) {
+    for (int k = 0; k < 4; ++k) {
+      const auto upper = static_cast<std::uint64_t>(parts[j].high[k]);
+      sums[j].high += upper;
+      sums[j].low += static_cast<std::uint64_t>(parts[j].whole[k]) - (upper << 32);
+    }
+  }
+}
+#else
+constexpr bool kVectors = false;
+void multiply_vectors(const std::byte*, std::size_t, const Coefficients&, Sums&) {}
+#endif
+
+/// The last words of the messages of pads: for each prime, the ring's edges to and from a rank, and the ring.
+Hashes pad_terms(std::uint64_t rank, std::uint64_t world_size) {
+  const std::array<std::uint64_t, 3> of{rank, (rank + 1) % world_size, world_size};
+  static_assert(of.size() * kPrimes <= kHashesAtOnce);
+  Hashes terms{};
+  for (std::size_t i = 0; i < of.size(); ++i)
+    for (std::uint64_t j = 0; j < kPrimes; ++j) terms[i * kPrimes + j] = j << 32 | of[i];
+  return terms;
 }
 
 }  // namespace
@@ -65,20 +120,32 @@ Seal::Seal(const Secret& secret, std::uint64_t tree, int rank, int world_size, s
       rank_(static_cast<std::uint64_t>(rank)),
       world_size_(static_cast<std::uint64_t>(world_size)),
       tagged_(lanes - kPrimes),
+      terms_(pad_terms(rank_, world_size_)),
       primes_(seal_primes(world_size)) {
   if (lanes <= kSealLanes)
     throw std::invalid_argument("packets of " + std::to_string(lanes) +
                                 " lanes have no room for data beside the " + std::to_string(kSealLanes) +
                                 " of a seal: expected more lanes; raise --lanes of the controller");
   for (std::uint32_t prime = 0; prime < kPrimes; ++prime) {
+    reciprocals_[prime] = ~std::uint64_t{0} / primes_[prime];
     std::uint64_t sum = 0;
     for (std::uint32_t lane = 0; lane < tagged_; ++lane) {
       const std::uint64_t coefficient = hash(kCoefficients, prime, lane, 0) % primes_[prime];
       coefficients_[prime].push_back(static_cast<std::uint32_t>(coefficient));
       sum += coefficient;
     }
-    offset_[prime] = primes_[prime] - sum % primes_[prime] * kSign % primes_[prime];
+    coefficients_[prime].resize((tagged_ + kVector - 1) / kVector * kVector + 1);
+    offset_[prime] =
+        static_cast<std::uint32_t>(primes_[prime] - sum % primes_[prime] * kSign % primes_[prime]);
   }
+}
+
+/// Without a division. The quotient is at most 1 too small.
+std::uint32_t Seal::reduce(std::uint64_t value, std::uint32_t prime) const {
+  __extension__ using Product = unsigned __int128;
+  const auto quotient = static_cast<std::uint64_t>(Product{value} * reciprocals_[prime] >> 64);
+  const std::uint64_t rest = value - quotient * primes_[prime];
+  return static_cast<std::uint32_t>(rest < primes_[prime] ? rest : rest - primes_[prime]);
 }
 
 std::uint64_t Seal::hash(std::uint64_t of, std::uint64_t a, std::uint64_t b, std::uint64_t c) const {
@@ -110,49 +177,49 @@ bool Seal::by_member(std::uint64_t chunk, std::uint32_t mark) const {
   return this->mark(chunk, mark >> 16) == mark;
 }
 
-Seal::Residues Seal::linear(const std::byte* lanes) const {
-  std::array<Halves, kPrimes> sums;
-  multiply(lanes, tagged_, coefficients_[0].data(), coefficients_[1].data(), coefficients_[2].data(), sums);
+/// Vectors may reach into the tags, where coefficients are 0.
+Residues Seal::linear(const std::byte* lanes) const {
+  Sums sums;
+  const std::size_t vectors = kVectors ? (tagged_ + kPrimes) / kVector * kVector : 0;
+  multiply_vectors(lanes, vectors, coefficients_, sums);
+  multiply(lanes, vectors, tagged_, coefficients_, sums);
   Residues out;
   for (std::uint32_t j = 0; j < kPrimes; ++j) {
-    const std::uint64_t prime = primes_[j];
-    out[j] = ((sums[j].high % prime << 16) + sums[j].low % prime + offset_[j]) % prime;
+    const std::uint64_t high = reduce(std::uint64_t{reduce(sums[j].high, j)} << 32, j);
+    out[j] = reduce(high + reduce(sums[j].low, j) + offset_[j], j);
   }
   return out;
 }
 
-Seal::Residues Seal::term(std::uint64_t chunk, std::uint64_t bound, std::uint64_t rank) const {
-  Residues out;
-  for (std::uint32_t j = 0; j < kPrimes; ++j)
-    out[j] = hash(kPads, chunk, bound, std::uint64_t{j} << 32 | rank) % primes_[j];
-  return out;
+/// The terms of the ring's edges to this rank and from it, and that of all together, which is part of the pad
+/// of rank 0.
+Pads Seal::pads(std::uint64_t chunk, std::uint64_t bound) const {
+  const Hashes terms = keyed_hashes(key_, {kPads, chunk, bound}, terms_);
+  Pads pads;
+  for (std::uint32_t j = 0; j < kPrimes; ++j) {
+    const std::uint64_t in = reduce(terms[j], j), out = reduce(terms[kPrimes + j], j);
+    pads.all[j] = reduce(terms[2 * kPrimes + j], j);
+    pads.own[j] = reduce(in + primes_[j] - out + (rank_ == 0 ? pads.all[j] : 0), j);
+  }
+  return pads;
 }
 
-/// Of this rank: the terms of the ring's edges to it and from it, and, of rank 0, that of all together.
-Seal::Residues Seal::pad(std::uint64_t chunk, std::uint64_t bound) const {
-  const Residues in = term(chunk, bound, rank_), out = term(chunk, bound, (rank_ + 1) % world_size_);
-  const Residues all = rank_ == 0 ? term(chunk, bound, total()) : Residues{};
-  Residues pad;
-  for (std::uint32_t j = 0; j < kPrimes; ++j) pad[j] = (in[j] + primes_[j] - out[j] + all[j]) % primes_[j];
-  return pad;
-}
-
-void Seal::close(std::byte* lanes, const Counts& counts, std::uint64_t chunk, std::uint64_t bound) const {
+void Seal::close(std::byte* lanes, const Counts& counts, const Pads& pads) const {
   const std::uint32_t fields =
       counts.agreeing | counts.nonfinite << kFieldBits | counts.overflowing << (2 * kFieldBits);
   store_lane(lanes, tagged_ - 1, static_cast<std::int32_t>(fields));
-  const Residues hash = linear(lanes), own = pad(chunk, bound);
+  const Residues hash = linear(lanes);
   for (std::uint32_t j = 0; j < kPrimes; ++j)
-    store_lane(lanes, tagged_ + j, static_cast<std::int32_t>((hash[j] + own[j]) % primes_[j]));
+    store_lane(lanes, tagged_ + j,
+               static_cast<std::int32_t>(reduce(std::uint64_t{hash[j]} + pads.own[j], j)));
 }
 
-bool Seal::holds(const std::byte* lanes, std::uint64_t chunk, std::uint64_t bound, bool without_own) const {
-  const Residues hash = linear(lanes), all = term(chunk, bound, total());
-  const Residues own = without_own ? pad(chunk, bound) : Residues{};
+bool Seal::holds(const std::byte* lanes, const Pads& pads, bool without_own) const {
+  const Residues hash = linear(lanes), own = without_own ? pads.own : Residues{};
   bool equal = true;
   for (std::uint32_t j = 0; j < kPrimes; ++j) {
     const std::uint64_t tag = static_cast<std::uint32_t>(load_lane(lanes, tagged_ + j));
-    equal &= (tag + own[j]) % primes_[j] == (hash[j] + all[j]) % primes_[j];
+    equal &= reduce(tag + own[j], j) == reduce(std::uint64_t{hash[j]} + pads.all[j], j);
   }
   return equal;
 }

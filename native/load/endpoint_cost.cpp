@@ -36,8 +36,10 @@ bool turn_round(ina::Endpoint& endpoint, std::vector<std::byte>& wire, EndpointC
 }  // namespace
 
 EndpointCost measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
-                              std::uint64_t count, int rounds) {
-  ina::Endpoint endpoint({.group = 1, .child = 0, .slots = slots, .lanes = lanes, .world_size = 1});
+                              std::uint64_t count, int rounds, bool sealed) {
+  ina::EndpointOptions options{.group = 1, .child = 0, .slots = slots, .lanes = lanes, .world_size = 1};
+  if (sealed) options.seal = {.secret = {}, .tree = 0, .rank = 0};
+  ina::Endpoint endpoint(options);
   std::vector<float> values(count), results(count);
   for (std::uint64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1009) - 500.5f;
   std::vector<std::byte> wire;

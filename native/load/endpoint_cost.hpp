@@ -16,8 +16,8 @@ struct EndpointCost {
 };
 
 /// Run `rounds` all-reduces of `count` elements of four bytes through an endpoint in a group of one. Its own
-/// packets, turned round in batches, are the results.
+/// packets, turned round in batches, are the results. `sealed` as the packets of a job.
 EndpointCost measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
-                              std::uint64_t count, int rounds);
+                              std::uint64_t count, int rounds, bool sealed);
 
 }  // namespace railweave::load

@@ -295,14 +295,16 @@ void bind_seal(nb::module_& m) {
              std::uint64_t bound) {
             return filled(data.size() + ina::kSealLanes * ina::kLaneBytes, [&](std::byte* lanes) {
               std::ranges::copy(view(data), lanes);
-              self.close(lanes, counts, chunk, bound);
+              self.close(lanes, counts, self.pads(chunk, bound));
             });
           },
           "data"_a, "counts"_a, "chunk"_a, "bound"_a, "The data lanes, and the seal behind them.")
       .def(
           "holds",
           [](const ina::Seal& self, const nb::bytes& lanes, std::uint64_t chunk, std::uint64_t bound,
-             bool without_own) { return self.holds(view(lanes).data(), chunk, bound, without_own); },
+             bool without_own) {
+            return self.holds(view(lanes).data(), self.pads(chunk, bound), without_own);
+          },
           "lanes"_a, "chunk"_a, "bound"_a, "without_own"_a = false)
       .def(
           "counts",

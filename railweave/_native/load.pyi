@@ -23,7 +23,7 @@ def packet_socket(interface: str) -> int:
     The descriptor of a packet socket on this interface, for loop_frame; OSError if there is none
     """
 
-def measure_endpoint(dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, lanes: int, slots: int, count: int, rounds: int) -> dict:
+def measure_endpoint(dtype: railweave._native.collectives.DType, op: railweave._native.collectives.ReduceOp, lanes: int, slots: int, count: int, rounds: int, sealed: bool) -> dict:
     """
     CPU time of an in-network endpoint alone, in nanoseconds over all chunks.
     """

@@ -222,7 +222,9 @@ def test_receiving_is_measured_from_every_source(start: Start, tmp_path: Path) -
             assert values(result, "receive", payload=payload, **row)["packet"] > 0
             pair = values(result, "workers", **row)
             assert not pair or pair["gain"] > 0
-    assert values(result, "endpoint", lanes=256, dtype="int32", op="avg")["core"] > 0
+    for packets in ("sealed", "plain"):
+        row = {"lanes": 256, "packets": packets, "dtype": "int32", "op": "avg"}
+        assert values(result, "endpoint", **row)["core"] > 0
     assert all(row["low"] <= row["value"] <= row["high"] for row in result["rows"])
 
 
