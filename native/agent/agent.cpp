@@ -45,10 +45,9 @@ std::size_t Agent::add_rail(std::string name, LocalInterface at, std::uint64_t r
   on_loop([&] {
     if (recovery_ && recovery_->enabled()) throw std::logic_error("recovery is enabled after all rails");
     index = rails_.size();
-    ChannelOwner& owner = *this;
-    ChannelListener& listener = listeners_.emplace_back(owner, ChannelId{.rail = index});
+    ChannelListener& listener = listeners_.emplace_back(*this, ChannelId{.rail = index});
     try {
-      rails_.push_back(std::make_unique<ContainedRail>(loop_, listener, make(loop_, listener)));
+      rails_.push_back(make(loop_, listener));
     } catch (...) {
       listeners_.pop_back();
       throw;
@@ -142,14 +141,14 @@ void Agent::start_submitted() {
       start_slices(lock, {.rail = rail});
       start_slices(lock, {.rail = rail, .repair = true});
     }
-    pass_over(lock, op_index);
+    skip_call(lock, op_index);
   }
 }
 
 void Agent::start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel) {
   if (channel.repair ? !recovery_ || !recovery_->repairs_open() : !in_use(channel.rail)) return;
   Rail& rail = channel.repair ? recovery_->repair(channel.rail) : *rails_[channel.rail];
-  while (rail.takes()) {
+  while (rail.can_start()) {
     const auto slice = calls_.take(channel, started_ops_);
     if (!slice) return;
     lock.unlock();
@@ -160,18 +159,28 @@ void Agent::start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel) 
 
 // The rails that have no part in a call learn of it last, so that a peer that uses one of them for it is
 // found.
-void Agent::pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index) {
-  const auto call = calls_.description(op_index);
-  if (!call) return;
+void Agent::skip_call(std::unique_lock<std::mutex>& lock, std::uint32_t op_index) {
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     if (!in_use(rail) || calls_.has_part(op_index, rail)) continue;
     lock.unlock();
-    rails_[rail]->pass_over(*call, EventLoop::now());
+    rails_[rail]->skip_call(EventLoop::now());
     lock.lock();
   }
 }
 
-std::optional<MessageLabel> Agent::pending_label(ChannelId channel, const SliceKey& key) const {
+void ChannelListener::slice_done(std::uint64_t id, Time now) { agent_.slice_done(channel_, id, now); }
+
+void ChannelListener::rail_failed(const Failure& failure, Time now) {
+  agent_.rail_failed(channel_, failure, now);
+}
+
+void ChannelListener::stalled(const Stall& stall, Time now) { agent_.stalled(channel_.rail, stall, now); }
+
+std::optional<MessageLabel> ChannelListener::own_label(const SliceKey& key) const {
+  return agent_.own_label(channel_, key);
+}
+
+std::optional<MessageLabel> Agent::own_label(ChannelId channel, const SliceKey& key) const {
   if (!channel.repair && !in_use(channel.rail)) return std::nullopt;  // it carries a trial
   const std::lock_guard lock(mutex_);
   return key.op_index < started_ops_ ? calls_.label(channel, key) : std::nullopt;
@@ -316,7 +325,7 @@ void Agent::explain_silence(std::size_t rail, Failure& silence, Time now) const 
   }
   bool alive = false;
   for (std::size_t other = 0; other < rails_.size(); ++other)
-    alive = alive || (other != rail && rails_[other]->hears(silence.rank, now));
+    alive = alive || (other != rail && rails_[other]->heard_recently(silence.rank, now));
   silence.kind = alive ? FailureKind::kRailDown : FailureKind::kPeerLost;
   silence.message += alive ? "; it lives, other rails hear it: the path to it is down"
                            : "; no rail hears it: it has died, or can be reached by none";

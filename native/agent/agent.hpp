@@ -23,7 +23,6 @@
 #include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "loop/shared_loop.hpp"
-#include "rails/contained_rail.hpp"
 #include "rails/rail.hpp"
 #include "rails/socket.hpp"
 
@@ -60,7 +59,7 @@ struct RailState {
 /// Without recovery the first failure ends the communicator: rails drop all buffers, peers are notified,
 /// every pending call fails with it. With recovery only the loss of a rank does; rails may fail and come
 /// back.
-class Agent final : private ChannelOwner, private RecoveryOwner, private SharedLoop::Client, private Timed {
+class Agent final : private SharedLoop::Client, private Timed {
  public:
   Agent(int rank, int world_size);
   ~Agent() override;
@@ -159,23 +158,25 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
     LocalInterface at;
     std::uint64_t rate_bps;
   };
-  // ChannelOwner
-  void slice_done(ChannelId channel, std::uint64_t id, Time now) override;
-  void rail_failed(ChannelId channel, const Failure& failure, Time now) override;
-  void stalled(std::size_t rail, const Stall& stall, Time now) override;
-  std::optional<MessageLabel> pending_label(ChannelId channel, const SliceKey& key) const override;
+  // Reports of rails.
+  friend ChannelListener;
+  void slice_done(ChannelId channel, std::uint64_t id, Time now);
+  void rail_failed(ChannelId channel, const Failure& failure, Time now);
+  void stalled(std::size_t rail, const Stall& stall, Time now);
+  std::optional<MessageLabel> own_label(ChannelId channel, const SliceKey& key) const;
 
-  // RecoveryOwner
-  recovery::Position prepare(recovery::RailSet alive) override;
-  void commit(const recovery::Commit& commit) override;
-  void go_on() override;
-  void all_completed(std::uint32_t op_index) override;
-  void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) override;
-  void restarting(const recovery::Restart& restart) override;
-  std::uint32_t submitted() const override;
-  std::optional<Calls::Laggard> laggard(std::size_t rail) const override;
-  std::optional<Calls::Front> front(ChannelId channel) const override;
-  void peer_lost(int rank, const std::string& reason) override;
+  // Decisions and questions of recovery. All on the loop's thread.
+  friend RecoveryDriver;
+  recovery::Position prepare(recovery::RailSet alive);  // the agent submits nothing until `commit`
+  void commit(const recovery::Commit& commit);
+  void go_on();  // after `commit`, when its channels are open
+  void all_completed(std::uint32_t op_index);
+  void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now);
+  void restarting(const recovery::Restart& restart);
+  std::uint32_t submitted() const;  // this rank has submitted the calls before this one
+  std::optional<Calls::Laggard> laggard(std::size_t rail) const;
+  std::optional<Calls::Front> front(ChannelId channel) const;
+  void peer_lost(int rank, const std::string& reason);
 
   // Timed: due as long as a result is on its way to its caller.
   Time deadline() const override;
@@ -194,7 +195,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   PlanPoint next_point() const { return {.op_index = calls_.next(), .changes = known_changes()}; }
   void start_submitted();
   void start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel);
-  void pass_over(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
+  void skip_call(std::unique_lock<std::mutex>& lock, std::uint32_t op_index);
   void deliver(std::unique_lock<std::mutex>& lock);
   void report_early_failures(Time now);
   void explain_silence(std::size_t rail, Failure& silence, Time now) const;
@@ -209,7 +210,7 @@ class Agent final : private ChannelOwner, private RecoveryOwner, private SharedL
   EventLoop loop_;
   // What follows changes on the loop's thread only.
   std::deque<ChannelListener> listeners_;  // by rail; their addresses stay
-  std::vector<std::unique_ptr<ContainedRail>> rails_;
+  std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<Place> places_;
   bool undecided_ = false;                           // whether rails may be excluded
   std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known

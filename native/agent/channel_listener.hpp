@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rail reports, so that its owner knows of which channel it speaks.
+// Passes the reports of a rail to the agent, with the rail's channel.
 #pragma once
 
 #include <optional>
@@ -9,28 +9,19 @@
 
 namespace railweave {
 
-class ChannelOwner {
- public:
-  virtual ~ChannelOwner() = default;
-  virtual void slice_done(ChannelId channel, std::uint64_t id, Time now) = 0;
-  virtual void rail_failed(ChannelId channel, const Failure& failure, Time now) = 0;
-  virtual void stalled(std::size_t rail, const Stall& stall, Time now) = 0;
-  virtual std::optional<MessageLabel> pending_label(ChannelId channel, const SliceKey& key) const = 0;
-};
+class Agent;
 
 class ChannelListener final : public RailListener {
  public:
-  ChannelListener(ChannelOwner& owner, ChannelId channel) : owner_(owner), channel_(channel) {}
+  ChannelListener(Agent& agent, ChannelId channel) : agent_(agent), channel_(channel) {}
 
-  void slice_done(std::uint64_t id, Time now) override { owner_.slice_done(channel_, id, now); }
-  void rail_failed(const Failure& failure, Time now) override { owner_.rail_failed(channel_, failure, now); }
-  void stalled(const Stall& stall, Time now) override { owner_.stalled(channel_.rail, stall, now); }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return owner_.pending_label(channel_, key);
-  }
+  void slice_done(std::uint64_t id, Time now) override;
+  void rail_failed(const Failure& failure, Time now) override;
+  void stalled(const Stall& stall, Time now) override;
+  std::optional<MessageLabel> own_label(const SliceKey& key) const override;
 
  private:
-  ChannelOwner& owner_;
+  Agent& agent_;
   const ChannelId channel_;
 };
 

@@ -10,9 +10,7 @@ namespace railweave {
 std::uint16_t Agent::open_control(std::size_t rail) {
   std::uint16_t port = 0;
   on_loop([&] {
-    RecoveryOwner& owner = *this;
-    ChannelOwner& channels = *this;
-    if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, owner, channels, rank_, world_size_);
+    if (!recovery_) recovery_ = std::make_unique<RecoveryDriver>(loop_, *this);
     undecided_ = true;
     port = recovery_->open(rail, places_.at(rail).at, places_[rail].rate_bps);
   });

@@ -8,10 +8,10 @@
 #include <utility>
 #include <variant>
 
+#include "agent/agent.hpp"
+
 namespace railweave {
 namespace {
-
-constexpr int kPortAttempts = 16;  // a TCP port whose UDP twin is taken is given back
 
 std::string milliseconds(Duration duration) { return std::to_string(duration / kMillisecond) + " ms"; }
 
@@ -28,9 +28,7 @@ Duration patience(const Calls::Front& front) {
   return std::max(timing::kSlowFactor * front.expected, front.expected + timing::kAloneAllowance);
 }
 
-RecoveryDriver::RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank,
-                               int world_size)
-    : loop_(loop), owner_(owner), channels_(channels), rank_(rank), world_size_(world_size) {}
+RecoveryDriver::RecoveryDriver(EventLoop& loop, Agent& agent) : loop_(loop), agent_(agent) {}
 
 RecoveryDriver::~RecoveryDriver() {
   if (enabled()) loop_.remove_timed(*this);
@@ -38,47 +36,42 @@ RecoveryDriver::~RecoveryDriver() {
 
 std::uint16_t RecoveryDriver::open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps) {
   if (rail != repairs_.size()) throw std::logic_error("control ports are opened rail by rail, once each");
-  for (int attempt = 1;; ++attempt) {
-    auto transport = std::make_unique<TcpTransport>(loop_, TcpTransportOptions{.local = at});
-    const std::uint16_t port = transport->port();
-    try {
-      ControlSocket::Owner& owner = *this;
-      sockets_.push_back(std::make_unique<ControlSocket>(loop_, owner, rail, at, port));
-    } catch (const std::system_error& error) {
-      if (error.code() != std::errc::address_in_use || attempt == kPortAttempts) throw;
-      continue;
-    }
-    Repair& repair = repairs_.emplace_back(Repair{.transport = transport.get(),
-                                                  .listener = ChannelListener(channels_, {rail, true}),
-                                                  .rail = nullptr,
-                                                  .broken = {},
-                                                  .standing = {}});
-    repair.rail =
-        std::make_unique<ContainedRail>(loop_, repair.listener,
-                                        std::make_unique<RingRail>(std::move(transport), repair.listener,
-                                                                   RingRailOptions{.rate_bps = rate_bps}));
-    mains_.push_back({.rail = nullptr, .interface = at.interface});
-    return port;
-  }
+  auto transport = on_one_port([&] {
+    auto made = std::make_unique<TcpTransport>(loop_, TcpTransportOptions{.local = at});
+    sockets_.push_back(std::make_unique<ControlSocket>(
+        loop_, at, made->port(),
+        [this, rail](int rank, Bytes datagram, Time now) { received(rail, rank, datagram, now); },
+        [this, rail](int rank, Bytes quoted, Time now) { unreachable(rail, rank, quoted, now); }));
+    return made;
+  });
+  const std::uint16_t port = transport->port();
+  Repair& repair = repairs_.emplace_back(Repair{.transport = transport.get(),
+                                                .listener = ChannelListener(agent_, {rail, true}),
+                                                .rail = nullptr,
+                                                .broken = {},
+                                                .standing = {}});
+  repair.rail = std::make_unique<RingRail>(&loop_, std::move(transport), repair.listener,
+                                           RingRailOptions{.rate_bps = rate_bps});
+  mains_.push_back({.rail = nullptr, .interface = at.interface});
+  return port;
 }
 
 void RecoveryDriver::enable(std::vector<Rail*> rails, const Secret& secret,
                             const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout,
                             Time now) {
-  recovery_.emplace(recovery::Options{.rank = rank_,
-                                      .world_size = world_size_,
+  recovery_.emplace(recovery::Options{.rank = agent_.rank(),
+                                      .world_size = agent_.world_size(),
                                       .rails = rails.size(),
                                       .secret = secret,
                                       .peer_timeout = peer_timeout},
                     now);
-  CarrierWatch::Owner& owner = *this;
-  carrier_.emplace(loop_, owner);
+  carrier_.emplace(loop_, [this](Time at) { links_changed(at); });
   for (std::size_t rail = 0; rail < rails.size(); ++rail) {
     mains_[rail].rail = rails[rail];
-    trials_.emplace_back(rank_, world_size_);
+    trials_.emplace_back(agent_.rank(), agent_.world_size());
     sockets_[rail]->introduce(members[rail]);
     const EventLoop::Owned owned(loop_, repairs_[rail].rail.get());
-    repairs_[rail].transport->introduce(derive_key(secret, "repair", rail), rank_, members[rail]);
+    repairs_[rail].transport->introduce(derive_key(secret, "repair", rail), agent_.rank(), members[rail]);
     repairs_[rail].rail->halt(now);
     loop_.add_timed(*repairs_[rail].rail);
   }
@@ -182,7 +175,7 @@ void RecoveryDriver::stalled(std::size_t rail, const Stall& stall, Time now) {
 void RecoveryDriver::suspect_laggards(Time now) {
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     auto& lag = mains_[rail].lag;
-    const auto laggard = mains_[rail].state == MainState::kInUse ? owner_.laggard(rail) : std::nullopt;
+    const auto laggard = mains_[rail].state == MainState::kInUse ? agent_.laggard(rail) : std::nullopt;
     if (!laggard) lag.reset();
     if (!laggard) continue;
     if (!lag || lag->op_index != laggard->op_index) {
@@ -201,7 +194,7 @@ void RecoveryDriver::suspect_laggards(Time now) {
 // All ranks have made the call and all processes run, and yet nothing comes, or so slowly that the rail is
 // not what it was: whatever the cause, the channel is of no use.
 void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing& standing, Time now) {
-  const auto front = owner_.front(channel);
+  const auto front = agent_.front(channel);
   const std::uint64_t progress = rail.progress();
   const bool waits = front && front->op_index < all_submitted_;
   const Duration ran = recovery_->ran();
@@ -246,7 +239,7 @@ Time RecoveryDriver::deadline() const { return ended_ ? kNever : recovery_->dead
 void RecoveryDriver::expire(Time now) {
   // What lies unread is no silence: a loop that was held up finds its sockets full.
   for (const auto& socket : sockets_) socket->drain(now);
-  recovery_->submitted(owner_.submitted());
+  recovery_->submitted(agent_.submitted());
   recovery_->completed(completed_);
   recovery_->expire(now);
   suspect_laggards(now);
@@ -294,7 +287,7 @@ void RecoveryDriver::apply(const recovery::Prepare& prepare, Time now) {
     if (!recovery::has(prepare.alive, rail)) halt_main(rail, now);
   }
   halt_repairs(now);
-  recovery_->prepared(prepare, owner_.prepare(prepare.alive), now);
+  recovery_->prepared(prepare, agent_.prepare(prepare.alive), now);
 }
 
 void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
@@ -303,9 +296,9 @@ void RecoveryDriver::apply(const recovery::Commit& commit, Time now) {
   }
   repairing_ = anything_to_repair(commit);
   alive_ = commit.alive;
-  owner_.commit(commit);
+  agent_.commit(commit);
   if (repairing_) open_repairs(commit, now);
-  owner_.go_on();
+  agent_.go_on();
 }
 
 void RecoveryDriver::open_repairs(const recovery::Commit& commit, Time now) {
@@ -324,7 +317,7 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
   Main& main = mains_[restart.rail];
   halt_main(restart.rail, now);
   main.incarnation = restart.incarnation;
-  owner_.restarting(restart);
+  agent_.restarting(restart);
   main.trial_from = main.rail->stats();
   try {
     main.rail->restart({.incarnation = restart.incarnation, .bases = restart.bases}, now);
@@ -340,17 +333,17 @@ void RecoveryDriver::apply(const recovery::Halt& abandon, Time now) { halt_main(
 
 void RecoveryDriver::apply(const recovery::PeerLost& lost, Time now) {
   transmit(now);  // the goodbyes that name it: nothing leaves after the end
-  owner_.peer_lost(lost.rank, lost.reason);
+  agent_.peer_lost(lost.rank, lost.reason);
 }
 
 void RecoveryDriver::apply(const recovery::AllCompleted& completed, Time) {
-  owner_.all_completed(completed.op);
+  agent_.all_completed(completed.op);
 }
 
 void RecoveryDriver::apply(const recovery::AllSubmitted& submitted, Time) { all_submitted_ = submitted.op; }
 
 void RecoveryDriver::apply(const recovery::RailChanged& change, Time now) {
-  owner_.rail_changed(change, recovery_->epoch(), now);
+  agent_.rail_changed(change, recovery_->epoch(), now);
 }
 
 void RecoveryDriver::halt_main(std::size_t rail, Time now) {

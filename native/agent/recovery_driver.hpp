@@ -16,7 +16,6 @@
 #include "core/secret.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/carrier_watch.hpp"
-#include "rails/contained_rail.hpp"
 #include "rails/control_socket.hpp"
 #include "rails/rail.hpp"
 #include "rails/ring_rail.hpp"
@@ -25,21 +24,7 @@
 
 namespace railweave {
 
-/// What the decisions of recovery mean for calls. All on the loop's thread.
-class RecoveryOwner {
- public:
-  virtual ~RecoveryOwner() = default;
-  virtual recovery::Position prepare(recovery::RailSet alive) = 0;  // submit nothing until `commit`
-  virtual void commit(const recovery::Commit& commit) = 0;
-  virtual void go_on() = 0;  // after `commit`: the channels that it wants are open
-  virtual void all_completed(std::uint32_t op_index) = 0;
-  virtual void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now) = 0;
-  virtual void restarting(const recovery::Restart& restart) = 0;
-  virtual std::uint32_t submitted() const = 0;  // calls before this one are, here
-  virtual std::optional<Calls::Laggard> laggard(std::size_t rail) const = 0;
-  virtual std::optional<Calls::Front> front(ChannelId channel) const = 0;
-  virtual void peer_lost(int rank, const std::string& reason) = 0;
-};
+class Agent;
 
 /// How long a rail may take for its piece of a call after all other pieces are done, where processes run in
 /// time.
@@ -49,9 +34,9 @@ Duration patience(const Calls::Laggard& laggard);
 Duration patience(const Calls::Front& front);
 
 /// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.
-class RecoveryDriver final : public Timed, private ControlSocket::Owner, private CarrierWatch::Owner {
+class RecoveryDriver final : public Timed {
  public:
-  RecoveryDriver(EventLoop& loop, RecoveryOwner& owner, ChannelOwner& channels, int rank, int world_size);
+  RecoveryDriver(EventLoop& loop, Agent& agent);
   ~RecoveryDriver() override;
 
   /// Opens a rail's control socket, and the repair channel's listening one beside it; rail by rail. Their
@@ -128,15 +113,15 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   struct Repair {
     TcpTransport* transport;
     ChannelListener listener;
-    std::unique_ptr<ContainedRail> rail;
+    std::unique_ptr<Rail> rail;
     Broken broken;
     Standing standing;
   };
 
-  void received(std::size_t rail, int rank, Bytes datagram, Time now) override;
-  void unreachable(std::size_t rail, int rank, Bytes quoted, Time now) override;
+  void received(std::size_t rail, int rank, Bytes datagram, Time now);
+  void unreachable(std::size_t rail, int rank, Bytes quoted, Time now);
   void count(std::size_t rail, std::optional<recovery::Refusal> refusal);
-  void links_changed(Time now) override;
+  void links_changed(Time now);
 
   bool next_event(Time now);
   bool transmit(Time now);
@@ -160,10 +145,7 @@ class RecoveryDriver final : public Timed, private ControlSocket::Owner, private
   void tell_obstacle(std::size_t rail, Time now);
 
   EventLoop& loop_;
-  RecoveryOwner& owner_;
-  ChannelOwner& channels_;
-  const int rank_;
-  const int world_size_;
+  Agent& agent_;
   std::vector<std::unique_ptr<ControlSocket>> sockets_;  // by rail
   std::deque<Repair> repairs_;
   std::vector<Main> mains_;

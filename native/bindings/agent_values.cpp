@@ -33,9 +33,9 @@ void bind_agent_values(nb::module_& sub) {
       .def(RAILWEAVE_RO(GroupStats, group, slots, in_flight, window))
       .def_ro("rtt_ns", &GroupStats::rtt)
       .def(RAILWEAVE_RO(GroupStats, contributions, results, retransmissions, early_retransmissions, timeouts,
-                        stale, duplicates, mismatches, refused, probes_sent, probes_answered,
-                        nonfinite_chunks, moves, error_bound, multicasts, multicast_bytes, fetched_bytes,
-                        answered_bytes));
+                        stale, duplicates, mismatches, probes_sent, probes_answered, nonfinite_chunks, moves,
+                        error_bound, multicasts, multicast_bytes, fetched_bytes, answered_bytes))
+      .def_ro("refused", &GroupStats::refused_packets);
   nb::class_<Failure>(sub, "Failure", "What has ended a communicator; `rank` is the peer concerned, or -1")
       .def(nb::init<FailureKind, int, std::string, std::string>(), "kind"_a, "rank"_a, "message"_a,
            "rail"_a = "")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.ina: in-network packets for tools, and what fits into them.
+// railweave._native.ina: in-network packets for tools, and limits of the rail.
 #include <nanobind/nanobind.h>
 #include <nanobind/operators.h>
 
@@ -43,7 +43,7 @@ void bind_header(nb::module_& m) {
 }  // namespace
 
 void bind_ina(nb::module_& m) {
-  nb::module_ ina = m.def_submodule("ina", "In-network aggregation: packets, and what fits into them");
+  nb::module_ ina = m.def_submodule("ina", "In-network aggregation: packets, and limits of the rail");
   ina.attr("HEADER_BYTES") = ina::kHeaderBytes;
   ina.attr("SEAL_LANES") = ina::kSealLanes;
   ina.attr("WIDE_LANES") = ina::kWideLanes;

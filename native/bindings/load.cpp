@@ -30,7 +30,7 @@ namespace railweave::load {
 
 namespace {
 
-constexpr unsigned kMostSegments = 128;  // what the kernel takes in one UDP_SEGMENT message
+constexpr unsigned kMostSegments = 128;  // limit of the kernel for one UDP_SEGMENT message
 constexpr std::size_t kMostBytes = 65507;
 
 nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, std::uint32_t slots,

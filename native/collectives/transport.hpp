@@ -34,7 +34,7 @@ class TransportListener {
   virtual void left(int, Time) {}
   /// The label under which this rank takes part in that slice, 0 elements if it takes part in the call on
   /// other rails only; nothing if it has not come to the slice, or is past it.
-  virtual std::optional<MessageLabel> pending_label(const SliceKey&) const { return std::nullopt; }
+  virtual std::optional<MessageLabel> own_label(const SliceKey&) const { return std::nullopt; }
   /// The transport has given up; nothing completes after this, until it is restarted. `failure.rank` is the
   /// peer concerned.
   virtual void failed(const Failure& failure, Time now) = 0;
@@ -55,12 +55,12 @@ class Transport {
   virtual void set_listener(TransportListener* listener) = 0;
   /// Messages posted from now on belong to this call.
   virtual void begin(const MessageLabel& label, Time now) = 0;
-  /// A call begins that has no part on this transport: a message for it is a mismatch.
-  virtual void pass_over(const CallDescription&, Time) {}
+  /// A call has begun that has no part on this transport: a message for it is a mismatch.
+  virtual void skip_call(Time) {}
   virtual void post_send(int peer, Bytes data, Time now) = 0;
   virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
   /// Whether there was a sign of life of the peer's process a moment ago.
-  virtual bool hears(int, Time) const { return false; }
+  virtual bool heard_recently(int, Time) const { return false; }
   /// When `expire` wants to be called; kNever if not.
   virtual Time deadline() const { return kNever; }
   virtual void expire(Time) {}

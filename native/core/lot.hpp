@@ -9,7 +9,7 @@
 
 namespace railweave {
 
-inline constexpr Duration kLot = kMillisecond;  // of link time
+inline constexpr Duration kPacingQuantum = kMillisecond;  // of link time
 
 /// What a link carries in this time, in bytes; `rate_bps` in bits per second.
 constexpr std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {

@@ -51,6 +51,18 @@ struct RailStats {
   std::uint64_t rings = 0;                 // of racks and ranks: times that a part of a tensor has gone round
   std::uint64_t ring_messages = 0;         // sent in these: 2 (members - 1) each time
   Duration busy = 0;                       // time with a slice in progress
+
+  RailStats& operator+=(const RailStats& other) {
+    for (auto count : {&RailStats::slices, &RailStats::payload_bytes, &RailStats::bytes_sent,
+                       &RailStats::bytes_received, &RailStats::packets_sent, &RailStats::packets_received,
+                       &RailStats::retransmissions, &RailStats::duplicates, &RailStats::malformed,
+                       &RailStats::send_drops, &RailStats::segmentation_refused, &RailStats::multicast_bytes,
+                       &RailStats::fetched_bytes, &RailStats::rings, &RailStats::ring_messages})
+      this->*count += other.*count;
+    sent += other.sent;
+    busy += other.busy;
+    return *this;
+  }
 };
 
 }  // namespace railweave

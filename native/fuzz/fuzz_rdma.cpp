@@ -87,7 +87,11 @@ class Counter final : public TransportListener {
   void sent(int, Time) override { ++sent_in_all; }
   void received(int, Time) override { ++received_in_all; }
   void failed(const Failure&, Time) override { ++failures; }
+  std::optional<MessageLabel> own_label(const SliceKey& key) const override {
+    return skipped && key_of(*skipped) == key ? skipped : std::nullopt;
+  }
 
+  std::optional<MessageLabel> skipped{};  // of a call without a part here
   std::size_t sent_in_all = 0, received_in_all = 0;
   int failures = 0;
 };
@@ -108,14 +112,19 @@ std::size_t size_of(std::uint8_t value) { return value % 8 == 7 ? 2 * kShort : 1
 Key key_of(int rank) { return {static_cast<std::byte>(rank)}; }
 
 RdmaPeerOptions options(int own) {
-  return {.own_rank = own,
-          .rank = 1 - own,
+  return {.rank = 1 - own,
           .name = "the other",
           .short_bytes = kShort,
           .retries = 1,
           .max_timeout = 1,
           .own_key = key_of(own),
           .key = key_of(1 - own)};
+}
+
+CallCheck check_of(const int& rank, TransportListener* const& listener) {
+  CallCheck check(rank, listener);
+  check.begin(label_of(0));
+  return check;
 }
 
 class Hostile {
@@ -126,7 +135,8 @@ class Hostile {
     switch (what) {
       case 0:
         label_ = label_of(value % 4);
-        return peer_.begin(label_, now_);
+        check_.begin(label_);
+        return peer_.check_waiting(now_);
       case 1:
       case 2:
         blocks_.emplace_back(size_of(value));
@@ -142,7 +152,8 @@ class Hostile {
       case 6:
         return connection_.written(value % 32, static_cast<std::uint32_t>(size_of(script.next())));
       case 7:
-        return peer_.pass_over(label_of(value % 4).call, now_);
+        listener_.skipped = {.call = label_of(value % 4).call, .slice_count = 0};
+        return peer_.check_waiting(now_);
       case 8:
         peer_.clear_overdue();
         return peer_.heartbeat();
@@ -184,7 +195,10 @@ class Hostile {
   const Time now_ = 1;
   ScriptedConnection connection_;
   Counter listener_;
-  RdmaPeer peer_{options(0), connection_, listener_};
+  TransportListener* const told_ = &listener_;
+  const int rank_ = 0;
+  CallCheck check_ = check_of(rank_, told_);
+  RdmaPeer peer_{options(0), check_, connection_, listener_};
   StreamCodes codes_{key_of(1)};  // those of an honest peer
   MessageLabel label_ = label_of(0);
   std::deque<std::vector<std::byte>> blocks_;
@@ -239,9 +253,12 @@ class Honest {
 
  private:
   struct End {
-    explicit End(int own) : peer(options(own), connection, listener) {}
+    explicit End(int own) : rank(own), peer(options(own), check, connection, listener) {}
+    const int rank;
     ScriptedConnection connection;
     Counter listener;
+    TransportListener* const told = &listener;
+    const CallCheck check = check_of(rank, told);
     RdmaPeer peer;
     std::deque<std::vector<std::byte>> sent, received;
   };

@@ -45,20 +45,16 @@ void read_control(Bytes message) {
 struct Target {
   MemoryRegions memory;
   std::vector<std::byte> writable = std::vector<std::byte>(kRegion);
-  std::vector<std::byte> readable = std::vector<std::byte>(kRegion);
   std::vector<std::byte> source = std::vector<std::byte>(5000);
-  std::vector<std::byte> fetched = std::vector<std::byte>(5000);
   std::vector<std::byte> receives[4] = {std::vector<std::byte>(1500), std::vector<std::byte>(0),
                                         std::vector<std::byte>(1024), std::vector<std::byte>(7)};
-  std::uint32_t write_key = memory.add(writable, kRemoteWrite);
-  std::uint32_t read_key = memory.add(readable, kRemoteRead, kQpn);
+  std::uint32_t write_key = memory.add(writable, kQpn);
   QueuePair queue_pair{
       {.qpn = kQpn, .peer_qpn = 0x111, .send_psn = kPsnMask - 2, .receive_psn = kPsnMask - 1}, memory};
 
   Target() {
     queue_pair.post({.id = 1, .operation = Operation::kWrite, .local = source, .immediate = 7});
-    queue_pair.post({.id = 2, .operation = Operation::kReadRequest, .local = fetched});
-    queue_pair.post({.id = 3, .operation = Operation::kSend, .local = source});
+    queue_pair.post({.id = 2, .operation = Operation::kSend, .local = source});
     for (std::size_t i = 0; i < 4; ++i) queue_pair.post_receive({.id = i, .buffer = receives[i]});
   }
 };
@@ -78,13 +74,11 @@ Packet next_packet(Script& script, const Target& target, std::uint32_t& expected
   packet.payload = Bytes(payload).first(kSizes[script.next() % 8]);
   packet.ack_request = true;
   packet.aeth = {static_cast<AckKind>(script.next() & 3), static_cast<std::uint8_t>(script.next() & 31), 0};
-  const bool read = packet.opcode == Opcode::kReadRequest;
-  const auto& region = read ? target.readable : target.writable;
   const std::uint8_t key_flip = script.next();
-  packet.reth = {.address = reinterpret_cast<std::uintptr_t>(region.data()) +
+  packet.reth = {.address = reinterpret_cast<std::uintptr_t>(target.writable.data()) +
                             static_cast<std::uint64_t>(script.next()) * 16 -
                             static_cast<std::uint64_t>(script.next()),
-                 .rkey = (read ? target.read_key : target.write_key) ^ (key_flip > 0xf0 ? key_flip : 0u),
+                 .rkey = target.write_key ^ (key_flip > 0xf0 ? key_flip : 0u),
                  .length = static_cast<std::uint32_t>(script.next()) * 16};
   return packet;
 }
@@ -96,7 +90,7 @@ void run(Script script) {
   std::uint32_t expected = kPsnMask - 1;
   for (Time now = 0; !script.ended(); now += kMillisecond) {
     const std::uint8_t action = script.next();
-    if (action > 0xfa) target.memory.remove(target.read_key);
+    if (action > 0xfa) target.memory.remove(target.write_key);
     if (action > 0xf4 && action <= 0xfa) target.memory.release_buffer(target.write_key);
     if (action > 0xf0 && action <= 0xf4) target.queue_pair.release_buffers();
     if (action & 1) target.queue_pair.expire(now);

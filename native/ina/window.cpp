@@ -17,7 +17,7 @@ constexpr std::uint32_t kLeastTarget = 8;  // chunks that even a slow link's que
 
 Window::Window(const WindowOptions& options)
     : options_(options),
-      lot_(options.packet_time > 0 ? std::max<Duration>(kLot / options.packet_time, 1) : 1),
+      lot_(options.packet_time > 0 ? std::max<Duration>(kPacingQuantum / options.packet_time, 1) : 1),
       size_(std::clamp(std::min(options.initial, target(0)), options.least, options.most)) {}
 
 std::uint32_t Window::target(Time now) const {
@@ -53,7 +53,7 @@ void Window::back_off(Time now) {
 
 void Window::late(Duration gap, Duration rtt, Time now) {
   // Another group that begins may put as much into the queue at once, and a lot more while its window grows.
-  const Duration others = options_.queue_target + 2 * kLot;
+  const Duration others = options_.queue_target + 2 * kPacingQuantum;
   const Duration late = std::min(gap, rtt - round_trip_.smoothed() - options_.queue_target);
   if (gap > others && late > 0) lateness_.add(std::min(late, kMostLate), now);
 }

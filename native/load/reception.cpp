@@ -324,7 +324,7 @@ class DealtSockets {
   DealtSockets(std::size_t workers, std::size_t groups, std::size_t bytes, bool super_packets)
       : sender_(kLoopback, 0) {
     sockets_.emplace_back(kLoopback, 0);
-    while (sockets_.size() < workers) sockets_.push_back(sockets_[0].another());
+    while (sockets_.size() < workers) sockets_.push_back(sockets_[0].open_shared());
     for (DatagramSocket& socket : sockets_) {
       socket.set_remotes({{kLoopback.address, sender_.port()}});
       socket.set_buffers(kKernelOverhead * bytes);
@@ -332,7 +332,7 @@ class DealtSockets {
     std::vector<std::pair<std::uint16_t, std::uint32_t>> dealt;
     for (std::size_t group = 0; group < groups; ++group)
       dealt.emplace_back(kFirstGroup + group, group % workers);
-    if (workers > 1) sockets_[0].deal(ina::kGroupAt, dealt);
+    if (workers > 1) sockets_[0].steer_by_group(ina::kGroupAt, dealt);
     sender_.set_remotes({{kLoopback.address, sockets_[0].port()}});
     if (super_packets) sender_.set_super_packets(~std::size_t{0});
   }

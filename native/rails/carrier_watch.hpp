@@ -6,7 +6,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "core/descriptor.hpp"
 #include "loop/event_loop.hpp"
@@ -27,29 +29,24 @@ inline std::string carrier_obstacle(const std::string& interface) {
   return "";
 }
 
+/// Calls `changed` when some interface's state has changed: look at your interface again.
 class CarrierWatch final : public ReadyHandler {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    /// Some interface's state has changed: look at yours again.
-    virtual void links_changed(Time now) = 0;
-  };
-
   /// Throws std::system_error where there is no route netlink.
-  CarrierWatch(EventLoop& loop, Owner& owner) : loop_(loop), owner_(owner) {
+  CarrierWatch(EventLoop& loop, std::function<void(Time)> changed)
+      : loop_(loop), changed_(std::move(changed)) {
     loop_.watch(links_.fd(), EPOLLIN, *this);
   }
   ~CarrierWatch() override { loop_.unwatch(links_.fd()); }
 
   void on_ready(std::uint32_t, Time now) override {
     links_.drain();
-    owner_.links_changed(now);
+    changed_(now);
   }
 
  private:
   EventLoop& loop_;
-  Owner& owner_;
+  const std::function<void(Time)> changed_;
   LinkWatch links_;
 };
 

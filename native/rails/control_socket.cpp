@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rails/control_socket.hpp"
 
-#include <arpa/inet.h>
 // Before linux/errqueue.h, which wants its types.
 #include <linux/errqueue.h>
 #include <linux/icmp.h>
@@ -11,7 +10,7 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
+#include <utility>
 
 namespace railweave {
 namespace {
@@ -21,14 +20,6 @@ constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not ho
 constexpr int kMostErrors = 64;
 constexpr std::size_t kMostQuoted = 576;      // bytes of an ICMP error, with all headers (RFC 1812)
 constexpr std::size_t kFragmentBytes = 1480;  // of an IPv4 fragment's payload on Ethernet
-
-sockaddr_in at_address(std::uint32_t host, std::uint16_t port) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_addr.s_addr = host;
-  out.sin_port = port;
-  return out;
-}
 
 Descriptor open(const LocalInterface& at, std::uint16_t port) {
   Descriptor socket = datagrams_on(at, port);
@@ -59,15 +50,15 @@ bool is_port_unreachable(msghdr& message) {
 
 }  // namespace
 
-ControlSocket::ControlSocket(EventLoop& loop, Owner& owner, std::size_t rail, const LocalInterface& at,
-                             std::uint16_t port)
+ControlSocket::ControlSocket(EventLoop& loop, const LocalInterface& at, std::uint16_t port, Handler received,
+                             Handler unreachable)
     : loop_(loop),
-      owner_(owner),
-      rail_(rail),
       at_(at),
       port_(port),
       interface_(interface_index(at.interface)),
-      socket_(open(at, port)) {}
+      socket_(open(at, port)),
+      received_(std::move(received)),
+      unreachable_(std::move(unreachable)) {}
 
 ControlSocket::~ControlSocket() {
   if (!members_.empty()) loop_.unwatch(socket_.get());
@@ -87,21 +78,18 @@ bool ControlSocket::follow_interface() {
 }
 
 void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
-  std::vector<Address> addresses;
+  std::vector<sockaddr_in> addresses;
   for (const SocketAddress& member : members) {
-    in_addr host{};
-    if (inet_pton(AF_INET, member.address.c_str(), &host) != 1)
-      throw std::system_error(EINVAL, std::generic_category(), "'" + member.address + "' is no IPv4 address");
-    ranks_[key({.host = host.s_addr, .port = htons(member.port)})] = static_cast<int>(addresses.size());
-    addresses.push_back({.host = host.s_addr, .port = htons(member.port)});
+    const sockaddr_in address = ipv4(member);
+    ranks_[key(address)] = static_cast<int>(addresses.size());
+    addresses.push_back(address);
   }
   members_ = std::move(addresses);
   loop_.watch(socket_.get(), EPOLLIN, *this);
 }
 
 std::size_t ControlSocket::send(int rank, Bytes datagram) {
-  const Address& member = members_.at(static_cast<std::size_t>(rank));
-  const sockaddr_in to = at_address(member.host, member.port);
+  const sockaddr_in& to = members_.at(static_cast<std::size_t>(rank));
   // An earlier datagram's ICMP error is reported in place of this one being sent: then it is sent now.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ssize_t size = sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
@@ -121,12 +109,12 @@ void ControlSocket::drain(Time now) {
                                       MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &size);
     if (received < 0 && (errno == EAGAIN || errno == EBADF)) return;
     if (received < 0) continue;
-    const auto sender = ranks_.find(key({.host = from.sin_addr.s_addr, .port = from.sin_port}));
+    const auto sender = ranks_.find(key(from));
     if (sender == ranks_.end() || static_cast<std::size_t>(received) > datagram.size()) {
       ++strangers_;
       continue;
     }
-    owner_.received(rail_, sender->second, Bytes(datagram.data(), static_cast<std::size_t>(received)), now);
+    received_(sender->second, Bytes(datagram.data(), static_cast<std::size_t>(received)), now);
   }
 }
 
@@ -145,9 +133,9 @@ void ControlSocket::drain_errors(Time now) {
     message.msg_controllen = control.size();
     const ssize_t size = recvmsg(socket_.get(), &message, MSG_ERRQUEUE | MSG_DONTWAIT);
     if (size < 0) return;
-    const auto member = ranks_.find(key({.host = sent_to.sin_addr.s_addr, .port = sent_to.sin_port}));
+    const auto member = ranks_.find(key(sent_to));
     if (member != ranks_.end() && is_port_unreachable(message))
-      owner_.unreachable(rail_, member->second, Bytes(quoted.data(), static_cast<std::size_t>(size)), now);
+      unreachable_(member->second, Bytes(quoted.data(), static_cast<std::size_t>(size)), now);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -16,19 +17,15 @@ namespace railweave {
 /// from addresses that are no rank's are thrown away.
 class ControlSocket final : public ReadyHandler {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void received(std::size_t rail, int rank, Bytes datagram, Time now) = 0;
-    /// A port unreachable for what was sent to that rank, which it quotes: its process may listen no more.
-    virtual void unreachable(std::size_t rail, int rank, Bytes quoted, Time now) = 0;
-  };
+  using Handler = std::function<void(int rank, Bytes datagram, Time now)>;
 
   static constexpr std::size_t kMostBytes = 8192;
 
-  /// Bound at once. std::system_error names address and interface.
-  ControlSocket(EventLoop& loop, Owner& owner, std::size_t rail, const LocalInterface& at,
-                std::uint16_t port);
+  /// Bound at once. `received` gets what comes from a rank. `unreachable` gets the datagram that a port
+  /// unreachable quotes, and the rank to which it was sent: that rank's process may listen no more.
+  /// std::system_error names address and interface.
+  ControlSocket(EventLoop& loop, const LocalInterface& at, std::uint16_t port, Handler received,
+                Handler unreachable);
   ~ControlSocket() override;
 
   /// By rank. From here on datagrams are taken. std::system_error if one is no IPv4 address.
@@ -49,22 +46,18 @@ class ControlSocket final : public ReadyHandler {
   }
 
  private:
-  struct Address {
-    std::uint32_t host;  // as in network order
-    std::uint16_t port;
-  };
-
   void drain_errors(Time now);
-  static std::uint64_t key(const Address& at) { return std::uint64_t{at.host} << 16 | at.port; }
+  static std::uint64_t key(const sockaddr_in& at) {
+    return std::uint64_t{at.sin_addr.s_addr} << 16 | at.sin_port;
+  }
 
   EventLoop& loop_;
-  Owner& owner_;
-  const std::size_t rail_;
   const LocalInterface at_;
   const std::uint16_t port_;
   unsigned interface_;  // its index
   Descriptor socket_;
-  std::vector<Address> members_;
+  const Handler received_, unreachable_;
+  std::vector<sockaddr_in> members_;
   std::unordered_map<std::uint64_t, int> ranks_;
   std::uint64_t strangers_ = 0;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rails/datagram_socket.hpp"
 
-#include <arpa/inet.h>
 #include <linux/filter.h>
 #include <net/if.h>
 #include <netinet/udp.h>
@@ -31,46 +30,19 @@ constexpr int kUnknownMtu = std::numeric_limits<int>::max();
 constexpr std::size_t kReceiveMessages = 16;
 constexpr std::size_t kReceiveBytes = 65'536;
 
-[[noreturn]] void raise(const std::string& what) {
-  throw std::runtime_error(what + ": " + std::strerror(errno));
-}
-
-sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  if (inet_pton(AF_INET, address.c_str(), &out.sin_addr) != 1)
-    throw std::runtime_error("'" + address +
-                             "' is not an IPv4 address: expected the form 10.1.0.1; correct the address");
-  return out;
-}
-
 template <typename T>
 int set_option(int fd, int level, int name, T value) {
   return setsockopt(fd, level, name, &value, sizeof value);
 }
 
-void bind_interface(int fd, const std::string& interface) {
-  if (if_nametoindex(interface.c_str()) == 0) raise("interface " + interface);
-  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.data(),
-                 static_cast<socklen_t>(interface.size())) < 0)
-    raise("cannot bind to interface " + interface);
-}
-
-void bind_address(int fd, const std::string& address, std::uint16_t port) {
-  const sockaddr_in local = ipv4(address, port);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0) return;
-  if (errno == EADDRNOTAVAIL)
-    throw std::runtime_error("no interface of this machine has the address " + address +
-                             ": expected an own address; ip address add it, or correct the address");
-  if (errno == EADDRINUSE)
-    throw std::runtime_error("UDP port " + std::to_string(port) + " of " + address +
-                             " is in use by another process: expected a free port; end that process");
-  raise("cannot bind to " + address + ":" + std::to_string(port));
-}
-
-void share_port(int fd) {
-  if (set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) < 0) raise("SO_REUSEPORT");
+/// What `work` returns. Its errors are no errors of the system to the owner.
+template <typename Work>
+auto plainly(const Work& work) {
+  try {
+    return work();
+  } catch (const std::system_error& error) {
+    throw std::runtime_error(error.what());
+  }
 }
 
 /// As the route says; the largest possible where the kernel does not know.
@@ -100,18 +72,14 @@ DatagramSocket::DatagramSocket(LocalInterface local, std::uint16_t port, bool sh
 }
 
 Descriptor DatagramSocket::open() const {
-  Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) raise("cannot open a UDP socket");
-  if (!local_.interface.empty()) bind_interface(socket.get(), local_.interface);
-  if (shared_) share_port(socket.get());
-  bind_address(socket.get(), local_.address, port_);
-  if (set_option(socket.get(), SOL_UDP, UDP_GRO, 1) < 0) raise("UDP_GRO (Linux 5.0 and later)");
+  Descriptor socket = plainly([this] { return datagrams_on(local_, port_, shared_); });
+  if (set_option(socket.get(), SOL_UDP, UDP_GRO, 1) < 0) raise_errno("UDP_GRO (Linux 5.0 and later)");
   return socket;
 }
 
 // Not before the port is bound: one that may be shared is what the kernel picks for others that ask for any.
-DatagramSocket DatagramSocket::another() {
-  share_port(fd());
+DatagramSocket DatagramSocket::open_shared() {
+  share_port(socket_);
   shared_ = true;
   DatagramSocket made(local_, port_, /*shared=*/true);
   made.super_bytes_ = super_bytes_;
@@ -119,8 +87,8 @@ DatagramSocket DatagramSocket::another() {
   return made;
 }
 
-void DatagramSocket::deal(std::uint32_t offset,
-                          const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const {
+void DatagramSocket::steer_by_group(
+    std::uint32_t offset, const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const {
   // The kernel numbers sockets in the order in which they were bound; a load beyond the end returns 0.
   std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offset)};
   for (const auto& [value, socket] : sockets) {
@@ -129,7 +97,8 @@ void DatagramSocket::deal(std::uint32_t offset,
   }
   code.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
   const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
-  if (set_option(fd(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program) < 0) raise("SO_ATTACH_REUSEPORT_CBPF");
+  if (set_option(fd(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program) < 0)
+    raise_errno("SO_ATTACH_REUSEPORT_CBPF");
 }
 
 Descriptor DatagramSocket::reopen() {
@@ -143,7 +112,7 @@ Descriptor DatagramSocket::reopen() {
 
 void DatagramSocket::set_remotes(const std::vector<SocketAddress>& remotes) {
   std::vector<sockaddr_in> parsed;
-  for (const SocketAddress& remote : remotes) parsed.push_back(ipv4(remote.address, remote.port));
+  for (const SocketAddress& remote : remotes) parsed.push_back(plainly([&] { return ipv4(remote); }));
   remotes_ = std::move(parsed);
   connected_ = false;
   if (connects()) connect_to_one();
@@ -253,7 +222,7 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
   std::size_t gone = 0;
   if (!connected_ && connects()) connect_to_one();
   if (!connected_ && connects()) {
-    counts_.dropped += datagrams.size();
+    stats_.send_drops += datagrams.size();
     return datagrams.size();
   }
   std::size_t most_bytes = std::min(super_bytes_, kMaxSuperPacket);
@@ -269,8 +238,8 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
     for (int i = 0; i < sent; ++i) {
       if (on_sent) on_sent(datagrams.subspan(gone, batch.datagrams[i]));
       gone += batch.datagrams[i];
-      counts_.datagrams_sent += batch.datagrams[i];
-      counts_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kUdpHeaders;
+      stats_.packets_sent += batch.datagrams[i];
+      stats_.bytes_sent += batch.messages[i].msg_len + batch.datagrams[i] * kUdpHeaders;
     }
     if (sent >= 0) continue;
     switch (errno) {
@@ -283,13 +252,13 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
       case EINVAL:
       case EMSGSIZE:
         if (batch.datagrams[0] > 1) {  // the path cannot cut them now: the MTU is lower, or an offload is off
-          ++counts_.segmentation_refused;
+          ++stats_.segmentation_refused;
           most_bytes = 0;
           break;
         }
         [[fallthrough]];
       default:  // a message that cannot leave is like one lost on the way
-        counts_.dropped += batch.datagrams[0];
+        stats_.send_drops += batch.datagrams[0];
         gone += batch.datagrams[0];
     }
   }
@@ -340,15 +309,15 @@ bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
   for (int i = 0; i < received; ++i) {
     if (!connected_ && !is_remote(batch.senders[i])) {
-      ++counts_.strangers;
+      ++stats_.malformed;
       continue;
     }
     const std::size_t segment = batch.segment(i);
     const Bytes all(arena_.data() + i * kReceiveBytes, batch.messages[i].msg_len);
     for (std::size_t at = 0; at == 0 || at < all.size(); at += segment) {
       const Bytes datagram = all.subspan(at, std::min(segment, all.size() - at));
-      ++counts_.datagrams_received;
-      counts_.bytes_received += datagram.size() + kUdpHeaders;
+      ++stats_.packets_received;
+      stats_.bytes_received += datagram.size() + kUdpHeaders;
       take(datagram);
     }
   }

@@ -15,20 +15,10 @@
 #include <vector>
 
 #include "core/bytes.hpp"
+#include "core/rail_stats.hpp"
 #include "rails/socket.hpp"
 
 namespace railweave {
-
-/// What the link carries: every datagram of a super-packet has headers of its own there.
-struct DatagramCounts {
-  std::uint64_t datagrams_sent = 0;
-  std::uint64_t datagrams_received = 0;
-  std::uint64_t bytes_sent = 0;  // Ethernet, IPv4 and UDP headers included
-  std::uint64_t bytes_received = 0;
-  std::uint64_t strangers = 0;  // super-packets from elsewhere, where the kernel does not refuse them itself
-  std::uint64_t dropped = 0;    // datagrams that the kernel refused: no route, no memory, too large
-  std::uint64_t segmentation_refused = 0;  // super-packets that it would not cut: their datagrams left singly
-};
 
 class DatagramSocket {
  public:
@@ -39,12 +29,13 @@ class DatagramSocket {
   int fd() const { return socket_.get(); }
   std::uint16_t port() const { return port_; }
   /// One more socket on the same port, alike: they share what arrives. Throws as the constructor.
-  DatagramSocket another();
+  DatagramSocket open_shared();
   bool shared() const { return shared_; }
   /// Of the sockets that share the port, numbered as they were made, the one that is given with a value gets
   /// the datagrams that have this value at `offset`; the first gets all others. Of a super-packet its first
   /// datagram counts. After `reopen` of all of them again. Throws std::runtime_error.
-  void deal(std::uint32_t offset, const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const;
+  void steer_by_group(std::uint32_t offset,
+                      const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const;
   /// Whether another interface has come under the name of the one that the socket is bound to, or none: then
   /// nothing passes until `reopen`.
   bool outdated() const { return interface_index(local_.interface) != interface_; }
@@ -75,7 +66,9 @@ class DatagramSocket {
   /// Takes one batch of what has arrived and hands over each datagram. False if there was no more.
   bool receive(const std::function<void(Bytes)>& take);
 
-  const DatagramCounts& counts() const { return counts_; }
+  /// Every datagram of a super-packet has headers of its own on the link. Super-packets from strangers count
+  /// as malformed, where the kernel does not refuse them itself.
+  const RailStats& stats() const { return stats_; }
 
  private:
   struct SendBatch;
@@ -99,7 +92,7 @@ class DatagramSocket {
   bool lower_effort_ = false;
   std::vector<sockaddr_in> remotes_;
   bool connected_ = false;  // to the only one
-  DatagramCounts counts_;
+  RailStats stats_;
   std::vector<std::byte> arena_;  // where recvmmsg writes
 };
 

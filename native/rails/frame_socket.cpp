@@ -105,7 +105,7 @@ std::string dotted(roce::Ipv4Address address) {
 
 // Holds the UDP port and drops what comes: without it the kernel would answer every packet with an ICMP
 // error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
-Descriptor open_silencer(const std::string& interface, roce::Ipv4Address address) {
+Descriptor hold_port(const std::string& interface, roce::Ipv4Address address) {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) raise_errno("UDP socket");
   const int fd = socket.get();
@@ -143,7 +143,7 @@ FrameSocket::FrameSocket(const std::string& interface, roce::Ipv4Address address
         "interface '" + interface + "' has an MTU of " + std::to_string(mtu) + ": expected " + needed +
         " or more, for RDMA packets; raise it (ip link set dev " + interface + " mtu " + needed + ")");
   }
-  silencer_ = open_silencer(interface, address);
+  port_holder_ = hold_port(interface, address);
 }
 
 bool FrameSocket::outdated() const { return if_nametoindex(interface_.c_str()) != index_; }
@@ -154,7 +154,7 @@ std::optional<roce::MacAddress> FrameSocket::neighbour(roce::Ipv4Address address
   of->sin_family = AF_INET;
   of->sin_addr.s_addr = htonl(address);
   interface_.copy(request.arp_dev, sizeof request.arp_dev - 1);
-  if (ioctl(silencer_.get(), SIOCGARP, &request) < 0 || (request.arp_flags & ATF_COM) == 0)
+  if (ioctl(port_holder_.get(), SIOCGARP, &request) < 0 || (request.arp_flags & ATF_COM) == 0)
     return std::nullopt;
   roce::MacAddress mac;
   std::memcpy(mac.data(), request.arp_ha.sa_data, mac.size());

@@ -89,7 +89,7 @@ class FrameSocket {
   const std::string interface_;
   const unsigned index_;
   Descriptor socket_;
-  Descriptor silencer_;  // UDP socket that keeps the kernel from answering "port unreachable"
+  Descriptor port_holder_;  // UDP socket that keeps the kernel from answering "port unreachable"
   roce::MacAddress mac_{};
   Lane in_, bulk_, urgent_;
   int priority_ = 0;  // of what is sent next

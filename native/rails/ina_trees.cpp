@@ -352,15 +352,8 @@ std::optional<InaTrees::Event> InaTrees::poll() {
 }
 
 void InaTrees::add_to(RailStats& stats) const {
-  const DatagramCounts& counts = socket_.counts();
-  stats.bytes_sent += counts.bytes_sent;
+  stats += socket_.stats();
   stats.sent += sent_;
-  stats.bytes_received += counts.bytes_received;
-  stats.packets_sent += counts.datagrams_sent;
-  stats.packets_received += counts.datagrams_received;
-  stats.malformed += counts.strangers;
-  stats.send_drops += counts.dropped;
-  stats.segmentation_refused += counts.segmentation_refused;
   for (const Tree& tree : trees_) {
     stats.retransmissions += tree.endpoint.stats().retransmissions;
     stats.duplicates += tree.endpoint.stats().duplicates;
@@ -384,29 +377,21 @@ GroupStats InaTrees::group_stats(std::size_t index) const {
   const Tree& tree = trees_[index];
   const ina::EndpointStats& counts = tree.endpoint.stats();
   const spread::SpreaderStats& spread = tree.spreader.stats();
-  return {.group = tree.endpoint.group(),
-          .slots = tree.endpoint.slots(),
-          .in_flight = tree.endpoint.in_flight(),
-          .window = tree.endpoint.window().size(),
-          .rtt = tree.endpoint.window().smoothed_rtt(),
-          .contributions = counts.contributions,
-          .results = counts.results,
-          .retransmissions = counts.retransmissions,
-          .early_retransmissions = counts.early_retransmissions,
-          .timeouts = counts.timeouts,
-          .stale = counts.stale + spread.stale,
-          .duplicates = counts.duplicates + spread.duplicates,
-          .mismatches = tree.mismatches,
-          .refused = counts.refused_in_all() + spread.refused_in_all(),
-          .probes_sent = counts.probes_sent,
-          .probes_answered = counts.probes_answered,
-          .nonfinite_chunks = counts.nonfinite_chunks,
-          .moves = counts.moves,
-          .error_bound = counts.error_bound,
-          .multicasts = spread.tasks,
-          .multicast_bytes = spread.sent_bytes,
-          .fetched_bytes = spread.fetched_bytes,
-          .answered_bytes = spread.answered_bytes};
+  GroupStats stats{counts};
+  stats.group = tree.endpoint.group();
+  stats.slots = tree.endpoint.slots();
+  stats.in_flight = tree.endpoint.in_flight();
+  stats.window = tree.endpoint.window().size();
+  stats.rtt = tree.endpoint.window().smoothed_rtt();
+  stats.mismatches = tree.mismatches;
+  stats.refused_packets = counts.refused_in_all() + spread.refused_in_all();
+  stats.stale += spread.stale;
+  stats.duplicates += spread.duplicates;
+  stats.multicasts = spread.tasks;
+  stats.multicast_bytes = spread.sent_bytes;
+  stats.fetched_bytes = spread.fetched_bytes;
+  stats.answered_bytes = spread.answered_bytes;
+  return stats;
 }
 
 }  // namespace railweave

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rail as the agent sees it: slices go in, completions come out, all on the loop's thread.
+// A rail as the agent sees it: slices go in, completions come out, all on the loop's thread. Its exceptions
+// stay inside it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,32 +17,22 @@
 #include "core/rail_stats.hpp"
 #include "core/slice.hpp"
 #include "core/time.hpp"
+#include "ina/endpoint.hpp"
 #include "loop/event_loop.hpp"
 
 namespace railweave {
 
-/// What a rail with aggregation trees knows of one of them. Counts since it was formed, over all its moves.
-struct GroupStats {
-  std::uint16_t group = 0;      // its number in the switches now; changes when it moves
-  std::uint32_t slots = 0;      // chunks that may be in flight
-  std::uint32_t in_flight = 0;  // now
-  std::uint32_t window = 0;     // chunks that are let in flight now
-  Duration rtt = 0;             // smoothed
-  std::uint64_t contributions = 0;
-  std::uint64_t results = 0;
-  std::uint64_t retransmissions = 0;
-  std::uint64_t early_retransmissions = 0;  // those that a gap caused, not the timer
-  std::uint64_t timeouts = 0;
-  std::uint64_t stale = 0;       // results of a group that it was before a move
-  std::uint64_t duplicates = 0;  // results that were here already
-  std::uint64_t mismatches = 0;  // results of contributions that did not belong together
-  std::uint64_t refused = 0;     // malformed, or not for this child
-  std::uint64_t probes_sent = 0;
-  std::uint64_t probes_answered = 0;
-  std::uint64_t nonfinite_chunks = 0;
-  std::uint64_t moves = 0;
-  double error_bound = 0;  // greatest error that fixed point can have caused in an element, so far
-  // Slices that are multicast. Their chunks are no contributions; refused, stale and duplicates are all.
+/// Counts and state of one aggregation tree, since the rail formed it and over all moves of the tree. `stale`
+/// and `duplicates` include multicast packets.
+struct GroupStats : ina::EndpointStats {
+  std::uint16_t group = 0;            // its number in the switches now; changes when it moves
+  std::uint32_t slots = 0;            // chunks that may be in flight
+  std::uint32_t in_flight = 0;        // now
+  std::uint32_t window = 0;           // chunks that are let in flight now
+  Duration rtt = 0;                   // smoothed
+  std::uint64_t mismatches = 0;       // results of contributions that did not belong together
+  std::uint64_t refused_packets = 0;  // malformed, or not for this child; multicast ones too
+  // Slices that are multicast. Their chunks are no contributions.
   std::uint64_t multicasts = 0;
   std::uint64_t multicast_bytes = 0;  // of tensors, sent once to all
   std::uint64_t fetched_bytes = 0;    // taken that a peer had to send again
@@ -54,7 +47,7 @@ struct Stall {
   bool spoilt;           // the switch has a sum that the ranks' seals disprove
 };
 
-/// What one rail reports, on the loop's thread.
+/// Receives the reports of one rail, on the loop's thread.
 class RailListener {
  public:
   virtual ~RailListener() = default;
@@ -63,52 +56,122 @@ class RailListener {
   virtual void rail_failed(const Failure& failure, Time now) = 0;
   /// The rail waits for a tree and goes on trying; reported once per silence.
   virtual void stalled(const Stall&, Time) {}
-  /// What this rank calls there: as a TransportListener's.
-  virtual std::optional<MessageLabel> pending_label(const SliceKey&) const { return std::nullopt; }
+  /// As TransportListener::own_label.
+  virtual std::optional<MessageLabel> own_label(const SliceKey&) const { return std::nullopt; }
 };
 
-class Rail : public Timed {
+/// One rail of one rank. Its state:
+///
+///     state        entered by                                         slices start   left by
+///     running      construction, `restart`                            yes            all below
+///     halted       `halt`, or an exception of the rail's code         no             `restart`, `abort`
+///     halt failed  the same, and `do_halt` has thrown as well         no             all others
+///     aborted      `abort`                                            no             `halt`, `restart`
+///
+/// The rail owns its handlers and timers. An exception of the rail's code is reported as kRailDown, and the
+/// loop calls no code of the rail until the owner halts it. Only `restart` and `groups` throw; their callers
+/// handle that. The protected functions are the rail's code.
+class Rail : public Timed, public HandlerOwner {
  public:
-  /// What the members agree upon before a rail that was halted is used again.
+  /// The ranks agree on this before a halted rail is used again.
   struct Restart {
     std::uint32_t incarnation;         // of the connections; greater than all before
     std::vector<std::uint64_t> bases;  // the greatest of all ranks' `next_chunks`, each
   };
 
+  /// `loop` has the handlers of the rail; null in a simulation, which calls them itself.
+  Rail(EventLoop* loop, RailListener& listener) : listener_(listener), loop_(loop) {}
+  Rail(const Rail&) = delete;
+  Rail& operator=(const Rail&) = delete;
+
   virtual std::string_view kind() const = 0;
-  /// Whether `start` may be called: a rail has no more slices than it works on.
-  virtual bool takes() const { return true; }
+  /// Whether the rail can start one more slice now: a rail has no more slices than it works on.
+  bool can_start() const { return state_ == State::kRunning && asked(false, &Rail::do_can_start); }
   /// Slices are started in the same order on every rank.
-  virtual void start(const Slice& slice, Time now) = 0;
-  /// A call begins in which this rail has no part. A peer that uses it for that call calls something else.
-  virtual void pass_over(const CallDescription&, Time) {}
+  void start(const Slice& slice, Time now);
+  /// A call has begun in which this rail has no part. A peer that uses it for that call calls something else.
+  void skip_call(Time now);
   /// Whether this rank has had a sign of life of the peer's process on this rail a moment ago.
-  virtual bool hears(int, Time) const { return false; }
+  bool heard_recently(int peer, Time now) const { return asked(false, &Rail::do_heard_recently, peer, now); }
+  Time deadline() const final { return thrown_ ? 0 : asked(Time{0}, &Rail::do_deadline); }
+  void expire(Time now) final;
   /// Drops all slices in progress without completing them: the communicator is being closed or has failed.
-  virtual void abort() = 0;
+  void abort();
   /// Drops all slices in progress without completing them and without a word to the peers; their memory is
   /// the caller's again. Nothing is reported any more until `restart`. May be repeated.
-  virtual void halt(Time now) = 0;
-  /// A halted rail joins its peers anew; what still comes of older incarnations is dropped. Peers may be
-  /// late; what goes wrong is reported by `rail_failed`. Throws std::logic_error if the rail is not halted,
-  /// or was in that incarnation before.
-  virtual void restart(const Restart& restart, Time now) = 0;
-  /// Joined with all peers: slices are carried out as they are started. Those that are started before wait.
-  virtual bool ready() const = 0;
+  void halt(Time now);
+  /// Joins the peers again after `halt`. Packets of older incarnations are dropped. Peers may be late;
+  /// `rail_failed` reports failures. Throws std::logic_error if the rail is not halted, or was in that
+  /// incarnation before. The rail is then halted.
+  void restart(const Restart& restart, Time now);
+  /// Joined with all peers: slices are carried out as they are started. Earlier slices wait.
+  bool ready() const { return state_ == State::kRunning && asked(false, &Rail::do_ready); }
   /// The next chunk numbers that this rank would use, where chunks are numbered for a switch: per aggregation
   /// tree in the order of the trees, or of its connection; else empty.
-  virtual std::vector<std::uint64_t> next_chunks() const { return {}; }
+  std::vector<std::uint64_t> next_chunks() const;
   /// Tells the peers, where this rail can, why this rank gives up.
-  virtual void announce(const Failure&, Time) {}
+  void announce(const Failure& failure, Time now);
   /// Says goodbye; no slice is in progress. `closed` is true once no peer needs anything from this rank any
   /// more.
-  virtual void close(Time) {}
-  virtual bool closed() const { return true; }
-  virtual RailStats stats() const = 0;
-  /// Grows with everything that brings slices on: a rail with slices for which it stands still is stuck.
-  virtual std::uint64_t progress() const = 0;
+  void close(Time now);
+  bool closed() const { return broken_ || asked(true, &Rail::do_closed); }
+  RailStats stats() const;
+  /// Grows with every event that brings slices on. A rail whose number stands still while it has slices is
+  /// stuck.
+  std::uint64_t progress() const { return asked(std::uint64_t{0}, &Rail::do_progress); }
   /// One per aggregation tree, if the rail has any.
   virtual std::vector<GroupStats> groups() const { return {}; }
+
+  void handler_failed(const std::exception& error, Time now) final;
+
+ protected:
+  virtual bool do_can_start() const { return true; }
+  virtual void do_start(const Slice& slice, Time now) = 0;
+  virtual void do_skip_call(Time) {}
+  virtual bool do_heard_recently(int, Time) const { return false; }
+  virtual Time do_deadline() const = 0;
+  virtual void do_expire(Time now) = 0;
+  virtual void do_abort() = 0;
+  virtual void do_halt(Time now) = 0;
+  virtual void do_restart(const Restart& restart, Time now) = 0;
+  virtual bool do_ready() const = 0;
+  virtual std::vector<std::uint64_t> do_next_chunks() const { return {}; }
+  virtual void do_announce(const Failure&, Time) {}
+  virtual void do_close(Time) {}
+  virtual bool do_closed() const { return true; }
+  virtual RailStats do_stats() const = 0;
+  virtual std::uint64_t do_progress() const = 0;
+
+  RailListener& listener_;
+
+ private:
+  enum class State { kRunning, kHalted, kHaltFailed, kAborted };
+
+  /// The rail's answer. If the rail throws, the answer is `otherwise`, and `expire` soon throws the same.
+  template <typename Answer, typename Question, typename... Args>
+  Answer asked(Answer otherwise, Question question, Args... args) const {
+    try {
+      return (this->*question)(args...);
+    } catch (const std::exception& error) {
+      thrown_ = error.what();
+      return otherwise;
+    }
+  }
+  template <typename Action>
+  void as_owner(const Action& action);
+  template <typename Action>
+  bool attempt(const Action& action);
+  template <typename Action>
+  void contained(Time now, const Action& action);
+  bool stop(Time now);
+  void suspend();
+  void resume();
+
+  EventLoop* const loop_;
+  State state_ = State::kRunning;
+  bool broken_ = false;                          // the rail has thrown since the last restart
+  mutable std::optional<std::string> thrown_{};  // what `asked` has caught
+  mutable RailStats stats_{};                    // the last known ones
 };
 
 }  // namespace railweave

@@ -126,8 +126,7 @@ void RdmaEndpoint::transmit(Time now) {
 /// Writes what a queue pair has to send into free slots. True if it may have more.
 ///
 /// Short packets pass the data that wait in the interface's queue: clearances and acknowledgements behind
-/// 20 ms of them would let both peers' links rest. Requests pass no other request of their queue pair. An
-/// acknowledgement that passes answers to a READ would cost another READ; rails make none.
+/// 20 ms of them would let both peers' links rest. Requests pass no other request of their queue pair.
 bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
   roce::Packet packet;
   if (socket_->room() == 0) return true;

@@ -34,8 +34,10 @@ std::string why(roce::Status status) {
   }
 }
 
-RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, TransportListener& listener)
+RdmaPeer::RdmaPeer(RdmaPeerOptions options, const CallCheck& check, RdmaConnection& connection,
+                   TransportListener& listener)
     : options_(std::move(options)),
+      check_(check),
       connection_(connection),
       listener_(listener),
       own_codes_(options_.own_key),
@@ -47,22 +49,16 @@ RdmaPeer::RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, Transpor
 
 // ---------------------------------------------------------------- posting
 
-void RdmaPeer::begin(const MessageLabel& label, Time now) {
-  label_ = label;
-  begun_ = true;
-  check_waiting(now);
-}
-
 void RdmaPeer::post_send(Bytes data, Time now) {
   if (aborted_) return;
-  sends_.push_back({.label = label_, .data = data});
+  sends_.push_back({.label = check_.label(), .data = data});
   match(now);
   check_peer_is_there(now);
 }
 
 void RdmaPeer::post_receive(MutableBytes into, Time now) {
   if (aborted_) return;
-  receives_.push_back({.label = label_, .into = into, .sequence = next_in_++});
+  receives_.push_back({.label = check_.label(), .into = into, .sequence = next_in_++});
   clear_receives();
   check_peer_is_there(now);
 }
@@ -108,7 +104,8 @@ void RdmaPeer::match(Time now) {
       clearance = clearances_.front();
       if (!agrees(send.label, send.data.size(), clearance->label, clearance->length, now)) return;
     }
-    if (is_short(send) ? static_cast<std::uint16_t>(shorts_out_ - shorts_met_) >= kShortAhead : !clearance)
+    if (is_short(send) ? static_cast<std::uint16_t>(shorts_out_ - credits_received_) >= kShortAhead
+                       : !clearance)
       break;
     if (clearance) clearances_.pop_front();
     if (is_short(send)) {
@@ -130,11 +127,9 @@ void RdmaPeer::send_short(const Outgoing& send) {
 }
 
 void RdmaPeer::write(const Outgoing& send, const ClearToSend& clearance) {
-  // The connection only reads what it writes to the peer.
-  const MutableBytes local{const_cast<std::byte*>(send.data.data()), send.data.size()};
   connection_.post({.id = next_id_++,
                     .operation = roce::Operation::kWrite,
-                    .local = local,
+                    .local = send.data,
                     .immediate = clearance.sequence,
                     .remote_address = clearance.address,
                     .rkey = clearance.rkey});
@@ -143,7 +138,7 @@ void RdmaPeer::write(const Outgoing& send, const ClearToSend& clearance) {
 bool RdmaPeer::agrees(const MessageLabel& own, std::size_t size, const MessageLabel& theirs,
                       std::uint64_t their_size, Time now) {
   if (own != theirs) {
-    fail(mismatch(options_.own_rank, own, options_.rank, theirs), now);
+    fail(check_.differing(options_.rank, own, theirs), now);
   } else if (size != their_size) {
     fail(FailureKind::kMismatch,
          "has " + std::to_string(their_size) + " bytes for a message of which this rank has " +
@@ -164,15 +159,7 @@ const MessageLabel* RdmaPeer::waits_here() const {
 void RdmaPeer::check_waiting(Time now) {
   const MessageLabel* const theirs = waits_here();
   if (theirs == nullptr) return;
-  const bool come = begun_ && key_of(*theirs) <= key_of(label_);
-  const auto own = come ? label_ : listener_.pending_label(key_of(*theirs));
-  if (own && *own != *theirs) fail(mismatch(options_.own_rank, *own, options_.rank, *theirs), now);
-}
-
-void RdmaPeer::pass_over(const CallDescription& call, Time now) {
-  const MessageLabel* const theirs = waits_here();
-  if (theirs == nullptr || theirs->call.op_index != call.op_index) return;
-  fail(mismatch(options_.own_rank, {.call = call, .slice_count = 0}, options_.rank, *theirs), now);
+  if (const auto failure = check_.unmet(options_.rank, *theirs)) fail(*failure, now);
 }
 
 // ---------------------------------------------------------------- completions
@@ -285,8 +272,8 @@ bool RdmaPeer::take_taken(std::uint16_t taken) {
   const auto on_their_way = [this](std::uint16_t met) {
     return static_cast<std::uint16_t>(shorts_out_ - met);
   };
-  if (on_their_way(taken) > on_their_way(shorts_met_)) return false;
-  shorts_met_ = taken;
+  if (on_their_way(taken) > on_their_way(credits_received_)) return false;
+  credits_received_ = taken;
   return true;
 }
 
@@ -327,7 +314,7 @@ void RdmaPeer::deliver(const MessageLabel& label, Bytes data, Time now) {
   const Receive& receive = receives_.front();
   if (!agrees(receive.label, receive.into.size(), label, data.size(), now)) return;
   std::copy(data.begin(), data.end(), receive.into.begin());
-  if (static_cast<std::uint16_t>(++taken_ - told_) >= kShortAhead / 2)
+  if (static_cast<std::uint16_t>(++consumed_ - credits_sent_) >= kShortAhead / 2)
     send_control(encode(ControlType::kTaken, {}), true);
   received(now);
 }
@@ -398,7 +385,7 @@ bool RdmaPeer::closed() const {
 
 void RdmaPeer::send_control(std::vector<std::byte> message, bool quiet) {
   const std::uint64_t id = next_id_++;
-  set_taken(message, told_ = taken_);
+  set_taken(message, credits_sent_ = consumed_);
   append_code(message, own_codes_);
   const auto [entry, added] = control_out_.emplace(id, std::move(message));
   connection_.post({.id = id, .operation = roce::Operation::kSend, .local = entry->second, .quiet = quiet});

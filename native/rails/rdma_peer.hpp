@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/call_check.hpp"
 #include "collectives/transport.hpp"
 #include "rails/rdma_device.hpp"
 #include "rails/rdma_message.hpp"
@@ -25,7 +26,6 @@ namespace railweave {
 std::string why(roce::Status status);
 
 struct RdmaPeerOptions {
-  int own_rank;
   int rank;
   std::string name;         // "rank 2 at 10.3.0.3"
   std::size_t short_bytes;  // of data that go without a clearance, at most; alike on both ranks
@@ -37,13 +37,14 @@ struct RdmaPeerOptions {
 
 class RdmaPeer {
  public:
-  /// Reports to `listener` as a transport would, from inside `drain` and `begin`; a failure once.
-  RdmaPeer(RdmaPeerOptions options, RdmaConnection& connection, TransportListener& listener);
+  /// Reports to `listener` as a transport would, from inside `drain` and `check_waiting`; a failure once.
+  RdmaPeer(RdmaPeerOptions options, const CallCheck& check, RdmaConnection& connection,
+           TransportListener& listener);
   RdmaPeer(const RdmaPeer&) = delete;
   RdmaPeer& operator=(const RdmaPeer&) = delete;
 
-  void begin(const MessageLabel& label, Time now);
-  void pass_over(const CallDescription& call, Time now);
+  /// This rank has come to another call.
+  void check_waiting(Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
   /// Takes what the queue pair has completed; false if that was nothing.
@@ -103,7 +104,6 @@ class RdmaPeer {
   bool agrees(const MessageLabel& own, std::size_t size, const MessageLabel& theirs, std::uint64_t their_size,
               Time now);
   const MessageLabel* waits_here() const;
-  void check_waiting(Time now);
   void say_goodbye();
 
   void take(const roce::Completion& completion, Time now);
@@ -128,22 +128,21 @@ class RdmaPeer {
   void fail(const Failure& failure, Time now);
 
   const RdmaPeerOptions options_;
+  const CallCheck& check_;
   RdmaConnection& connection_;
   TransportListener& listener_;
-  MessageLabel label_{};
-  bool begun_ = false;  // label_ means something
 
   std::deque<Outgoing> sends_;
-  std::size_t sent_ = 0;                           // of them, those that are posted to the connection
-  std::uint32_t first_out_ = 0;                    // sequence of the oldest
-  std::uint16_t shorts_out_ = 0, shorts_met_ = 0;  // short ones sent, and met by the peer's receives
+  std::size_t sent_ = 0;                                 // of them, those that are posted to the connection
+  std::uint32_t first_out_ = 0;                          // sequence of the oldest
+  std::uint16_t shorts_out_ = 0, credits_received_ = 0;  // short ones sent, and met by the peer's receives
   std::deque<ClearToSend> clearances_;
 
   std::deque<Receive> receives_;
   std::size_t cleared_ = 0;  // of them, short ones and those that the peer may write
   std::uint32_t next_in_ = 0;
   std::deque<Early> early_;
-  std::uint16_t taken_ = 0, told_ = 0;              // short ones that have met receives; as the peer knows
+  std::uint16_t consumed_ = 0, credits_sent_ = 0;   // short ones that have met receives; as the peer knows
   std::optional<std::uint32_t> awaited_, overdue_;  // at the latest `clear_overdue`; what it cleared
 
   StreamCodes own_codes_, codes_;

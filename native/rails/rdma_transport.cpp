@@ -56,7 +56,7 @@ roce::MacAddress parse_mac(const std::string& text) {
 
 RdmaEndpointOptions endpoint_options(const RdmaTransportOptions& options) {
   std::size_t burst = kMaxBurst;
-  if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kLot, options.rate_bps));
+  if (options.rate_bps > 0) burst = std::min(burst, bytes_in(kPacingQuantum, options.rate_bps));
   return {.interface = options.interface,
           .address = parse_address(options.address),
           .path_mtu = options.path_mtu,
@@ -235,6 +235,7 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
   for (const std::uint32_t number : silenced_) device_->release(number);
   silenced_ = incarnation > 0 ? numbers(incarnation_) : std::vector<std::uint32_t>{};
   incarnation_ = incarnation;
+  check_.restart();
   first_answer_by_ = incarnation == 0 ? now + timing::kFirstTimeout : now;
   running_ = true;
   failed_ = false;
@@ -289,15 +290,14 @@ void RdmaTransport::meet(std::size_t peer, Time now) {
   RdmaConnection& connection = device_->join(options, way.address, mac_of(way), now);
   TransportListener& listener = *this;
   peers_[peer] =
-      std::make_unique<RdmaPeer>(RdmaPeerOptions{.own_rank = rank_,
-                                                 .rank = static_cast<int>(peer),
+      std::make_unique<RdmaPeer>(RdmaPeerOptions{.rank = static_cast<int>(peer),
                                                  .name = way.name,
                                                  .short_bytes = short_bytes(),
                                                  .retries = timeout > 0 ? retries_for(timeout) : patience,
                                                  .max_timeout = timing::kRepetition,
                                                  .own_key = key_between(rank_, static_cast<int>(peer)),
                                                  .key = key_between(static_cast<int>(peer), rank_)},
-                                 connection, listener);
+                                 check_, connection, listener);
 }
 
 // Packet numbers start at the sender's end's number, to which the switch counts from. A rank that is late
@@ -486,15 +486,16 @@ void RdmaTransport::set_interest() {
 }
 
 void RdmaTransport::begin(const MessageLabel& label, Time now) {
-  for_each_peer([&](RdmaPeer& peer) { peer.begin(label, now); });
+  check_.begin(label);
+  skip_call(now);
 }
 
-void RdmaTransport::pass_over(const CallDescription& call, Time now) {
-  for_each_peer([&](RdmaPeer& peer) { peer.pass_over(call, now); });
+void RdmaTransport::skip_call(Time now) {
+  for_each_peer([&](RdmaPeer& peer) { peer.check_waiting(now); });
 }
 
 /// Heartbeats leave once per interval, so whoever lives is heard of within two.
-bool RdmaTransport::hears(int rank, Time now) const {
+bool RdmaTransport::heard_recently(int rank, Time now) const {
   const auto& peer = peers_.at(static_cast<std::size_t>(rank));
   return peer && now - peer->heard_at() < 2 * options_.liveness.interval;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/call_check.hpp"
 #include "collectives/transport.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/rdma_endpoint.hpp"
@@ -89,8 +90,8 @@ class RdmaTransport final : public Transport, private TransportListener, private
   int rank() const override { return rank_; }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
   void begin(const MessageLabel& label, Time now) override;
-  void pass_over(const CallDescription& call, Time now) override;
-  bool hears(int peer, Time now) const override;
+  void skip_call(Time now) override;
+  bool heard_recently(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
   Time deadline() const override;
@@ -109,9 +110,6 @@ class RdmaTransport final : public Transport, private TransportListener, private
  private:
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return listener_->pending_label(key);
-  }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
 
@@ -174,6 +172,7 @@ class RdmaTransport final : public Transport, private TransportListener, private
   Key key_{};
   Time first_answer_by_ = 0;  // until then the interface may be down
   TransportListener* listener_ = nullptr;
+  CallCheck check_{rank_, listener_};
   Time heartbeat_at_ = kNever;
   Time overdue_at_ = kNever;  // when to look whether short messages are
   std::uint32_t interest_ = 0;

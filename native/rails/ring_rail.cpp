@@ -9,13 +9,16 @@
 
 namespace railweave {
 
-RingRail::RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options,
-                   SpecialAlgorithm special)
-    : transport_(std::move(transport)), listener_(listener), options_(options), special_(std::move(special)) {
+RingRail::RingRail(EventLoop* loop, std::unique_ptr<Transport> transport, RailListener& listener,
+                   RingRailOptions options, SpecialAlgorithm special)
+    : Rail(loop, listener),
+      transport_(std::move(transport)),
+      options_(options),
+      special_(std::move(special)) {
   transport_->set_listener(this);
 }
 
-void RingRail::start(const Slice& slice, Time now) {
+void RingRail::do_start(const Slice& slice, Time now) {
   if (failed_) return;
   if (slice_) throw std::logic_error("a rail of a ring takes one slice at a time");
   busy_since_ = now;
@@ -85,31 +88,32 @@ void RingRail::finish(Time now) {
   listener_.slice_done(slice.id, now);
 }
 
-void RingRail::abort() {
+void RingRail::do_abort() {
   transport_->abort();
+  failed_ = true;
   drop();
 }
 
-void RingRail::halt(Time now) {
+void RingRail::do_halt(Time now) {
   if (slice_) stats_.busy += now - busy_since_;
   transport_->halt(now);
+  failed_ = true;
   drop();
 }
 
 void RingRail::drop() {
-  failed_ = true;
   slice_.reset();
   retired_.clear();
   if (!advancing_) machine_.reset();  // else `advance` stands on it
 }
 
-void RingRail::restart(const Restart& restart, Time now) {
+void RingRail::do_restart(const Restart& restart, Time now) {
   transport_->set_positions(restart.bases);
   transport_->restart(restart.incarnation, now);
   failed_ = false;
 }
 
-RailStats RingRail::stats() const {
+RailStats RingRail::do_stats() const {
   RailStats stats = transport_->stats();
   stats.slices = stats_.slices;
   stats.payload_bytes = stats_.payload_bytes;

@@ -18,50 +18,54 @@ using RingRailOptions = AlgorithmOptions;
 /// Makes the machine of a slice that needs a special one, else nothing.
 using SpecialAlgorithm = std::function<std::unique_ptr<Algorithm>(Transport&, const Slice&)>;
 
-class RingRail final : public Rail, private TransportListener {
+class RingRail : public Rail, protected TransportListener {
  public:
-  RingRail(std::unique_ptr<Transport> transport, RailListener& listener, RingRailOptions options,
-           SpecialAlgorithm special = {});
+  RingRail(EventLoop* loop, std::unique_ptr<Transport> transport, RailListener& listener,
+           RingRailOptions options, SpecialAlgorithm special = {});
 
   Transport& transport() { return *transport_; }
   /// Something that the slice's machine waits for has happened, besides messages.
   void advance(Time now);
-  /// Likewise, and it has brought the slice on.
+  /// The same, and it has brought the slice on.
   void moved(Time now);
 
   std::string_view kind() const override { return transport_->kind(); }
-  bool takes() const override { return !slice_; }
-  void start(const Slice& slice, Time now) override;
-  Time deadline() const override { return transport_->deadline(); }
-  void expire(Time now) override { transport_->expire(now); }
-  void pass_over(const CallDescription& call, Time now) override { transport_->pass_over(call, now); }
-  bool hears(int peer, Time now) const override { return transport_->hears(peer, now); }
-  void abort() override;
-  void halt(Time now) override;
-  void restart(const Restart& restart, Time now) override;
-  bool ready() const override { return transport_->ready(); }
-  std::vector<std::uint64_t> next_chunks() const override { return transport_->positions(); }
-  void announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
-  void close(Time now) override { transport_->close(now); }
-  bool closed() const override { return transport_->closed(); }
-  RailStats stats() const override;
-  std::uint64_t progress() const override { return progress_; }
 
- private:
+ protected:
+  bool do_can_start() const override { return !slice_; }
+  void do_start(const Slice& slice, Time now) override;
+  Time do_deadline() const override { return transport_->deadline(); }
+  void do_expire(Time now) override { transport_->expire(now); }
+  void do_skip_call(Time now) override { transport_->skip_call(now); }
+  bool do_heard_recently(int peer, Time now) const override { return transport_->heard_recently(peer, now); }
+  void do_abort() override;
+  void do_halt(Time now) override;
+  void do_restart(const Restart& restart, Time now) override;
+  bool do_ready() const override { return transport_->ready(); }
+  std::vector<std::uint64_t> do_next_chunks() const override { return transport_->positions(); }
+  void do_announce(const Failure& failure, Time now) override { transport_->announce(failure, now); }
+  void do_close(Time now) override { transport_->close(now); }
+  bool do_closed() const override { return transport_->closed(); }
+  RailStats do_stats() const override;
+  std::uint64_t do_progress() const override { return progress_; }
+
   void sent(int peer, Time now) override;
   void received(int peer, Time now) override;
   void joined(Time now) override { advance(now); }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return listener_.pending_label(key);
+  std::optional<MessageLabel> own_label(const SliceKey& key) const override {
+    return listener_.own_label(key);
   }
   void failed(const Failure& failure, Time now) override;
-
-  void begin(Time now);
-  void finish(Time now);
+  bool has_failed() const { return failed_; }
+  bool has_slice() const { return slice_.has_value(); }
+  /// Lets go of the slice and of the machines' messages.
   void drop();
 
+ private:
+  void begin(Time now);
+  void finish(Time now);
+
   const std::unique_ptr<Transport> transport_;
-  RailListener& listener_;
   const RingRailOptions options_;
   const SpecialAlgorithm special_;
   std::optional<Slice> slice_;
@@ -71,7 +75,7 @@ class RingRail final : public Rail, private TransportListener {
   bool again_ = false;   // a completion came while advancing
   bool failed_ = false;  // or halted
   Time busy_since_ = 0;
-  std::uint64_t progress_ = 0;  // messages sent and received, and what else moved slices
+  std::uint64_t progress_ = 0;  // messages sent and received, and calls of `moved`
   RailStats stats_;
 };
 

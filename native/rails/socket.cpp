@@ -20,29 +20,28 @@ constexpr int kBacklog = 128;
 constexpr int kUnsentBytes = 128 * 1024;
 constexpr int kWindowBytes = 1024 * 1024;
 
-sockaddr_in ipv4(const std::string& address, std::uint16_t port) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  if (inet_pton(AF_INET, address.c_str(), &out.sin_addr) != 1) {
-    throw std::system_error(EINVAL, std::generic_category(), "'" + address + "' is no IPv4 address");
-  }
-  return out;
+[[noreturn]] void raise_unbound(const LocalInterface& local, std::uint16_t port) {
+  if (errno == EADDRNOTAVAIL)
+    raise_errno("no interface of this machine has the address " + local.address +
+                ": expected an own address; ip address add it, or correct the address");
+  if (errno == EADDRINUSE)
+    raise_errno("port " + std::to_string(port) + " of " + local.address +
+                " is in use by another process: expected a free port; end that process");
+  raise_errno("cannot bind to " + to_string({local.address, port}) + " on interface '" + local.interface +
+              "'");
 }
 
-Descriptor bound(const LocalInterface& local, std::uint16_t port, int type = SOCK_STREAM) {
+Descriptor bound(const LocalInterface& local, std::uint16_t port, int type, bool shared = false) {
   const int protocol = local.mptcp && type == SOCK_STREAM ? IPPROTO_MPTCP : 0;
   Descriptor socket(::socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
-  if (!socket) raise_errno("socket");
+  if (!socket) raise_errno("cannot open a socket");
   if (!local.interface.empty() &&
       setsockopt(socket.get(), SOL_SOCKET, SO_BINDTODEVICE, local.interface.data(),
-                 static_cast<socklen_t>(local.interface.size())) < 0) {
-    raise_errno("cannot use interface '" + local.interface + "'");
-  }
-  const sockaddr_in at = ipv4(local.address, port);
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) {
-    raise_errno("cannot use address " + local.address + " on interface '" + local.interface + "'");
-  }
+                 static_cast<socklen_t>(local.interface.size())) < 0)
+    raise_errno("cannot use interface " + local.interface);
+  if (shared) share_port(socket);
+  const sockaddr_in at = ipv4({local.address, port});
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) < 0) raise_unbound(local, port);
   return socket;
 }
 
@@ -62,19 +61,35 @@ void set(const Descriptor& socket, int option, T value) {
 
 std::string to_string(const SocketAddress& at) { return at.address + ":" + std::to_string(at.port); }
 
+sockaddr_in ipv4(const SocketAddress& at) {
+  sockaddr_in out{};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(at.port);
+  if (inet_pton(AF_INET, at.address.c_str(), &out.sin_addr) != 1)
+    throw std::system_error(
+        EINVAL, std::generic_category(),
+        "'" + at.address + "' is not an IPv4 address: expected the form 10.1.0.1; correct the address");
+  return out;
+}
+
 Descriptor listen_on(const LocalInterface& local, std::uint16_t port) {
-  Descriptor socket = bound(local, port);
+  Descriptor socket = bound(local, port, SOCK_STREAM);
   if (listen(socket.get(), kBacklog) < 0) raise_errno("cannot listen on " + local.address);
   return socket;
 }
 
-Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port) {
-  return bound(local, port, SOCK_DGRAM);
+Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port, bool shared) {
+  return bound(local, port, SOCK_DGRAM, shared);
+}
+
+void share_port(const Descriptor& socket) {
+  const int on = 1;
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0) raise_errno("SO_REUSEPORT");
 }
 
 Descriptor dial(const LocalInterface& local, const SocketAddress& remote) {
-  Descriptor socket = bound(local, 0);
-  const sockaddr_in to = ipv4(remote.address, remote.port);
+  Descriptor socket = bound(local, 0, SOCK_STREAM);
+  const sockaddr_in to = ipv4(remote);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0 && errno != EINPROGRESS) {
     raise_errno("cannot connect to " + to_string(remote) + " from " + local.address);
   }
@@ -94,8 +109,6 @@ Accepted accept_from(const Descriptor& listener) {
     if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) raise_errno("accept");
   }
 }
-
-std::uint32_t host_of(const SocketAddress& at) { return ipv4(at.address, at.port).sin_addr.s_addr; }
 
 unsigned interface_index(const std::string& interface) { return if_nametoindex(interface.c_str()); }
 

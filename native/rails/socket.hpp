@@ -2,8 +2,11 @@
 // Sockets, bound to one interface.
 #pragma once
 
+#include <netinet/in.h>
+
 #include <cstdint>
 #include <string>
+#include <system_error>
 
 #include "core/descriptor.hpp"
 #include "core/headers.hpp"
@@ -26,10 +29,12 @@ struct LocalInterface {
   bool mptcp = false;  // streams are Multipath TCP's, over the paths that the host's endpoints allow
 };
 
-// All sockets are non-blocking. What cannot be made throws std::system_error that names address and
-// interface.
-Descriptor listen_on(const LocalInterface& local, std::uint16_t port);     // 0: any free one
-Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port);  // UDP, bound
+// All sockets are non-blocking. A socket that cannot be made throws std::system_error, which names address
+// and interface and says what to do. So does a text that is no IPv4 address.
+Descriptor listen_on(const LocalInterface& local, std::uint16_t port);  // 0: any free one
+/// UDP, bound. Sockets on a `shared` port must all be opened so.
+Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port, bool shared = false);
+void share_port(const Descriptor& socket);
 Descriptor dial(const LocalInterface& local,
                 const SocketAddress& remote);  // connecting; writable when it is done
 /// What a listener has: a connection, nobody, or no way to take one. Connections that have broken before they
@@ -42,12 +47,23 @@ struct Accepted {
   bool exhausted = false;
 };
 Accepted accept_from(const Descriptor& listener);
-/// As Accepted has it. std::system_error.
-std::uint32_t host_of(const SocketAddress& at);
+sockaddr_in ipv4(const SocketAddress& at);
 /// The interface's index now; 0 if there is none of that name. One that is deleted and made anew gets
 /// another, and sockets that were bound to the old one hear and reach nobody any more.
 unsigned interface_index(const std::string& interface);
 std::uint16_t port_of(const Descriptor& socket);
+/// What `open` returns. It opens a port of TCP and the same port of UDP, of which one may be taken: then it
+/// tries another port.
+template <typename Open>
+auto on_one_port(const Open& open) {
+  for (int attempts_left = 15;; --attempts_left) {
+    try {
+      return open();
+    } catch (const std::system_error& error) {
+      if (error.code() != std::errc::address_in_use || attempts_left == 0) throw;
+    }
+  }
+}
 int pending_error(const Descriptor& socket);  // errno of the connection, 0 if none
 /// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.
 void reset_on_close(const Descriptor& socket);

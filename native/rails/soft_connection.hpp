@@ -21,7 +21,7 @@ class SoftConnection final : public RdmaConnection {
   std::optional<roce::Completion> poll() override { return queue_pair_.poll(); }
   Offer offer(MutableBytes into) override {
     return {.address = reinterpret_cast<std::uintptr_t>(into.data()),
-            .rkey = memory_.add(into, roce::kRemoteWrite, queue_pair_.options().qpn)};
+            .rkey = memory_.add(into, queue_pair_.options().qpn)};
   }
   void take(std::uint32_t rkey) override { memory_.remove(rkey); }
   void drop(std::uint32_t rkey) override { memory_.remove(rkey); }
@@ -33,7 +33,7 @@ class SoftConnection final : public RdmaConnection {
   std::size_t release_buffers() override { return queue_pair_.release_buffers(); }
   Region region(std::size_t bytes) override {
     region_.resize(bytes);
-    region_key_ = memory_.add(region_, roce::kRemoteWrite, queue_pair_.options().qpn);
+    region_key_ = memory_.add(region_, queue_pair_.options().qpn);
     return {.bytes = region_, .rkey = *region_key_};
   }
   void abort() override {

@@ -154,12 +154,12 @@ bool SumAllReduce::post() {
   return true;
 }
 
-std::unique_ptr<RingRail> make_rdma_rail(std::unique_ptr<RdmaTransport> transport, RailListener& listener,
-                                         std::uint64_t rate_bps) {
+std::unique_ptr<RingRail> make_rdma_rail(EventLoop& loop, std::unique_ptr<RdmaTransport> transport,
+                                         RailListener& listener, std::uint64_t rate_bps) {
   const AlgorithmOptions options{.rate_bps = rate_bps};
   RdmaTransport& made = *transport;
   return std::make_unique<RingRail>(
-      std::move(transport), listener, options,
+      &loop, std::move(transport), listener, options,
       [&made, options](Transport& of, const Slice& slice) -> std::unique_ptr<Algorithm> {
         SumRing* const ring = made.sum_ring();
         if (ring == nullptr || !sums_in_switch(slice)) {

@@ -65,7 +65,7 @@ class SumAllReduce final : public Algorithm {
 };
 
 /// A rail of an RDMA transport, whose sums the switch makes where it can, while there is one that adds.
-std::unique_ptr<RingRail> make_rdma_rail(std::unique_ptr<RdmaTransport> transport, RailListener& listener,
-                                         std::uint64_t rate_bps);
+std::unique_ptr<RingRail> make_rdma_rail(EventLoop& loop, std::unique_ptr<RdmaTransport> transport,
+                                         RailListener& listener, std::uint64_t rate_bps);
 
 }  // namespace railweave

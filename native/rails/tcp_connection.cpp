@@ -27,11 +27,11 @@ std::size_t consume(std::size_t& from, std::size_t size) {
 
 }  // namespace
 
-TcpConnection::TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
-                             TransportListener& listener, const Liveness& liveness, const Key& own_key,
-                             const Key& key)
+TcpConnection::TcpConnection(EventLoop& loop, const CallCheck& check, int peer, std::string name,
+                             Descriptor socket, TransportListener& listener, const Liveness& liveness,
+                             const Key& own_key, const Key& key)
     : loop_(loop),
-      rank_(rank),
+      check_(check),
       peer_(peer),
       name_(std::move(name)),
       socket_(std::move(socket)),
@@ -83,7 +83,7 @@ void TcpConnection::post_send(Bytes data, Time now) {
   if (dead_ || aborted_) return;
   if (peer_left_) return fail(FailureKind::kPeerLost, "has closed its communicator", now);
   out_.push_back({.type = FrameType::kData,
-                  .header = header_of(FrameType::kData, data, label_),
+                  .header = header_of(FrameType::kData, data, check_.label()),
                   .data = data,
                   .completes = true,
                   .owned = {}});
@@ -224,21 +224,13 @@ void TcpConnection::halt() {
 
 // ---------------------------------------------------------------- receiving
 
-void TcpConnection::begin(const MessageLabel& label, Time now) {
-  label_ = label;
-  begun_ = true;
+void TcpConnection::check_waiting(Time now) {
   if (parked_ && !receiving_) receive(now);
-}
-
-void TcpConnection::pass_over(const CallDescription& call, Time now) {
-  if (!parked_ || parked_->call.op_index != call.op_index) return;
-  const MessageLabel theirs = *std::exchange(parked_, std::nullopt);
-  fail(mismatch(rank_, {.call = call, .slice_count = 0}, peer_, theirs), now);
 }
 
 void TcpConnection::post_receive(MutableBytes into, Time now) {
   if (dead_ || aborted_) return;
-  posted_.push_back({.label = label_, .into = into});
+  posted_.push_back({.label = check_.label(), .into = into});
   if (!receiving_ && (parked_ || peer_left_)) receive(now);
   paused_ = paused_ && parked_;
   set_interest();
@@ -301,9 +293,8 @@ bool TcpConnection::take(const TcpReader::MessageBegins& message, Time now) {
   }
   const MessageLabel& theirs = message.label;
   if (posted_.empty()) {
-    const auto own = own_label(key_of(theirs));
-    if (own && *own != theirs) {
-      fail(mismatch(rank_, *own, peer_, theirs), now);
+    if (const auto failure = check_.unmet(peer_, theirs)) {
+      fail(*failure, now);
     } else {
       parked_ = theirs;
     }
@@ -311,7 +302,7 @@ bool TcpConnection::take(const TcpReader::MessageBegins& message, Time now) {
   }
   const Receive& receive = posted_.front();
   if (theirs != receive.label || message.size != receive.into.size()) {
-    Failure failure = mismatch(rank_, counterpart(receive.label, theirs), peer_, theirs);
+    Failure failure = check_.differing(peer_, receive.label, theirs);
     if (theirs == receive.label) {
       failure.message = name_ + " sends " + std::to_string(message.size) + " bytes where this rank expects " +
                         std::to_string(receive.into.size()) + ": all ranks must use the same options";
@@ -331,10 +322,8 @@ bool TcpConnection::take(const TcpReader::MessageEnds&, Time now) {
 }
 
 bool TcpConnection::take(const TcpReader::Heartbeat& heartbeat, Time now) {
-  const MessageLabel& awaited = heartbeat.awaited;
-  if (awaited.slice_count == 0) return true;
-  const auto own = own_label(key_of(awaited));
-  if (own && *own != awaited) fail(mismatch(rank_, *own, peer_, awaited), now);
+  if (heartbeat.awaited.slice_count == 0) return true;
+  if (const auto failure = check_.differing(peer_, heartbeat.awaited)) fail(*failure, now);
   return true;
 }
 
@@ -360,17 +349,6 @@ bool TcpConnection::take(const TcpReader::Malformed&, Time now) {
        "stranger forges them",
        now);
   return false;
-}
-
-// Of this rank's calls the one of the same index, which says more than the one that the message has met.
-MessageLabel TcpConnection::counterpart(const MessageLabel& met, const MessageLabel& theirs) const {
-  if (met.call.op_index == theirs.call.op_index) return met;
-  const auto same_slice = listener_.pending_label(key_of(theirs));
-  return same_slice && *same_slice != theirs ? *same_slice : met;
-}
-
-std::optional<MessageLabel> TcpConnection::own_label(const SliceKey& key) const {
-  return begun_ && key_of(label_) == key ? label_ : listener_.pending_label(key);
 }
 
 // ---------------------------------------------------------------- failure

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/call_check.hpp"
 #include "collectives/transport.hpp"
 #include "loop/event_loop.hpp"
 #include "rails/socket.hpp"
@@ -20,12 +21,12 @@ namespace railweave {
 class TcpConnection final : public ReadyHandler {
  public:
   /// `own_key` and `key`: of the codes of this rank's frames and of the peer's.
-  TcpConnection(EventLoop& loop, int rank, int peer, std::string name, Descriptor socket,
+  TcpConnection(EventLoop& loop, const CallCheck& check, int peer, std::string name, Descriptor socket,
                 TransportListener& listener, const Liveness& liveness, const Key& own_key, const Key& key);
   ~TcpConnection() override;
 
-  void begin(const MessageLabel& label, Time now);
-  void pass_over(const CallDescription& call, Time now);
+  /// This rank has come to another call.
+  void check_waiting(Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
   void announce(const Failure& failure, Time now);
@@ -39,7 +40,7 @@ class TcpConnection final : public ReadyHandler {
   /// When a sign of life is due, or the lack of one.
   Time deadline() const;
   void expire(Time now);
-  bool hears(Time now) const;
+  bool heard_recently(Time now) const;
 
   void on_ready(std::uint32_t events, Time now) override;
 
@@ -75,8 +76,6 @@ class TcpConnection final : public ReadyHandler {
   bool take(const TcpReader::PeerFailed& failed, Time now);
   bool take(const TcpReader::Goodbye&, Time now);
   bool take(const TcpReader::Malformed&, Time now);
-  MessageLabel counterpart(const MessageLabel& met, const MessageLabel& theirs) const;
-  std::optional<MessageLabel> own_label(const SliceKey& key) const;
 
   bool sends_heartbeats() const;
   void send_heartbeat(Time now);
@@ -88,16 +87,14 @@ class TcpConnection final : public ReadyHandler {
   void fail(const Failure& failure, Time now);
 
   EventLoop& loop_;
-  const int rank_;
+  const CallCheck& check_;
   const int peer_;
   const std::string name_;  // "rank 2 at 10.1.0.3:40123"
   Descriptor socket_;
   TransportListener& listener_;
   const Liveness liveness_;
-  Time heard_at_;         // bytes have come
-  Time spoke_at_;         // bytes have left
-  MessageLabel label_{};  // of what is posted now
-  bool begun_ = false;    // label_ means something
+  Time heard_at_;  // bytes have come
+  Time spoke_at_;  // bytes have left
 
   StreamCodes codes_;  // of the frames in `out_`
   std::deque<Outgoing> out_;

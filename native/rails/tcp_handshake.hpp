@@ -14,13 +14,10 @@
 
 namespace railweave {
 
+class TcpTransport;
+
 class TcpHandshake final : public ReadyHandler {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) = 0;
-  };
   enum class Stage {
     kDialled,   // the peer is known, and has not answered
     kAccepted,  // it has said nothing yet
@@ -28,8 +25,8 @@ class TcpHandshake final : public ReadyHandler {
   };
 
   /// `peer` is the rank that is dialled, or -1 for a connection that has come in.
-  TcpHandshake(Owner& owner, Descriptor socket, int peer, std::uint32_t from, Time deadline)
-      : owner_(owner),
+  TcpHandshake(TcpTransport& transport, Descriptor socket, int peer, std::uint32_t from, Time deadline)
+      : transport_(transport),
         socket_(std::move(socket)),
         peer_(peer),
         from_(from),
@@ -68,10 +65,10 @@ class TcpHandshake final : public ReadyHandler {
   }
   const Hello& answer() const { return answer_; }
 
-  void on_ready(std::uint32_t events, Time now) override { owner_.handshake_ready(*this, events, now); }
+  void on_ready(std::uint32_t events, Time now) override;
 
  private:
-  Owner& owner_;
+  TcpTransport& transport_;
   Descriptor socket_;
   int peer_;
   std::uint32_t from_;  // address of a connection that has come in

@@ -35,7 +35,7 @@ void TcpConnection::send_heartbeat(Time now) {
   enqueue(FrameType::kHeartbeat, {}, now, posted_.empty() ? MessageLabel{} : posted_.front().label);
 }
 
-bool TcpConnection::hears(Time now) const {
+bool TcpConnection::heard_recently(Time now) const {
   return sends_heartbeats() && now - heard_at_ < 2 * liveness_.interval;
 }
 

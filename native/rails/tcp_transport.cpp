@@ -36,13 +36,13 @@ TcpTransport::~TcpTransport() {
 void TcpTransport::introduce(const Key& key, int rank, const std::vector<SocketAddress>& members) {
   std::map<std::uint32_t, std::size_t> dialling;
   for (std::size_t other = static_cast<std::size_t>(rank) + 1; other < members.size(); ++other)
-    ++dialling[host_of(members[other])];
+    ++dialling[ipv4(members[other]).sin_addr.s_addr];
   dialling_ = std::move(dialling);
   key_ = key;
   rank_ = rank;
   members_ = members;
   peers_ = neighbours(rank, world_size());
-  peers_.insert(peers_.end(), friends_.begin(), friends_.end());
+  peers_.insert(peers_.end(), extra_peers_.begin(), extra_peers_.end());
   std::sort(peers_.begin(), peers_.end());
   peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
   redials_.resize(members.size());
@@ -82,6 +82,7 @@ void TcpTransport::follow_interface() {
 
 void TcpTransport::join(std::uint32_t incarnation, Time now) {
   incarnation_ = incarnation;
+  check_.restart();
   running_ = true;
   failed_ = false;
   for (const int peer : peers_) {
@@ -156,9 +157,8 @@ void TcpTransport::make_room(std::uint32_t from, Time now) {
 
 TcpHandshake& TcpTransport::add_handshake(Descriptor socket, int peer, std::uint32_t events, Time deadline,
                                           std::uint32_t from) {
-  TcpHandshake::Owner& owner = *this;
   auto& handshake = handshakes_.emplace_back(
-      std::make_unique<TcpHandshake>(owner, std::move(socket), peer, from, deadline));
+      std::make_unique<TcpHandshake>(*this, std::move(socket), peer, from, deadline));
   loop_.watch(handshake->socket().get(), events, *handshake);
   bring_forward(deadline);
   return *handshake;
@@ -169,6 +169,10 @@ Descriptor TcpTransport::remove_handshake(TcpHandshake& handshake) {
   Descriptor socket = std::move(handshake.socket());
   std::erase_if(handshakes_, [&handshake](const auto& held) { return held.get() == &handshake; });
   return socket;
+}
+
+void TcpHandshake::on_ready(std::uint32_t events, Time now) {
+  transport_.handshake_ready(*this, events, now);
 }
 
 void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) {
@@ -282,7 +286,7 @@ void TcpTransport::adopt(int peer, Descriptor socket, const Hello& dialled, cons
     return stream_key(dialled, answer, static_cast<std::uint32_t>(sender), key_);
   };
   connections_[peer] =
-      std::make_unique<TcpConnection>(loop_, rank(), peer, name_of(peer), std::move(socket), listener,
+      std::make_unique<TcpConnection>(loop_, check_, peer, name_of(peer), std::move(socket), listener,
                                       options_.liveness, key_of(rank()), key_of(peer));
   bring_forward(connections_[peer]->deadline());
   if (!missing().empty() || failed_) return;
@@ -342,16 +346,17 @@ void TcpTransport::expire(Time now) {
 }
 
 void TcpTransport::begin(const MessageLabel& label, Time now) {
-  for_each_connection([&](TcpConnection& connection) { connection.begin(label, now); });
+  check_.begin(label);
+  skip_call(now);
 }
 
-void TcpTransport::pass_over(const CallDescription& call, Time now) {
-  for_each_connection([&](TcpConnection& connection) { connection.pass_over(call, now); });
+void TcpTransport::skip_call(Time now) {
+  for_each_connection([&](TcpConnection& connection) { connection.check_waiting(now); });
 }
 
-bool TcpTransport::hears(int peer, Time now) const {
+bool TcpTransport::heard_recently(int peer, Time now) const {
   const auto& connection = connections_.at(static_cast<std::size_t>(peer));
-  return connection && connection->hears(now);
+  return connection && connection->heard_recently(now);
 }
 
 void TcpTransport::failed(const Failure& failure, Time now) {

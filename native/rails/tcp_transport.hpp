@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/call_check.hpp"
 #include "collectives/transport.hpp"
 #include "core/secret.hpp"
 #include "loop/event_loop.hpp"
@@ -37,10 +38,7 @@ struct TcpTransportOptions {
 /// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
 /// incarnation, whoever is behind is turned away and tries again. A dial that fails is repeated until `abort`
 /// or `halt`: the owner decides how long it waits.
-class TcpTransport final : public Transport,
-                           private TransportListener,
-                           private TcpHandshake::Owner,
-                           private ReadyHandler {
+class TcpTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
   TcpTransport(EventLoop& loop, const TcpTransportOptions& options);
   ~TcpTransport() override;
@@ -52,7 +50,7 @@ class TcpTransport final : public Transport,
   /// The same, and joins them as incarnation 0.
   void connect(const Key& key, int rank, const std::vector<SocketAddress>& members, Time now);
   /// Ranks that become peers besides the neighbours. Before it is known who takes part.
-  void befriend(std::vector<int> ranks) { friends_ = std::move(ranks); }
+  void add_peers(std::vector<int> ranks) { extra_peers_ = std::move(ranks); }
   std::vector<int> missing() const;  // peers to which there is no connection yet
   /// Why the last dial failed; empty if none did.
   const std::string& last_refusal() const { return last_refusal_; }
@@ -62,8 +60,8 @@ class TcpTransport final : public Transport,
   int rank() const override { return rank_; }
   void set_listener(TransportListener* listener) override { listener_ = listener; }
   void begin(const MessageLabel& label, Time now) override;
-  void pass_over(const CallDescription& call, Time now) override;
-  bool hears(int peer, Time now) const override;
+  void skip_call(Time now) override;
+  bool heard_recently(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
   /// Never late; early where bytes that came or went have put a sign of life off.
@@ -82,12 +80,10 @@ class TcpTransport final : public Transport,
   void sent(int peer, Time now) override { listener_->sent(peer, now); }
   void received(int peer, Time now) override { listener_->received(peer, now); }
   void left(int peer, Time now) override { listener_->left(peer, now); }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return listener_->pending_label(key);
-  }
   void failed(const Failure& failure, Time now) override;
   void on_ready(std::uint32_t events, Time now) override;
-  void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now) override;
+  friend TcpHandshake;
+  void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now);
 
   /// A peer that could not be reached is dialled again after a pause that grows.
   struct Redial {
@@ -132,10 +128,11 @@ class TcpTransport final : public Transport,
   TransportListener* listener_ = nullptr;
   Key key_{};
   int rank_ = 0;
+  CallCheck check_{rank_, listener_};
   std::uint32_t incarnation_ = 0;
   std::vector<SocketAddress> members_;             // none: not introduced yet
   std::map<std::uint32_t, std::size_t> dialling_;  // how many ranks may dial from an address
-  std::vector<int> friends_;
+  std::vector<int> extra_peers_;
   std::vector<int> peers_;  // in order
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;             // by rank

@@ -10,7 +10,7 @@
 namespace railweave::recovery {
 namespace {
 
-enum class Kind : std::uint8_t { kBeat = 0, kReport = 1, kOrder = 2, kFarewell = 3, kInquiry = 4 };
+enum class Kind : std::uint8_t { kHeartbeat = 0, kStatus = 1, kDecision = 2, kGoodbye = 3, kInquiry = 4 };
 
 namespace flag {
 constexpr std::uint8_t kUnfit = 1;
@@ -20,9 +20,9 @@ constexpr std::uint8_t kActive = 1;
 
 Kind kind_of(const Body& body) {
   if (const auto* stamped = std::get_if<Stamped>(&body))
-    return std::holds_alternative<Status>(stamped->state) ? Kind::kReport : Kind::kOrder;
+    return std::holds_alternative<Status>(stamped->state) ? Kind::kStatus : Kind::kDecision;
   if (std::holds_alternative<Inquiry>(body)) return Kind::kInquiry;
-  return std::holds_alternative<Heartbeat>(body) ? Kind::kBeat : Kind::kFarewell;
+  return std::holds_alternative<Heartbeat>(body) ? Kind::kHeartbeat : Kind::kGoodbye;
 }
 
 // --- writing ---
@@ -188,17 +188,17 @@ Goodbye get_farewell(Reader& from, const Shape& shape) {
 
 Body get_body(Reader& from, Kind kind, const Shape& shape) {
   switch (kind) {
-    case Kind::kBeat:
+    case Kind::kHeartbeat:
       return get_beat(from, shape);
-    case Kind::kReport: {
+    case Kind::kStatus: {
       const Stamp stamp = get_stamp(from);
       return Stamped{stamp, get_report(from, shape)};
     }
-    case Kind::kOrder: {
+    case Kind::kDecision: {
       const Stamp stamp = get_stamp(from);
       return Stamped{stamp, get_order(from, shape)};
     }
-    case Kind::kFarewell:
+    case Kind::kGoodbye:
       return get_farewell(from, shape);
     case Kind::kInquiry:
       return Inquiry{.answer = from.get<std::uint8_t>(1) != 0};

@@ -41,7 +41,7 @@ struct World {
   int dies;       // this rank, at some time; -1: none
 };
 
-/// As ComposedRail, over a simulated network.
+/// As an in-network rail with a ring, over a simulated network.
 class RackRank final : public SimulatedRank {
  public:
   RackRank(SimulatedNetwork& network, const World& world, int rank, int ranks)

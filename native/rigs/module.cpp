@@ -9,6 +9,7 @@ namespace nb = nanobind;
 
 namespace railweave {
 
+void bind_agent(nb::module_& m);
 void bind_calls(nb::module_& m);
 void bind_collectives(nb::module_& m);
 void bind_composed(nb::module_& m);
@@ -40,6 +41,7 @@ nb::module_ rig_submodule(nb::module_& rigs, const char* name, const char* doc) 
 NB_MODULE(_rigs, m) {
   m.doc() = "Parts of railweave's native core for tests";
   railweave::bind_collectives(m);
+  railweave::bind_agent(m);
   railweave::bind_calls(m);
   railweave::bind_composed(m);
   railweave::bind_ina(m);

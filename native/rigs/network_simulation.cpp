@@ -141,7 +141,7 @@ class SimulatedTransport final : public Transport {
     for (int peer = 0; peer < ranks_; ++peer) {
       if (peers_[peer].arrived.empty()) continue;
       const Message& message = peers_[peer].arrived.front();
-      const auto own = listener_->pending_label(key_of(message.label));
+      const auto own = listener_->own_label(key_of(message.label));
       if (message.incarnation == incarnation_ && own && *own != message.label)
         return fail(mismatch(rank_, *own, peer, message.label));
     }

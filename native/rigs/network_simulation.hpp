@@ -36,7 +36,7 @@ class SimulatedNetwork {
     while (step(latest)) {
     }
   }
-  /// Runs the next event; false if there is none.
+  /// Runs the next event; false if no event is left.
   bool step(Time latest = kNever);
   void after(Duration delay, std::function<void()> action);
   Time now() const { return now_; }

@@ -21,7 +21,6 @@
 
 #include "bindings/agent_values.hpp"
 #include "rails/datagram_socket.hpp"
-#include "rails/guarded_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
@@ -57,7 +56,7 @@ class RankRails final {
                             .port = port,
                             .liveness = {.timeout = 4 * beat, .interval = beat}});
     hosts_.at(rank).tcp = transport.get();
-    adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
+    adopt(rank, std::make_unique<RingRail>(&loop_, std::move(transport), hosts_[rank], RingRailOptions{}));
     return hosts_[rank].tcp->port();
   }
 
@@ -68,26 +67,19 @@ class RankRails final {
     auto transport = std::make_unique<RdmaTransport>(loop_, options, static_cast<int>(rank), world_size_);
     RdmaTransport& made = *transport;
     hosts_.at(rank).rdma = transport.get();
-    adopt(rank, std::make_unique<RingRail>(std::move(transport), hosts_[rank], RingRailOptions{}));
+    adopt(rank, std::make_unique<RingRail>(&loop_, std::move(transport), hosts_[rank], RingRailOptions{}));
     return {made.mac(), made.queue_pairs()};
   }
 
-  /// With its control, as an agent makes it: on the same port.
   std::uint16_t open_ina(std::size_t rank, const std::string& address, const std::string& interface,
                          std::uint64_t rate_bps, bool yields) {
-    auto guarded = std::make_unique<GuardedRail>(hosts_.at(rank));
-    auto rail = std::make_unique<InaRail>(
-        loop_, InaRailOptions{.address = address, .interface = interface, .rate_bps = rate_bps},
-        guarded->listener());
-    if (yields) rail->yield();
-    auto control = std::make_unique<TcpTransport>(
-        loop_,
-        TcpTransportOptions{.local = {.address = address, .interface = interface}, .liveness = kNoBeats});
     Host& host = hosts_.at(rank);
+    auto rail = std::make_unique<InaRail>(
+        loop_, InaRailOptions{.address = address, .interface = interface, .rate_bps = rate_bps}, host);
+    if (yields) rail->yield();
     host.ina = rail.get();
-    host.tcp = control.get();
-    guarded->adopt(std::move(rail), std::move(control));
-    adopt(rank, std::move(guarded));
+    host.tcp = &rail->control();
+    adopt(rank, std::move(rail));
     return host.tcp->port();
   }
 
@@ -176,7 +168,7 @@ class RankRails final {
     bool halt_at_next = false;
 
     void start(Time now) {
-      while (!waiting.empty() && rail->takes()) {
+      while (!waiting.empty() && rail->can_start()) {
         const Slice slice = waiting.front();
         waiting.pop_front();
         rail->start(slice, now);
@@ -328,14 +320,12 @@ void bind_rails(nb::module_& m) {
       .def("place", &StreamReader::place, "wanted"_a,
            "Take or throw away the message that begins; what follows")
       .def("discard", &StreamReader::discard, "Throw away the rest of the message that comes in");
-  nb::class_<DatagramCounts>(sub, "DatagramCounts")
-      .def(RAILWEAVE_RO(DatagramCounts, datagrams_sent, dropped, segmentation_refused));
   nb::class_<Datagrams>(sub, "Datagrams", "A UDP socket as the in-network rail has it, on a port of its own")
       .def(nb::init<std::string>(), "address"_a)
       .def("set_remotes", &Datagrams::set_remotes, "remotes"_a)
       .def("set_super_packets", &Datagrams::set_super_packets, "bytes"_a)
       .def("send", &Datagrams::send, "datagrams"_a, "To the first remote; how many are gone")
-      .def_prop_ro("counts", &Datagrams::counts);
+      .def_prop_ro("stats", &Datagrams::stats);
 }
 
 }  // namespace railweave

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all rigs share.
+// Helpers of all rigs.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -59,7 +59,7 @@ void bind_codec(nb::module_& m) {
 }
 
 void bind_work(nb::module_& m) {
-  RAILWEAVE_ENUM(m, CompletionKind, kSend, kWrite, kRead, kReceive, kReceiveWrite);
+  RAILWEAVE_ENUM(m, CompletionKind, kSend, kWrite, kReceive, kReceiveWrite);
   RAILWEAVE_ENUM(m, Status, kSuccess, kFlushed, kRetriesExceeded, kRnrRetriesExceeded, kRemoteAccessError,
                  kRemoteInvalidRequest, kRemoteOperationalError, kBadResponse);
   nb::class_<Completion>(m, "Completion")
@@ -71,29 +71,26 @@ void bind_work(nb::module_& m) {
   nb::class_<QueuePairOptions>(m, "QueuePairOptions")
       .def(nb::init<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::size_t, std::int64_t,
                     std::int64_t, std::int64_t, Duration, Duration, Duration, Duration, int, int,
-                    std::uint8_t, int>(),
+                    std::uint8_t>(),
            "qpn"_a, "peer_qpn"_a, "send_psn"_a = 0, "receive_psn"_a = 0, nb::kw_only(),
            "path_mtu"_a = defaults.path_mtu, "window"_a = defaults.window,
            "min_window"_a = defaults.min_window, "most_window"_a = defaults.most_window,
            "window_time"_a = defaults.window_time, "first_timeout"_a = defaults.first_timeout,
            "min_timeout"_a = defaults.min_timeout, "max_timeout"_a = defaults.max_timeout,
            "retries"_a = defaults.retries, "rnr_retries"_a = defaults.rnr_retries,
-           "rnr_timer"_a = defaults.rnr_timer, "max_reads"_a = defaults.max_reads,
-           "Times in nanoseconds, windows in packets.")
+           "rnr_timer"_a = defaults.rnr_timer, "Times in nanoseconds, windows in packets.")
       .def_ro("path_mtu", &QueuePairOptions::path_mtu);
 }
 
 void bind_queue_pair(nb::module_& m) {
-  m.attr("REMOTE_READ") = static_cast<int>(kRemoteRead);
-  m.attr("REMOTE_WRITE") = static_cast<int>(kRemoteWrite);
   nb::class_<MemoryRegions>(m, "MemoryRegions")
       .def(nb::init<>())
       .def(
           "add",
-          [](MemoryRegions& self, const Array& buffer, int access, std::uint32_t qpn) {
-            return self.add(view(buffer), static_cast<std::uint8_t>(access), qpn);
+          [](MemoryRegions& self, const Array& buffer, std::uint32_t qpn) {
+            return self.add(view(buffer), qpn);
           },
-          "buffer"_a, "access"_a, "qpn"_a = MemoryRegions::kAnyQueuePair, nb::keep_alive<1, 2>(),
+          "buffer"_a, "qpn"_a = MemoryRegions::kAnyQueuePair, nb::keep_alive<1, 2>(),
           "Registers a buffer; returns its rkey. Its remote address is the buffer's own.")
       .def("remove", &MemoryRegions::remove, "rkey"_a);
   nb::class_<QueuePair>(m, "QueuePair", "A reliable connection without I/O; times in nanoseconds.")
@@ -172,11 +169,8 @@ void bind_endpoint(nb::module_& m) {
           "options"_a, "peer"_a, "peer_mac"_a, nb::rv_policy::reference_internal,
           "The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.")
       .def(
-          "register",
-          [](RdmaEndpoint& self, const Array& buffer, int access) {
-            return self.memory().add(view(buffer), static_cast<std::uint8_t>(access));
-          },
-          "buffer"_a, "access"_a, nb::keep_alive<1, 2>(), "Registers a buffer for all queue pairs; its rkey.")
+          "register", [](RdmaEndpoint& self, const Array& buffer) { return self.memory().add(view(buffer)); },
+          "buffer"_a, nb::keep_alive<1, 2>(), "Registers a buffer for all queue pairs; its rkey.")
       .def_prop_ro("mac",
                    [](const RdmaEndpoint& self) { return to_python(std::as_bytes(std::span(self.mac()))); })
       .def("step", &step, "timeout_ns"_a, "Send, wait for something to happen, handle it.")

@@ -34,7 +34,7 @@ class SimulatedRank : protected RailListener {
  public:
   SimulatedRank(int rank, int ranks, std::unique_ptr<Transport> transport, RingRailOptions options,
                 SpecialAlgorithm special)
-      : calls_(rank, ranks), rail_(std::move(transport), *this, options, std::move(special)) {
+      : calls_(rank, ranks), rail_(nullptr, std::move(transport), *this, options, std::move(special)) {
     calls_.add_rail();
   }
 
@@ -84,11 +84,11 @@ class SimulatedRank : protected RailListener {
     done_.push_back(calls_.finish({.rail = 0}, id, now)->op_index);
     start(now);
   }
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
+  std::optional<MessageLabel> own_label(const SliceKey& key) const override {
     return calls_.label({.rail = 0}, key);
   }
   void start(Time now) {
-    while (!failure_ && rail_.takes()) {
+    while (!failure_ && rail_.can_start()) {
       const auto slice = calls_.take({.rail = 0}, calls_.next());
       if (!slice) return;
       rail_.start(*slice, now);

@@ -110,7 +110,7 @@ class RingRank final : public SimulatedRank, private TransportListener {
     halted_ = true;
     const auto [address, rkey] = ring_->inbox();
     ring_->halt();
-    if (memory_.find(rkey, address, 1, roce::kRemoteWrite, into_number(before_)).data() != nullptr)
+    if (memory_.find(rkey, address, 1, into_number(before_)).data() != nullptr)
       complaints_.insert("a halted ring may be written");
     SimulatedRank::halt(now);
   }
@@ -135,8 +135,8 @@ class RingRank final : public SimulatedRank, private TransportListener {
  private:
   void sent(int, Time) override {}
   void received(int, Time) override {}
-  std::optional<MessageLabel> pending_label(const SliceKey& key) const override {
-    return SimulatedRank::pending_label(key);
+  std::optional<MessageLabel> own_label(const SliceKey& key) const override {
+    return SimulatedRank::own_label(key);
   }
   /// Of this rank's connections; others notice theirs.
   void failed(const Failure& failure, Time) override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions: what a remote peer may read and write, and the only way from a wire address to a pointer.
+// Memory regions: what a remote peer may write, and the only way from a wire address to a pointer.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,6 @@
 
 namespace railweave::roce {
 
-enum Access : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2 };
-
 /// Registered buffers by rkey. A key's upper half names an entry, its lower half counts the entry's uses, so
 /// that the key of a region that is gone meets a region again only after 65,536 registrations in the same
 /// entry.
@@ -19,10 +17,9 @@ class MemoryRegions {
  public:
   static constexpr std::uint32_t kAnyQueuePair = 0;
 
-  /// Registers `buffer` for `access` (of Access) by the local queue pair `qpn`, or by all. Returns the rkey;
-  /// the region's remote address is the buffer's own address. Throws std::length_error when 65,536 regions
-  /// are in use.
-  std::uint32_t add(MutableBytes buffer, std::uint8_t access, std::uint32_t qpn = kAnyQueuePair) {
+  /// Registers `buffer` for the local queue pair `qpn`, or for all. Returns the rkey. The region's remote
+  /// address is the buffer's own address. Throws std::length_error if 65,536 regions are in use.
+  std::uint32_t add(MutableBytes buffer, std::uint32_t qpn = kAnyQueuePair) {
     if (free_.empty()) {
       if (regions_.size() == 65'536) throw std::length_error("all 65,536 RDMA memory regions are in use");
       free_.push_back(static_cast<std::uint32_t>(regions_.size()));
@@ -34,7 +31,6 @@ class MemoryRegions {
     region.address = reinterpret_cast<std::uintptr_t>(buffer.data());
     region.buffer = buffer;
     region.qpn = qpn;
-    region.access = access;
     region.live = true;
     ++region.use;
     return index << 16 | region.use;
@@ -58,11 +54,10 @@ class MemoryRegions {
   }
 
   /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
-  /// unknown, belongs to another queue pair, does not grant `access`, or the range is not wholly inside.
-  MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, Access access,
-                    std::uint32_t qpn) {
+  /// unknown or belongs to another queue pair, or if the range is not wholly inside.
+  MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, std::uint32_t qpn) {
     const Region* region = live(rkey);
-    if (region == nullptr || (region->access & access) == 0) return {};
+    if (region == nullptr) return {};
     if (region->qpn != kAnyQueuePair && region->qpn != qpn) return {};
     const std::uint64_t base = region->address, size = region->buffer.size();
     // Differences only: address + length may wrap.
@@ -77,7 +72,6 @@ class MemoryRegions {
     std::vector<std::byte> copy{};  // what `buffer` shows after `release_buffer`
     std::uint32_t qpn = 0;
     std::uint16_t use = 0;
-    std::uint8_t access = 0;
     bool live = false;
   };
   Region* live(std::uint32_t rkey) {

@@ -37,8 +37,8 @@ void QueuePair::receive(const Packet& packet, Time now) {
     case Operation::kAcknowledge:
       requester_.on_acknowledge(packet, now);
       break;
-    case Operation::kReadResponse:
-      requester_.on_read_response(packet, now);
+    case Operation::kReadResponse:  // to no request of this end
+      ++stats_.refused;
       break;
     default:
       responder_.on_request(packet, now);

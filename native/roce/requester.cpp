@@ -2,7 +2,6 @@
 #include "roce/requester.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -14,14 +13,7 @@ constexpr Duration kMostLate = 50 * kMillisecond;  // of a peer, that a wider wi
 constexpr std::int64_t kAckEvery = 16;  // packets from one request for an acknowledgement to the next
 
 CompletionKind kind_of(const WorkRequest& request) {
-  switch (request.operation) {
-    case Operation::kSend:
-      return CompletionKind::kSend;
-    case Operation::kWrite:
-      return CompletionKind::kWrite;
-    default:
-      return CompletionKind::kRead;
-  }
+  return request.operation == Operation::kSend ? CompletionKind::kSend : CompletionKind::kWrite;
 }
 
 }  // namespace
@@ -75,9 +67,7 @@ void Requester::post(const WorkRequest& request) {
 }
 
 bool Requester::may_send() const {
-  if (failed_ || hold_until_ != kNever || cursor_ == queue_.size() || next_ - unacked_ >= window_)
-    return false;
-  return !queue_[cursor_].is_read() || reads_in_progress_ < options_.max_reads;
+  return !failed_ && hold_until_ == kNever && cursor_ < queue_.size() && next_ - unacked_ < window_;
 }
 
 bool Requester::transmit(Packet& packet, Time now) {
@@ -88,15 +78,9 @@ bool Requester::transmit(Packet& packet, Time now) {
   packet = Packet{};
   packet.qpn = options_.peer_qpn;
   packet.psn = psn_of(next_);
-  if (pending.is_read()) {
-    fill_read_request(pending, packet);
-    next_ = pending.end;
-    ++reads_in_progress_;
-  } else {
-    fill_message_part(pending, packet);
-    if (packet.ack_request && !again) timer_.sent(next_, now);
-    ++next_;
-  }
+  fill_message_part(pending, packet);
+  if (packet.ack_request && !again) timer_.sent(next_, now);
+  ++next_;
   if (packet.ack_request) asked_end_ = next_;
   if (next_ == pending.end) ++cursor_;
   sent_end_ = std::max(sent_end_, next_);
@@ -126,15 +110,6 @@ void Requester::fill_message_part(const Pending& pending, Packet& packet) const 
   packet.ack_request = ends || next_ + 1 - asked_end_ >= every;
 }
 
-void Requester::fill_read_request(const Pending& pending, Packet& packet) const {
-  // A READ whose first responses have come is asked again for the rest only.
-  const auto offset = static_cast<std::size_t>(next_ - pending.first) * options_.path_mtu;
-  packet.opcode = Opcode::kReadRequest;
-  packet.ack_request = true;
-  packet.reth = {pending.request.remote_address + offset, pending.request.rkey,
-                 static_cast<std::uint32_t>(pending.request.local.size() - offset)};
-}
-
 void Requester::on_acknowledge(const Packet& packet, Time now) {
   const Sequence sequence = sequence_near(unacked_, packet.psn);
   if (sequence < unacked_ || sequence >= sent_end_) {
@@ -144,34 +119,19 @@ void Requester::on_acknowledge(const Packet& packet, Time now) {
   // A NAK acknowledges everything before the packet that it names.
   const Sequence end = packet.aeth.kind == AckKind::kAck ? sequence + 1 : sequence;
   const Sequence before = unacked_;
-  const bool whole = acknowledge_before(end);
-  progressed(before, now, !whole || packet.aeth.kind == AckKind::kNak);
-  if (!whole) {
-    presume_lost(now);
-  } else if (packet.aeth.kind != AckKind::kAck) {
-    on_nak(packet.aeth, now);
-  }
-}
-
-/// False if a READ without all its responses stands in the way: they are lost, for answers come in order.
-bool Requester::acknowledge_before(Sequence end) {
   while (unacked_ < end) {
-    const Pending& front = queue_.front();
-    if (front.is_read()) return false;
-    unacked_ = std::min(end, front.end);
-    if (unacked_ == front.end) complete_front(Status::kSuccess);
+    unacked_ = std::min(end, queue_.front().end);
+    if (unacked_ == queue_.front().end) complete_front(Status::kSuccess);
   }
-  return true;
+  progressed(before, now, packet.aeth.kind == AckKind::kNak);
+  if (packet.aeth.kind != AckKind::kAck) on_nak(packet.aeth, now);
 }
 
 void Requester::complete_front(Status status) {
   const Pending& front = queue_.front();
   const auto size = static_cast<std::uint32_t>(front.request.local.size());
   completions_.push_back({front.request.id, kind_of(front.request), status, size, {}});
-  if (cursor_ > 0) {
-    --cursor_;
-    if (front.is_read()) --reads_in_progress_;
-  }
+  if (cursor_ > 0) --cursor_;
   queue_.pop_front();
 }
 
@@ -180,15 +140,15 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
   if (unacked_ == before) return;
   const Duration gap = now - std::exchange(answered_at_, now);
   const std::int64_t window_before = std::exchange(window_before_, 0);
-  const bool in_vain = next_ < unacked_;  // gone back: what was sent before that is acknowledged
-  if (in_vain) {
+  const bool spurious = next_ < unacked_;  // gone back: what was sent before that is acknowledged
+  if (spurious) {
     next_ = asked_end_ = unacked_;
     cursor_ = 0;
     window_ = std::max(window_, loss ? window_before / 2 : window_before);
   }
   // A connection that shares the link waits for twice its own window, the other's queue, and for nobody.
   const Duration late = timer_.lateness(now);
-  const bool absent = gap > 2 * options_.window_time && (in_vain || (late > 0 && gap > late / 2));
+  const bool absent = gap > 2 * options_.window_time && (spurious || (late > 0 && gap > late / 2));
   if (!loss && absent) timer_.answered_late(gap, now);
   retries_ = rnr_retries_ = 0;
   timer_.progressed(unacked_, now);
@@ -241,41 +201,9 @@ void Requester::on_nak(const Aeth& aeth, Time now) {
   }
 }
 
-void Requester::on_read_response(const Packet& packet, Time now) {
-  const Sequence sequence = sequence_near(unacked_, packet.psn);
-  if (sequence < unacked_ || sequence >= sent_end_) {
-    ++stats_.duplicates;
-    return;
-  }
-  const auto holds = [sequence](const Pending& pending) { return sequence < pending.end; };
-  const auto found = std::find_if(queue_.begin(), queue_.end(), holds);
-  if (!found->is_read()) {
-    ++stats_.refused;
-    return;
-  }
-  const Sequence before = unacked_, read_first = found->first;
-  const bool whole = acknowledge_before(read_first);  // an answer to a READ acknowledges what came before it
-  const bool expected = whole && sequence == unacked_;
-  if (expected && !store_response(queue_.front(), packet)) return fail(Status::kBadResponse);
-  progressed(before, now, !expected);
-  if (!expected) presume_lost(now);
-}
-
-/// False if the response cannot be the answer to `read` at this place.
-bool Requester::store_response(Pending& read, const Packet& packet) {
-  const MutableBytes to = payload_of(read.request.local, unacked_ - read.first, options_.path_mtu);
-  const bool ends = unacked_ + 1 == read.end;
-  if (packet.payload.size() != to.size() || packet.shape().ends != ends) return false;
-  if (!to.empty()) std::memcpy(to.data(), packet.payload.data(), to.size());
-  ++unacked_;
-  if (ends) complete_front(Status::kSuccess);
-  return true;
-}
-
 void Requester::go_back() {
   next_ = asked_end_ = unacked_;
   cursor_ = 0;
-  reads_in_progress_ = 0;
   timer_.forget_probe();
 }
 

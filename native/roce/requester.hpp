@@ -62,7 +62,6 @@ class Requester {
   /// Fills the next request packet; false if there is none, or it may not leave yet.
   bool transmit(Packet& packet, Time now);
   void on_acknowledge(const Packet& packet, Time now);
-  void on_read_response(const Packet& packet, Time now);
 
   Time deadline() const { return std::min(hold_until_, timer_.deadline()); }
   void expire(Time now);
@@ -82,16 +81,12 @@ class Requester {
   struct Pending {
     WorkRequest request;
     Sequence first;
-    Sequence end;  // one beyond its last packet; a READ takes as many numbers as its responses
+    Sequence end;                   // one beyond its last packet
     std::vector<std::byte> copy{};  // what `request.local` shows once its owner wants it back
-
-    bool is_read() const { return request.operation == Operation::kReadRequest; }
   };
 
   bool may_send() const;
   void fill_message_part(const Pending& pending, Packet& packet) const;
-  void fill_read_request(const Pending& pending, Packet& packet) const;
-  bool acknowledge_before(Sequence end);
   void progressed(Sequence before, Time now, bool loss);
   void complete_front(Status status);
   void go_back();
@@ -100,7 +95,6 @@ class Requester {
   void shrink_window(std::int64_t to);
   void grow_window(Sequence acknowledged, Time now);
   void on_nak(const Aeth& aeth, Time now);
-  bool store_response(Pending& read, const Packet& packet);
 
   const QueuePairOptions& options_;
   Completions& completions_;
@@ -114,12 +108,11 @@ class Requester {
   Sequence asked_end_;      // one beyond the newest that asked for an acknowledgement, since it went back
   Sequence assigned_end_;   // one beyond the newest that a request owns
   std::int64_t window_;
-  std::int64_t window_credit_ = 0;  // acknowledged packets on the way to a larger window
-  Sequence shrunk_until_;           // losses below belong to the congestion already answered
-  Time answered_at_ = 0;            // or when the first packet left of those that are outstanding
-  std::int64_t window_before_ = 0;  // the timer shrank it, and no answer has come since
-  Sequence presumed_at_ = -1;       // `unacked_` when a hole in the answers was last taken for a loss
-  int reads_in_progress_ = 0;
+  std::int64_t window_credit_ = 0;     // acknowledged packets on the way to a larger window
+  Sequence shrunk_until_;              // losses below belong to the congestion already answered
+  Time answered_at_ = 0;               // or when the first packet left of those that are outstanding
+  std::int64_t window_before_ = 0;     // the timer shrank it, and no answer has come since
+  Sequence presumed_at_ = -1;          // `unacked_` when a hole in the answers was last taken for a loss
   int retries_ = 0, rnr_retries_ = 0;  // since the last progress
   Time hold_until_ = kNever;           // told to wait by an RNR NAK
   bool failed_ = false;

@@ -16,12 +16,12 @@ constexpr Duration kHeldFor = kMillisecond;
 
 enum class Start : std::uint8_t { kNever, kMust, kMustNot };
 
-// Rows: inside which message; columns: SEND, WRITE, READ request. What a packet's "starts a message" has to
-// be.
-constexpr std::array<std::array<Start, 3>, 3> kLegal{{
-    {Start::kMust, Start::kMust, Start::kMust},
-    {Start::kMustNot, Start::kNever, Start::kNever},
-    {Start::kNever, Start::kMustNot, Start::kNever},
+// Rows: inside which message; columns: SEND, WRITE. What a packet's "starts a message" has to be. This end
+// has no resources for READs (the specification's "responder resources"), so it refuses them.
+constexpr std::array<std::array<Start, 2>, 3> kLegal{{
+    {Start::kMust, Start::kMust},
+    {Start::kMustNot, Start::kNever},
+    {Start::kNever, Start::kMustNot},
 }};
 
 }  // namespace
@@ -52,18 +52,18 @@ void Responder::post(const ReceiveRequest& request) {
 void Responder::on_request(const Packet& packet, Time now) {
   if (failed_) return;
   const Sequence sequence = sequence_near(expected_, packet.psn);
-  if (sequence < expected_) return on_duplicate(packet, sequence);
+  if (sequence < expected_) return on_duplicate();
   if (sequence > expected_) return on_out_of_order(sequence);
 
   // An answer that asked for this very packet has become pointless.
-  if (!answers_.empty() && answers_.back().kind != AckKind::kAck) answers_.pop_back();
+  if (answer_ && answer_->verdict.kind != AckKind::kAck) answer_.reset();
   const Verdict verdict = carry_out(packet);
   gap_reported_ = verdict.kind == AckKind::kReceiverNotReady;  // what follows a refused packet is no news
   last_ahead_ = sequence;
   if (verdict.kind != AckKind::kAck) {
     answer(verdict, sequence);
     if (verdict.kind == AckKind::kNak) fail();
-  } else if (packet.ack_request && packet.opcode != Opcode::kReadRequest) {
+  } else if (packet.ack_request) {
     acknowledge(packet, sequence, now);
   }
 }
@@ -73,21 +73,13 @@ Responder::Verdict Responder::carry_out(const Packet& packet) {
   if (!legal(inside_, shape.operation, shape.starts) || !size_fits(packet)) {
     return nak(NakCode::kInvalidRequest);
   }
-  switch (shape.operation) {
-    case Operation::kSend:
-      return carry_out_send(packet);
-    case Operation::kWrite:
-      return carry_out_write(packet);
-    default:
-      return carry_out_read(packet);
-  }
+  return shape.operation == Operation::kSend ? carry_out_send(packet) : carry_out_write(packet);
 }
 
-/// First and middle packets are full; a last one is not empty; a READ request carries nothing.
+/// First and middle packets are full. A last one is not empty.
 bool Responder::size_fits(const Packet& packet) const {
   const OpcodeShape& shape = packet.shape();
   const std::size_t size = packet.payload.size();
-  if (shape.operation == Operation::kReadRequest) return size == 0;
   if (!shape.ends) return size == options_.path_mtu;
   return size <= options_.path_mtu && (shape.starts || size > 0);
 }
@@ -104,7 +96,7 @@ Responder::Verdict Responder::carry_out_send(const Packet& packet) {
   received_ = offset + packet.payload.size();
   inside_ = shape.ends ? Inside::kNothing : Inside::kSend;
   if (shape.ends) complete_receive(CompletionKind::kReceive, packet);
-  advance(1, shape.ends);
+  advance(shape.ends);
   return kDone;
 }
 
@@ -118,7 +110,7 @@ Responder::Verdict Responder::carry_out_write(const Packet& packet) {
   // The whole range at the start, so that a bad message changes nothing; each part again, for the region may
   // be gone.
   const std::size_t checked = shape.starts ? left : size;
-  const MutableBytes to = memory_.find(rkey, address, checked, kRemoteWrite, options_.qpn);
+  const MutableBytes to = memory_.find(rkey, address, checked, options_.qpn);
   if (checked > 0 && to.data() == nullptr) return nak(NakCode::kRemoteAccessError);
   if (shape.immediate && receives_.empty()) return not_ready();
 
@@ -129,21 +121,7 @@ Responder::Verdict Responder::carry_out_write(const Packet& packet) {
   write_left_ = left - size;
   inside_ = shape.ends ? Inside::kNothing : Inside::kWrite;
   if (shape.immediate) complete_receive(CompletionKind::kReceiveWrite, packet);
-  advance(1, shape.ends);
-  return kDone;
-}
-
-Responder::Verdict Responder::carry_out_read(const Packet& packet) {
-  const Reth& reth = packet.reth;
-  if (reads_waiting() >= static_cast<std::size_t>(options_.max_reads) || reth.length > 1u << 31) {
-    return nak(NakCode::kInvalidRequest);
-  }
-  const MutableBytes from = memory_.find(reth.rkey, reth.address, reth.length, kRemoteRead, options_.qpn);
-  if (reth.length > 0 && from.data() == nullptr) return nak(NakCode::kRemoteAccessError);
-  const Sequence count = packets_for(reth.length, options_.path_mtu);
-  release();
-  answers_.push_back({true, expected_, expected_ + count, AckKind::kAck, kCreditsUnlimited, reth, expected_});
-  advance(count, true);
+  advance(shape.ends);
   return kDone;
 }
 
@@ -155,38 +133,15 @@ void Responder::complete_receive(CompletionKind kind, const Packet& packet) {
   completions_.push_back(completion);
 }
 
-void Responder::advance(Sequence count, bool message_ends) {
-  expected_ += count;
+void Responder::advance(bool message_ends) {
+  ++expected_;
   msn_ = (msn_ + (message_ends ? 1 : 0)) & kPsnMask;
 }
 
-void Responder::on_duplicate(const Packet& packet, Sequence sequence) {
+/// Acknowledges as far as this end has come.
+void Responder::on_duplicate() {
   ++stats_.duplicates;
-  if (packet.opcode == Opcode::kReadRequest) {
-    repeat_read(packet, sequence);
-  } else {
-    answer(kDone, expected_ - 1);  // carried out before: acknowledge as far as we have come
-  }
-}
-
-/// A READ is carried out again, with the memory as it is now. What it cannot have asked before is dropped.
-void Responder::repeat_read(const Packet& packet, Sequence sequence) {
-  const Sequence end = sequence + packets_for(packet.reth.length, options_.path_mtu);
-  const MutableBytes from =
-      memory_.find(packet.reth.rkey, packet.reth.address, packet.reth.length, kRemoteRead, options_.qpn);
-  if (end > expected_ || (packet.reth.length > 0 && from.data() == nullptr)) return;
-  // The requester has gone back to this number: older answers beyond it would only be dropped there.
-  while (!answers_.empty() && answers_.back().end > sequence) {
-    if (answers_.back().next < sequence) {
-      answers_.back().end = sequence;
-      break;
-    }
-    answers_.pop_back();
-  }
-  release();
-  gap_reported_ = false;  // a NAK may have been among them
-  if (reads_waiting() >= static_cast<std::size_t>(options_.max_reads)) return;
-  answers_.push_back({true, sequence, end, AckKind::kAck, kCreditsUnlimited, packet.reth, sequence});
+  answer(kDone, expected_ - 1);
 }
 
 void Responder::on_out_of_order(Sequence sequence) {
@@ -223,58 +178,20 @@ void Responder::expire(Time now) {
 void Responder::answer(Verdict verdict, Sequence sequence) {
   release();
   stats_.naks_sent += verdict.kind == AckKind::kAck ? 0 : 1;
-  // Of two answers in a row the later says all that the earlier does, save that a NAK says more than what it
-  // acknowledges.
-  if (!answers_.empty() && !answers_.back().is_read) {
-    if (verdict.kind == AckKind::kAck && sequence < answers_.back().first) return;
-    answers_.pop_back();
-  }
-  answers_.push_back({false, sequence, sequence + 1, verdict.kind, verdict.value, {}, sequence});
-}
-
-std::size_t Responder::reads_waiting() const {
-  return static_cast<std::size_t>(
-      std::count_if(answers_.begin(), answers_.end(), [](const Answer& waiting) { return waiting.is_read; }));
+  // Of two answers the later says all that the earlier does, except that a NAK says more than an
+  // acknowledgement of the packets before it.
+  if (answer_ && verdict.kind == AckKind::kAck && sequence < answer_->sequence) return;
+  answer_ = Answer{sequence, verdict};
 }
 
 bool Responder::transmit(Packet& packet) {
   if (!has_answer()) return false;
-  Answer& front = answers_.front();
   packet = Packet{};
   packet.qpn = options_.peer_qpn;
-  if (front.is_read && fill_read_response(front, packet)) {
-    if (++front.next == front.end) answers_.pop_front();
-    return true;
-  }
-  if (front.is_read) {  // the region went away while its data were being sent
-    const Answer refused{false,
-                         front.next,
-                         front.next + 1,
-                         AckKind::kNak,
-                         static_cast<std::uint8_t>(NakCode::kRemoteAccessError),
-                         {},
-                         front.next};
-    answers_.assign(1, refused);
-    fail();
-  }
-  const Answer& simple = answers_.front();
   packet.opcode = Opcode::kAcknowledge;
-  packet.psn = psn_of(simple.first);
-  packet.aeth = {simple.kind, simple.value, msn_};
-  answers_.pop_front();
-  return true;
-}
-
-bool Responder::fill_read_response(Answer& read, Packet& packet) {
-  const Sequence index = read.next - read.first;
-  const Sequence packets = packets_for(read.reth.length, options_.path_mtu);
-  const MutableBytes all =
-      memory_.find(read.reth.rkey, read.reth.address, read.reth.length, kRemoteRead, options_.qpn);
-  if (read.reth.length > 0 && all.data() == nullptr) return false;
-  packet.opcode = opcode_for(Operation::kReadResponse, index == 0, index + 1 == packets, false);
-  packet.psn = psn_of(read.next);
-  packet.aeth = {AckKind::kAck, kCreditsUnlimited, msn_};
-  packet.payload = payload_of(all, index, options_.path_mtu);
+  packet.psn = psn_of(answer_->sequence);
+  packet.aeth = {answer_->verdict.kind, answer_->verdict.value, msn_};
+  answer_.reset();
   return true;
 }
 

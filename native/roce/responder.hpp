@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "roce/memory.hpp"
 #include "roce/packet.hpp"
@@ -23,7 +24,7 @@ class Responder {
 
   void post(const ReceiveRequest& request);
   void on_request(const Packet& packet, Time now);
-  bool has_answer() const { return !answers_.empty() && held_until_ == kNever; }
+  bool has_answer() const { return answer_ && held_until_ == kNever; }
   /// Fills the next answer; false if there is none. Works on after a failure, so that the last NAK gets out.
   bool transmit(Packet& packet);
   Time deadline() const { return held_until_; }
@@ -34,22 +35,15 @@ class Responder {
   void fail();
 
  private:
-  /// An answer that waits to be sent: an ACK or NAK, or the rest of a READ's data.
-  struct Answer {
-    bool is_read;
-    Sequence first;
-    Sequence end;
-    AckKind kind = AckKind::kAck;
-    std::uint8_t value = kCreditsUnlimited;
-    Reth reth{};
-    Sequence next = 0;  // of a READ: the response to be sent next
-  };
-
   /// What became of a request: carried out, or to be answered with an RNR NAK, or with a NAK that ends the
   /// connection.
   struct Verdict {
     AckKind kind;
     std::uint8_t value;
+  };
+  struct Answer {
+    Sequence sequence;
+    Verdict verdict;
   };
   static constexpr Verdict kDone{AckKind::kAck, kCreditsUnlimited};
   static constexpr Verdict nak(NakCode code) { return {AckKind::kNak, static_cast<std::uint8_t>(code)}; }
@@ -58,28 +52,24 @@ class Responder {
   Verdict carry_out(const Packet& packet);
   Verdict carry_out_send(const Packet& packet);
   Verdict carry_out_write(const Packet& packet);
-  Verdict carry_out_read(const Packet& packet);
   bool size_fits(const Packet& packet) const;
   void complete_receive(CompletionKind kind, const Packet& packet);
-  void advance(Sequence count, bool message_ends);
+  void advance(bool message_ends);
 
-  void on_duplicate(const Packet& packet, Sequence sequence);
+  void on_duplicate();
   void on_out_of_order(Sequence sequence);
-  void repeat_read(const Packet& packet, Sequence sequence);
 
   void answer(Verdict verdict, Sequence sequence);
   void acknowledge(const Packet& packet, Sequence sequence, Time now);
   void release();
-  bool fill_read_response(Answer& read, Packet& packet);
-  std::size_t reads_waiting() const;
 
   const QueuePairOptions& options_;
   MemoryRegions& memory_;
   Completions& completions_;
   QueuePairStats& stats_;
   std::deque<ReceiveRequest> receives_;
-  std::deque<Answer> answers_;
-  Time held_until_ = kNever;  // the only answer, which acknowledges `held_` messages
+  std::optional<Answer> answer_;  // waits to be sent
+  Time held_until_ = kNever;      // it is held until then, and acknowledges `held_` messages
   int held_ = 0;
   Sequence expected_;
   std::uint32_t msn_ = 0;

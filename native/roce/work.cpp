@@ -33,7 +33,6 @@ void QueuePairOptions::check() const {
   require(retries >= 0, "retries", retries, "0 or more");
   require(rnr_retries >= 0 && rnr_retries <= 7, "rnr_retries", rnr_retries, "0 to 7");
   require(rnr_timer < 32, "rnr_timer", rnr_timer, "a code below 32");
-  require(max_reads >= 1, "max_reads", max_reads, "at least 1");
 }
 
 Duration rnr_delay(std::uint8_t code) {

@@ -30,7 +30,6 @@ struct QueuePairOptions {
   int retries = 7;      // retransmissions without progress before the connection is given up
   int rnr_retries = 7;  // the same for "receiver not ready"; 7 means for ever, as in the specification
   std::uint8_t rnr_timer = 14;  // code that this end sends: 1.28 ms
-  int max_reads = 16;           // READ requests in progress, in either direction
   // What a switch makes of this packet and others' arrives once all have sent: a second NAK is no news.
   bool summed = false;
 
@@ -41,10 +40,10 @@ struct QueuePairOptions {
 /// An entry of the send queue. Buffers stay valid until the completion.
 struct WorkRequest {
   std::uint64_t id = 0;
-  Operation operation = Operation::kSend;  // kSend, kWrite or kReadRequest
-  MutableBytes local{};                    // what to send, or where a READ's data go; at most 2^31 bytes
+  Operation operation = Operation::kSend;  // kSend or kWrite
+  Bytes local{};                           // what to send: at most 2^31 bytes
   std::optional<std::uint32_t> immediate{};
-  std::uint64_t remote_address = 0;  // WRITE and READ
+  std::uint64_t remote_address = 0;  // of a WRITE
   std::uint32_t rkey = 0;
   bool quiet = false;  // its completion may come late, with that of a later one; other SENDs are solicited
 };
@@ -56,7 +55,7 @@ struct ReceiveRequest {
   MutableBytes buffer{};
 };
 
-enum class CompletionKind : std::uint8_t { kSend, kWrite, kRead, kReceive, kReceiveWrite };
+enum class CompletionKind : std::uint8_t { kSend, kWrite, kReceive, kReceiveWrite };
 
 enum class Status : std::uint8_t {
   kSuccess,
@@ -66,7 +65,7 @@ enum class Status : std::uint8_t {
   kRemoteAccessError,     // the peer refused the rkey, range or access
   kRemoteInvalidRequest,  // the peer refused the request: does not fit, out of turn
   kRemoteOperationalError,
-  kBadResponse,  // the peer's READ response does not fit the request
+  kBadResponse,  // a device's: an answer that does not fit the request
 };
 
 struct Completion {
@@ -88,7 +87,7 @@ struct QueuePairStats {
   std::uint64_t timeouts = 0;
   std::uint64_t naks_sent = 0;
   std::uint64_t naks_received = 0;
-  std::uint64_t duplicates = 0;  // requests that had been carried out before, responses that brought nothing
+  std::uint64_t duplicates = 0;    // requests that had been carried out before, answers that brought nothing
   std::uint64_t out_of_order = 0;  // requests ahead of the expected PSN, dropped
   std::uint64_t refused = 0;       // malformed, for another queue pair or partition, impossible in this state
 };

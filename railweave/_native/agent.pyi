@@ -89,9 +89,6 @@ class GroupStats:
     def mismatches(self) -> int: ...
 
     @property
-    def refused(self) -> int: ...
-
-    @property
     def probes_sent(self) -> int: ...
 
     @property
@@ -117,6 +114,9 @@ class GroupStats:
 
     @property
     def answered_bytes(self) -> int: ...
+
+    @property
+    def refused(self) -> int: ...
 
 class Failure:
     """What has ended a communicator; `rank` is the peer concerned, or -1"""
@@ -310,12 +310,6 @@ class Agent:
         """
         Open a TCP rail that listens on the address; (rail, port). A peer that gives no sign of life for peer_timeout_s is gone; 0: never. An empty interface binds to none, as Multipath TCP wants it
         """
-
-    def add_breaking_tcp(self, name: str, address: str, interface: str, peer_timeout_s: float = 5.0) -> tuple[int, int]:
-        """For tests: a TCP rail that `break_at` breaks"""
-
-    def break_at(self, rail: int, where: str, times: int = 1) -> None:
-        """The next calls of this function of a breaking rail throw"""
 
     def connect_tcp(self, rail: int, members: Sequence[tuple[str, int]], timeout_s: float) -> list[int]:
         """

@@ -1,4 +1,4 @@
-"""In-network aggregation: packets, and what fits into them"""
+"""In-network aggregation: packets, and limits of the rail"""
 
 import railweave._native.collectives
 

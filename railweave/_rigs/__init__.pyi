@@ -1,6 +1,7 @@
 """Parts of railweave's native core for tests"""
 
 from railweave._rigs import (
+    agent as agent,
     calls as calls,
     collectives as collectives,
     composed as composed,

@@ -76,16 +76,6 @@ class StreamReader:
     def discard(self) -> None:
         """Throw away the rest of the message that comes in"""
 
-class DatagramCounts:
-    @property
-    def datagrams_sent(self) -> int: ...
-
-    @property
-    def dropped(self) -> int: ...
-
-    @property
-    def segmentation_refused(self) -> int: ...
-
 class Datagrams:
     """A UDP socket as the in-network rail has it, on a port of its own"""
 
@@ -99,4 +89,4 @@ class Datagrams:
         """To the first remote; how many are gone"""
 
     @property
-    def counts(self) -> DatagramCounts: ...
+    def stats(self) -> railweave._native.agent.RailStats: ...

@@ -49,11 +49,9 @@ class CompletionKind(enum.Enum):
 
     WRITE = 1
 
-    READ = 2
+    RECEIVE = 2
 
-    RECEIVE = 3
-
-    RECEIVE_WRITE = 4
+    RECEIVE_WRITE = 3
 
 class Status(enum.Enum):
     SUCCESS = 0
@@ -117,20 +115,16 @@ class QueuePairStats:
     def refused(self) -> int: ...
 
 class QueuePairOptions:
-    def __init__(self, qpn: int, peer_qpn: int, send_psn: int = 0, receive_psn: int = 0, *, path_mtu: int = 1024, window: int = 64, min_window: int = 8, most_window: int = 1024, window_time: int = 0, first_timeout: int = 20000000, min_timeout: int = 4000000, max_timeout: int = 250000000, retries: int = 7, rnr_retries: int = 7, rnr_timer: int = 14, max_reads: int = 16) -> None:
+    def __init__(self, qpn: int, peer_qpn: int, send_psn: int = 0, receive_psn: int = 0, *, path_mtu: int = 1024, window: int = 64, min_window: int = 8, most_window: int = 1024, window_time: int = 0, first_timeout: int = 20000000, min_timeout: int = 4000000, max_timeout: int = 250000000, retries: int = 7, rnr_retries: int = 7, rnr_timer: int = 14) -> None:
         """Times in nanoseconds, windows in packets."""
 
     @property
     def path_mtu(self) -> int: ...
 
-REMOTE_READ: int = 1
-
-REMOTE_WRITE: int = 2
-
 class MemoryRegions:
     def __init__(self) -> None: ...
 
-    def add(self, buffer: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], access: int, qpn: int = 0) -> int:
+    def add(self, buffer: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], qpn: int = 0) -> int:
         """
         Registers a buffer; returns its rkey. Its remote address is the buffer's own.
         """
@@ -202,7 +196,7 @@ class Endpoint:
         The queue pair; it keeps posted buffers alive, so keep it as long as the endpoint.
         """
 
-    def register(self, buffer: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], access: int) -> int:
+    def register(self, buffer: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
         """Registers a buffer for all queue pairs; its rkey."""
 
     @property

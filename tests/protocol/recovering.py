@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from railweave._native.agent import Agent, Call
 from railweave._native.collectives import DType, ReduceOp
+from railweave._rigs.agent import BreakingAgent
 
 DEADLINE_S = 30.0
 SECRET = b"what all ranks of one job share."
@@ -31,7 +32,7 @@ class Rank:
         self.rank = rank
         self.size = size
         self.rails = rails
-        self.agent = Agent(rank, size)
+        self.agent = BreakingAgent(rank, size) if breaking else Agent(rank, size)
         self.agent.set_secret(SECRET)
         self.ports: list[int] = []
         self.control: list[int] = []

@@ -84,17 +84,10 @@ class Pair(World):
     def write(self, data: bytes, id: int = 1, immediate: int | None = None) -> Buffer:  # noqa: A002
         """Let a write `data` into a new buffer of b. Return the buffer."""
         into = buffer(len(data))
-        rkey = self.b.memory.add(into, roce.REMOTE_WRITE)
+        rkey = self.b.memory.add(into)
         self.a.qp.post(
             id, Operation.WRITE, buffer(data), immediate=immediate, remote_address=address(into), rkey=rkey
         )
-        return into
-
-    def read(self, data: bytes, id: int = 1) -> Buffer:  # noqa: A002
-        """Let a read `data` from a new buffer of b. Return the buffer that a reads into."""
-        source, into = buffer(data), buffer(len(data))
-        rkey = self.b.memory.add(source, roce.REMOTE_READ)
-        self.a.qp.post(id, Operation.READ, into, remote_address=address(source), rkey=rkey)
         return into
 
     def deliver(

@@ -33,7 +33,7 @@ def until_used_again(rank: Rank) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["start", "pass_over", "expire", "slice_done", "takes", "deadline", "progress"]
+    "where", ["start", "skip_call", "expire", "slice_done", "can_start", "deadline", "progress"]
 )
 def test_a_rail_that_throws_is_excluded_and_used_again(where: str) -> None:
     """The rail throws on one rank. The other ranks have to learn of this fault."""

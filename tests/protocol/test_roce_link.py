@@ -28,12 +28,12 @@ def message(size: int, seed: int = 1) -> bytes:
 def test_each_operation_moves_the_bytes(size: int, path_mtu: int) -> None:
     pair = Pair(path_mtu=path_mtu)
     data = message(size)
-    written, fetched, got = pair.write(data, 1), pair.read(data, 2), pair.deliver(data, 3)
+    written, got = pair.write(data, 1), pair.deliver(data, 2)
     pair.rest()
-    assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS), (3, Status.SUCCESS)]
-    assert [c.byte_count for c in pair.a.completions] == [size] * 3
-    assert written.tobytes() == fetched.tobytes() == got.tobytes() == data
-    assert [(c.id, c.kind, c.byte_count) for c in pair.b.completions] == [(3, CompletionKind.RECEIVE, size)]
+    assert pair.a.statuses() == [(1, Status.SUCCESS), (2, Status.SUCCESS)]
+    assert [c.byte_count for c in pair.a.completions] == [size] * 2
+    assert written.tobytes() == got.tobytes() == data
+    assert [(c.id, c.kind, c.byte_count) for c in pair.b.completions] == [(2, CompletionKind.RECEIVE, size)]
 
 
 def test_immediate_data_arrive_with_the_write_and_leave_the_receive_buffer_alone() -> None:
@@ -203,36 +203,6 @@ def test_an_acknowledgement_that_comes_after_going_back_is_used() -> None:
     assert pair.a.qp.stats.retransmissions == 8
 
 
-def test_a_duplicate_read_is_carried_out_again_from_where_it_broke_off() -> None:
-    pair = Pair()
-    data = message(10 * 1024)
-    into = pair.read(data)
-    request = pair.a.qp.transmit(0)
-    assert request is not None
-    pair.b.qp.receive(request, 10)
-    responses = all_sent(pair.b, 10)
-    assert len(responses) == 10
-    for packet in responses[:4]:
-        pair.a.qp.receive(packet, 20)
-    pair.a.qp.receive(responses[6], 20)  # 4 and 5 are lost
-    pair.sent.clear()
-    pair.now = 30
-    pair.rest()
-    assert into.tobytes() == data
-    assert pair.a.qp.stats.timeouts == 0
-    again = [p for p in pair.sent if p["opcode"] is Opcode.READ_REQUEST]
-    assert [p["reth"][2] for p in again] == [6 * 1024]
-
-
-def test_reads_in_progress_are_bounded() -> None:
-    pair = Pair(max_reads=2)
-    wanted = [message(2000, seed) for seed in range(6)]
-    buffers = [pair.read(data, i) for i, data in enumerate(wanted)]
-    assert len(all_sent(pair.a)) == 2
-    pair.rest()  # both requests were lost
-    assert [into.tobytes() for into in buffers] == wanted
-
-
 WEATHERS = st.builds(
     Link,
     loss=st.sampled_from([0.0, 0.01, 0.05, 0.2]),
@@ -240,9 +210,7 @@ WEATHERS = st.builds(
     reorder=st.sampled_from([0.0, 0.05, 0.3]),
     late=st.just(300 * MICROSECOND),
 )
-OPERATION = st.tuples(
-    st.sampled_from(["write", "immediate", "read", "send"]), st.sampled_from(SIZES), st.booleans()
-)
+OPERATION = st.tuples(st.sampled_from(["write", "immediate", "send"]), st.sampled_from(SIZES), st.booleans())
 
 
 @settings(max_examples=150, deadline=None)
@@ -250,15 +218,13 @@ OPERATION = st.tuples(
 def test_everything_arrives_once_and_in_order(
     link: Link, plan: list[tuple[str, int, bool]], seed: int
 ) -> None:
-    pair = Pair(link, seed=seed, retries=60, window=32, max_reads=3)
+    pair = Pair(link, seed=seed, retries=60, window=32)
     ends = (pair.a, pair.b)
     expected: list[tuple[object, bytes]] = []
     for index, (kind, size, backwards) in enumerate(plan):
         pair.a, pair.b = (ends[1], ends[0]) if backwards else ends
         data = message(size, seed + index)
-        if kind == "read":
-            into = pair.read(data, index)
-        elif kind == "send":
+        if kind == "send":
             into = pair.deliver(data, index)
         else:
             into = pair.write(data, index, immediate=index if kind == "immediate" else None)

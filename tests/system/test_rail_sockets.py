@@ -45,12 +45,12 @@ def test_segmentation_that_is_refused_once_is_counted_and_tried_again() -> None:
             sender.set_super_packets(MANY * (SIZE + HEADERS))
             set_mtu(SIZE)  # with headers a datagram exceeds this MTU, so the kernel refuses to segment
             assert sender.send([bytes(SIZE)] * MANY) == MANY
-            assert sender.counts.segmentation_refused == 1
+            assert sender.stats.segmentation_refused == 1
             set_mtu(65536)
             before = packets_on_loopback()
             assert sender.send([bytes(SIZE)] * MANY) == MANY
             assert packets_on_loopback() == before + 1
-            assert sender.counts.segmentation_refused == 1
+            assert sender.stats.segmentation_refused == 1
 
 
 def test_what_cannot_be_opened_leaves_no_descriptor() -> None:

@@ -94,4 +94,4 @@ def test_an_error_about_an_earlier_datagram_costs_no_later_one() -> None:
         sink.bind(("127.0.0.1", port))
         assert sender.send([bytes(SIZE)] * MANY) == MANY
         assert received(sink, MANY) == MANY
-    assert sender.counts.dropped == 0
+    assert sender.stats.send_drops == 0
