@@ -16,11 +16,11 @@
 
 namespace railweave {
 
-/// Why nothing can be sent by this interface now; "" if there is no reason, or if `interface` is "".
+/// The reason why this interface cannot send now. Returns "" if it can send, or if `interface` is "".
 inline std::string carrier_obstacle(const std::string& interface) {
   if (interface.empty()) return "";
   const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!any) return "";  // no descriptor left: says nothing of the interface
+  if (!any) return "";  // no descriptor left: the interface's state is unknown
   ifreq request{};
   interface.copy(request.ifr_name, IFNAMSIZ - 1);
   if (ioctl(any.get(), SIOCGIFFLAGS, &request) < 0) return "interface " + interface + " is gone";
@@ -29,10 +29,10 @@ inline std::string carrier_obstacle(const std::string& interface) {
   return "";
 }
 
-/// Calls `changed` when some interface's state has changed: look at your interface again.
+/// Calls `changed` when the state of any interface has changed.
 class CarrierWatch final : public ReadyHandler {
  public:
-  /// Throws std::system_error where there is no route netlink.
+  /// Throws std::system_error without route netlink.
   CarrierWatch(EventLoop& loop, std::function<void(Time)> changed)
       : loop_(loop), changed_(std::move(changed)) {
     loop_.watch(links_.fd(), EPOLLIN, *this);

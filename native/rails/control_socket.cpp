@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rails/control_socket.hpp"
 
-// Before linux/errqueue.h, which wants its types.
 #include <linux/errqueue.h>
 #include <linux/icmp.h>
 #include <netinet/in.h>
@@ -16,7 +15,7 @@ namespace railweave {
 namespace {
 
 constexpr int kNetworkControl = 0xc0;  // CS6
-constexpr int kMostAtOnce = 1024;      // then others' turn: a flood must not hold the loop
+constexpr int kMostAtOnce = 1024;      // datagrams per turn: a flood must not block the loop
 constexpr int kMostErrors = 64;
 constexpr std::size_t kMostQuoted = 576;      // bytes of an ICMP error, with all headers (RFC 1812)
 constexpr std::size_t kFragmentBytes = 1480;  // of an IPv4 fragment's payload on Ethernet
@@ -36,7 +35,7 @@ std::size_t size_on_link(std::size_t datagram) {
   return fragments * (kUdpHeaders - kUdpSize) + kUdpSize + datagram;
 }
 
-// An ICMP destination unreachable (port) that a router or host has sent.
+// Whether the error is an ICMP port unreachable from a router or host.
 bool is_port_unreachable(msghdr& message) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
     if (item->cmsg_level != SOL_IP || item->cmsg_type != IP_RECVERR) continue;
@@ -90,7 +89,7 @@ void ControlSocket::introduce(const std::vector<SocketAddress>& members) {
 
 std::size_t ControlSocket::send(int rank, Bytes datagram) {
   const sockaddr_in& to = members_.at(static_cast<std::size_t>(rank));
-  // An earlier datagram's ICMP error is reported in place of this one being sent: then it is sent now.
+  // Instead of sending, sendto may report an ICMP error about an earlier datagram. Then it is called again.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const ssize_t size = sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                 reinterpret_cast<const sockaddr*>(&to), sizeof to);

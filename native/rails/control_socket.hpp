@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rail's datagrams between the ranks' agents: small, few, and told apart by who has sent them.
+// A rail's few and small datagrams between the ranks' agents. The source address identifies the sender.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@
 namespace railweave {
 
 /// UDP on one interface, marked as network control (DSCP CS6), so that it passes queues of data. Datagrams
-/// from addresses that are no rank's are thrown away.
+/// from addresses of no rank are discarded.
 class ControlSocket final : public ReadyHandler {
  public:
   using Handler = std::function<void(int rank, Bytes datagram, Time now)>;
 
   static constexpr std::size_t kMostBytes = 8192;
 
-  /// Bound at once. `received` gets what comes from a rank. `unreachable` gets the datagram that a port
-  /// unreachable quotes, and the rank to which it was sent: that rank's process may listen no more.
-  /// std::system_error names address and interface.
+  /// Binds the socket. `received` gets the datagrams of ranks. `unreachable` gets the datagram that an ICMP
+  /// port unreachable quotes, and its destination rank. That rank's process may no longer listen. Throws
+  /// std::system_error that names address and interface.
   ControlSocket(EventLoop& loop, const LocalInterface& at, std::uint16_t port, Handler received,
                 Handler unreachable);
   ~ControlSocket() override;
 
-  /// By rank. From here on datagrams are taken. std::system_error if one is no IPv4 address.
+  /// Sets the addresses by rank, and starts to receive. Throws std::system_error for an invalid IPv4 address.
   void introduce(const std::vector<SocketAddress>& members);
-  /// Binds anew if another interface has come under the name of the one that the socket is bound to.
-  /// std::system_error while that cannot be; true if it was done.
+  /// Binds the socket again if another interface now has its interface's name. Returns whether it did. Throws
+  /// std::system_error while it cannot.
   bool follow_interface();
-  /// As far as the network allows now: what is refused is lost. Returns the bytes on the link, headers
-  /// included; 0 if it was refused.
+  /// Sends without waiting. Returns the bytes on the link, headers included. A datagram that the kernel
+  /// refuses is lost, and the result is 0.
   std::size_t send(int rank, Bytes datagram);
-  /// Datagrams from addresses that are no rank's, or larger than any.
+  /// Number of datagrams from addresses of no rank, or longer than kMostBytes.
   std::uint64_t strangers() const { return strangers_; }
-  /// Hands over what has come.
+  /// Passes the received datagrams to `received`.
   void drain(Time now);
   void on_ready(std::uint32_t events, Time now) override {
     if (events & EPOLLERR) drain_errors(now);

@@ -24,7 +24,7 @@ constexpr int kBestEffort = 0;         // CS0
 constexpr int kLowerEffort = 0x20;     // CS1
 constexpr int kNetworkControl = 0xc0;  // CS6
 constexpr std::size_t kMaxSuperPacket = 65'535 - kIpUdpHeaders;
-constexpr std::size_t kMaxSegments = 64;  // what every kernel with UDP_SEGMENT takes
+constexpr std::size_t kMaxSegments = 64;  // limit of every kernel with UDP_SEGMENT
 constexpr std::size_t kSendMessages = 64;
 constexpr int kUnknownMtu = std::numeric_limits<int>::max();
 constexpr std::size_t kReceiveMessages = 16;
@@ -35,7 +35,7 @@ int set_option(int fd, int level, int name, T value) {
   return setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/// What `work` returns. Its errors are no errors of the system to the owner.
+/// Returns the result of `work`. Turns std::system_error into std::runtime_error.
 template <typename Work>
 auto plainly(const Work& work) {
   try {
@@ -45,7 +45,7 @@ auto plainly(const Work& work) {
   }
 }
 
-/// As the route says; the largest possible where the kernel does not know.
+/// The MTU of the route; kUnknownMtu if the kernel does not know it.
 int path_mtu(const sockaddr_in& remote) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   int mtu = kUnknownMtu;
@@ -77,7 +77,8 @@ Descriptor DatagramSocket::open() const {
   return socket;
 }
 
-// Not before the port is bound: one that may be shared is what the kernel picks for others that ask for any.
+// Shares the port only after binding. The kernel gives ports that are shared before to sockets that ask for
+// any.
 DatagramSocket DatagramSocket::open_shared() {
   share_port(socket_);
   shared_ = true;
@@ -89,7 +90,7 @@ DatagramSocket DatagramSocket::open_shared() {
 
 void DatagramSocket::steer_by_group(
     std::uint32_t offset, const std::vector<std::pair<std::uint16_t, std::uint32_t>>& sockets) const {
-  // The kernel numbers sockets in the order in which they were bound; a load beyond the end returns 0.
+  // The kernel numbers sockets in the order of binding. A load beyond the packet's end returns 0.
   std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offset)};
   for (const auto& [value, socket] : sockets) {
     code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
@@ -118,9 +119,9 @@ void DatagramSocket::set_remotes(const std::vector<SocketAddress>& remotes) {
   if (connects()) connect_to_one();
 }
 
-/// One remote is left to the kernel, which then needs no look at routes per datagram and filters strangers.
-/// It refuses while the interface is down. Sockets that share a port are not dealt what they are connected
-/// to.
+/// With one remote, a connected socket needs no route lookup per datagram, and the kernel filters strangers.
+/// Connecting fails while the interface is down. Sockets that share a port stay unconnected, because a
+/// connected socket is not part of the distribution.
 void DatagramSocket::connect_to_one() {
   const auto* remote = reinterpret_cast<const sockaddr*>(remotes_.data());
   connected_ = ::connect(fd(), remote, sizeof(sockaddr_in)) == 0;
@@ -150,7 +151,7 @@ void DatagramSocket::apply_options() const {
   set_buffer(fd(), kSendBufferOptions, size);
 }
 
-/// Messages for sendmmsg; each is one datagram or a super-packet, gathered from where its datagrams lie.
+/// Messages for sendmmsg: datagrams or super-packets, which are gathered from the caller's memory.
 struct DatagramSocket::SendBatch {
   std::array<mmsghdr, kSendMessages> messages;
   std::array<std::size_t, kSendMessages> datagrams;  // in each message
@@ -163,7 +164,7 @@ struct DatagramSocket::SendBatch {
 
   explicit SendBatch(bool urgent) : urgent(urgent) {}
 
-  /// False if there is no room.
+  /// Returns false if there is no room.
   bool add(std::span<const Bytes> group) {
     if (size == kSendMessages || vectors_used + group.size() > vectors.size()) return false;
     iovec* const first = &vectors[vectors_used];
@@ -180,14 +181,14 @@ struct DatagramSocket::SendBatch {
     messages[size] = {};
     messages[size].msg_hdr.msg_iov = first;
     messages[size].msg_hdr.msg_iovlen = static_cast<std::size_t>(last - first) + 1;
-    // A super-packet of such datagrams.
+    // The size of the datagrams in the super-packet.
     if (group.size() > 1) attach(SOL_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(group[0].size()));
     if (urgent) attach(SOL_IP, IP_TOS, kNetworkControl);
     datagrams[size++] = group.size();
     return true;
   }
 
-  /// Something that the kernel is to know of the message.
+  /// Adds a control message for the kernel.
   template <typename T>
   void attach(int level, int type, const T& value) {
     msghdr& header = messages[size].msg_hdr;
@@ -208,7 +209,7 @@ struct DatagramSocket::SendBatch {
   }
 };
 
-/// How many of the first datagrams, all of one size, fit one super-packet of so many bytes of the wire.
+/// How many of the first datagrams have one size and fit one super-packet of `most_bytes` on the wire.
 std::size_t DatagramSocket::group(std::span<const Bytes> datagrams, std::size_t most_bytes) {
   const std::size_t frame = datagrams[0].size() + kUdpHeaders;
   const std::size_t limit = std::min({most_bytes / frame, kMaxSegments, datagrams.size()});
@@ -246,18 +247,18 @@ std::size_t DatagramSocket::send(std::span<const Bytes> datagrams, std::size_t r
       case EAGAIN:
         return gone;
       case EINTR:
-      case ECONNREFUSED:  // an ICMP error about an earlier datagram, reported in place of sending this one
+      case ECONNREFUSED:  // an ICMP error about an earlier datagram, reported instead of sending this one
         break;
       case EIO:
       case EINVAL:
       case EMSGSIZE:
-        if (batch.datagrams[0] > 1) {  // the path cannot cut them now: the MTU is lower, or an offload is off
+        if (batch.datagrams[0] > 1) {  // the path cannot cut it now: a lower MTU, or an offload is off
           ++stats_.segmentation_refused;
           most_bytes = 0;
           break;
         }
         [[fallthrough]];
-      default:  // a message that cannot leave is like one lost on the way
+      default:  // a message that cannot be sent counts as lost
         stats_.send_drops += batch.datagrams[0];
         gone += batch.datagrams[0];
     }
@@ -306,7 +307,7 @@ bool DatagramSocket::is_remote(const sockaddr_in& sender) const {
 bool DatagramSocket::receive(const std::function<void(Bytes)>& take) {
   ReceiveBatch batch(arena_.data());
   const int received = recvmmsg(fd(), batch.messages.data(), kReceiveMessages, MSG_DONTWAIT, nullptr);
-  if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // ICMP about what was sent: look again
+  if (received < 0) return errno == ECONNREFUSED || errno == EINTR;  // after an ICMP error: repeat
   for (int i = 0; i < received; ++i) {
     if (!connected_ && !is_remote(batch.senders[i])) {
       ++stats_.malformed;

@@ -50,7 +50,7 @@ void attach(int fd, std::array<sock_filter, N>& code) {
   set_option(fd, SOL_SOCKET, SO_ATTACH_FILTER, program, "packet filter");
 }
 
-// RoCEv2 for this host: IPv4 without options or fragments, UDP to 4791, to this address, not overheard.
+// Passes only RoCEv2 to this address and MAC: IPv4 without options or fragments, and UDP to port 4791.
 void attach_roce_filter(int fd, roce::Ipv4Address address) {
   constexpr std::uint32_t ip = kEthernetSize, udp = ip + kIpv4Size;
   constexpr std::uint32_t packet_type = SKF_AD_OFF + SKF_AD_PKTTYPE;
@@ -94,7 +94,7 @@ Descriptor open_packet_socket(const std::string& interface, roce::Ipv4Address ad
   return socket;
 }
 
-/// Of a super-packet: the kernel does not know how to cut it.
+/// Whether the error means that the kernel cannot cut a super-packet.
 bool refuses_cut(int error) { return error == EINVAL || error == EOPNOTSUPP || error == EIO; }
 
 std::string dotted(roce::Ipv4Address address) {
@@ -103,8 +103,8 @@ std::string dotted(roce::Ipv4Address address) {
   return inet_ntop(AF_INET, &in, text, sizeof text);
 }
 
-// Holds the UDP port and drops what comes: without it the kernel would answer every packet with an ICMP
-// error. Processes may share the port; if it is taken for good (by the kernel's rxe), nobody answers either.
+// Holds the UDP port and drops its packets. Otherwise the kernel would answer every packet with an ICMP
+// error. Processes may share the port. If the kernel's rxe holds it exclusively, no errors are sent either.
 Descriptor hold_port(const std::string& interface, roce::Ipv4Address address) {
   Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) raise_errno("UDP socket");
@@ -113,7 +113,7 @@ Descriptor hold_port(const std::string& interface, roce::Ipv4Address address) {
   std::array<sock_filter, 1> drop{{BPF_STMT(BPF_RET | BPF_K, 0)}};
   attach(fd, drop);
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, on, "SO_REUSEADDR");
-  set_option(fd, SOL_UDP, UDP_GRO, on, "UDP_GRO");  // or super-packets are cut up before they are dropped
+  set_option(fd, SOL_UDP, UDP_GRO, on, "UDP_GRO");  // else super-packets are cut before they are dropped
   setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), static_cast<socklen_t>(interface.size()));
   sockaddr_in local{};
   local.sin_family = AF_INET;
@@ -213,7 +213,7 @@ FrameSocket::Sent FrameSocket::flush(Lane& lane) {
   return Sent::kAll;
 }
 
-/// False if the next frame is no super-packet.
+/// Returns false if the next frame is no super-packet.
 bool FrameSocket::begin_cut(Lane& lane) {
   Slot& slot = lane.slots[lane.sent];
   if (lane.cut || slot.offload.gso_type == kGsoNone) return false;
@@ -224,7 +224,7 @@ bool FrameSocket::begin_cut(Lane& lane) {
   return true;
 }
 
-/// How many super-packets are gone with it, as sendmmsg.
+/// Returns how many super-packets are completely sent by this call; -1 for an error, as sendmmsg.
 int FrameSocket::send_piece(Lane& lane) {
   Offload whole{};
   iovec parts[] = {{.iov_base = &whole, .iov_len = sizeof whole},
@@ -243,7 +243,7 @@ bool FrameSocket::try_kernel_cuts() {
   constexpr std::size_t kSegment = 16;
   constexpr roce::Ipv4Address kLoopback = 0x7f000001;
   const std::string interface = "lo";
-  const roce::Path path{.peer_mac = {2}, .source = kLoopback, .peer = kLoopback};  // of no interface
+  const roce::Path path{.peer_mac = {2}, .source = kLoopback, .peer = kLoopback};  // nobody's MAC
   std::array<std::byte, roce::kFrameHeaderSize + 2 * kSegment> frame{};
   roce::write_headers(path, roce::network_header(path, 0, 2 * kSegment - roce::kIcrcSize), frame);
   Offload offload = make_super_packet(frame, kSegment);
@@ -263,7 +263,7 @@ bool FrameSocket::receive(const std::function<void(Bytes, const Offload&)>& hand
     const int count = recvmmsg(fd(), in_.messages.data(), kBatch, 0, nullptr);
     if (count < 0 && errno == EAGAIN) return true;
     if (count < 0 && (errno == EINTR || errno == EINVAL))
-      continue;  // EINVAL: a frame that it cannot describe
+      continue;  // EINVAL: a frame that the kernel cannot describe
     if (count < 0) raise_errno("receive");
     for (int i = 0; i < count; ++i) {
       Slot& slot = in_.slots[static_cast<std::size_t>(i)];

@@ -10,8 +10,8 @@
 
 namespace railweave {
 
-/// One offer, one port: TCP listens where UDP results arrive. The control connections have no time-outs. They
-/// depend on the same switch as the rail, so their silence does not show that a peer is gone.
+/// TCP and UDP use the same port, because a rank offers only one port. The control connections have no
+/// time-outs. They depend on the same switch as the rail, so their silence does not show that a peer is gone.
 InaRail::Opened InaRail::open(EventLoop& loop, const InaRailOptions& options) {
   const LocalInterface local{.address = options.address, .interface = options.interface};
   return on_one_port([&] {
@@ -42,7 +42,7 @@ void InaRail::compose(MemberRing ring, std::uint32_t lanes) {
   composed_options_.lanes = lanes;
   composed_options_.start_in_rack = [this](const Slice& slice, Time now) { start_in_trees(slice, now); };
   ring_ = std::move(ring);
-  yield();  // racks wait for the ring, and sum ahead meanwhile
+  yield();  // racks sum ahead while they wait for the ring
 }
 
 std::unique_ptr<Algorithm> InaRail::choose(Transport& transport, const Slice& slice) {
@@ -101,7 +101,7 @@ void InaRail::run(std::size_t part, Time now, const InaWorker::Task& task) const
   workers_[part]->run(task);
 }
 
-/// Each worker's socket gets what names a group of its trees.
+/// Gives each worker's socket the datagrams for the groups of its trees.
 void InaRail::steer_by_group() const {
   if (own_) return;
   std::vector<std::pair<std::uint16_t, std::uint32_t>> sockets;
@@ -244,7 +244,7 @@ void InaRail::on_ready(std::uint32_t events, Time now) {
   report(now);
 }
 
-/// Of what the kernel has dealt to another part than its tree's. The first tree counts packets of unknown
+/// Passes on a datagram that the kernel gave to the wrong part. The first tree counts packets of unknown
 /// groups.
 void InaRail::pass_on(Stray stray) {
   const std::uint16_t group = ina::decode(stray.datagram.data()).group;
@@ -276,7 +276,7 @@ void InaRail::part_done(std::uint64_t id, Time now) {
       std::find_if(slices_.begin(), slices_.end(), [&](const Progress& p) { return p.slice.id == id; });
   if (done == slices_.end()) return;
   --done->trees_left;
-  // A slice that is cut among fewer trees may be complete before an earlier one.
+  // A slice on fewer trees may be complete before an earlier slice.
   while (!slices_.empty() && slices_.front().trees_left == 0) {
     const Slice slice = slices_.front().slice;
     slices_.pop_front();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The in-network rail: its trees, how slices are cut among them, and the connections beside them.
+// The in-network rail: its trees, the split of slices among the trees, and the control connections.
 #pragma once
 
 #include <array>
@@ -27,53 +27,52 @@ struct InaRailOptions {
   ina::WindowOptions window = {};
 };
 
-/// CPUs for threads that serve trees. As many as there are trees have one each; without a second CPU or tree
-/// there are none.
+/// CPUs for threads that serve trees: one thread per CPU, at most one per tree. With fewer than two CPUs or
+/// trees there are no threads.
 struct InaWorkers {
   std::vector<int> cpus{};
-  Duration spin = 0;  // before they sleep
+  Duration spin = 0;  // how long the threads poll before they sleep
 };
 
-/// Opened in two steps: the constructor binds the sockets, so that their port can be told to the controller;
-/// `attach` follows the controller's answer, with this rail's sockets of all ranks, in order: without them
-/// nothing is multicast. Both throw std::runtime_error or std::invalid_argument that names what is wrong. A
-/// slice is cut contiguously among the trees, by whole chunks.
+/// A rail is opened in two steps. The constructor binds the sockets, so that the controller can learn the
+/// port. `attach` takes the controller's answer and this rail's sockets of all ranks, in order. Without these
+/// sockets nothing is multicast. Both throw std::runtime_error or std::invalid_argument that names the error.
+/// Each tree gets a contiguous part of a slice, in whole chunks.
 ///
-/// The loop's thread serves all trees, or workers do. Workers alone touch the sockets and machines of their
-/// trees. All other work (slices, reports, ends and moves) stays with the loop's thread.
+/// Either the loop's thread or workers serve the trees. Only a worker's own thread touches the sockets and
+/// machines of its trees. All other work (slices, reports, ends and moves) stays with the loop's thread.
 ///
-/// On a mixed fabric the rail is a ring of racks and single ranks: this rank's rack, if it is in one, is the
-/// only tree, and the ring's messages go over the control connections. Racks cannot help with other
-/// collectives, products and other types. The hosts carry these over the control connections of all ranks.
+/// On a mixed fabric the rail is a ring of racks and single ranks. The only tree is this rank's rack, if the
+/// rank has one. The ring's messages use the control connections. Racks cannot help with other collectives,
+/// products and other types. The hosts carry these over the control connections of all ranks.
 ///
-/// The switch tells its group that marks differ. It does not know which calls differ, and cannot tell that a
-/// rank has died. The control connections use the same plane. They carry the reason why a rank gives up, and
-/// show when a rank goes. After a mismatch the ranks show each other their labels there, so that each rank
-/// reports both calls.
+/// The switch tells its group that marks differ. It does not know which calls differ, or whether a rank has
+/// died. The control connections use the same plane. They carry the reason why a rank gives up, and show when
+/// a rank goes. After a mismatch the ranks exchange their labels there, so that each rank reports both calls.
 class InaRail final : public RingRail, private ReadyHandler {
  public:
-  /// On the loop's thread, as everything here.
+  /// All functions must be called on the loop's thread.
   InaRail(EventLoop& loop, const InaRailOptions& options, RailListener& listener);
 
-  /// The port of UDP, to which the switch sends results, and of TCP, where the control connections come in.
+  /// The port for the switch's results over UDP and for incoming control connections over TCP.
   std::uint16_t port() const { return sockets_[0].port(); }
   TcpTransport& control() { return control_; }
-  /// The trees in the order that all ranks share, with the same lanes. `roots`: how many ranks multicast at
-  /// once in an allgather; 0: all. Without `proof` packets prove nothing.
+  /// `groups`: the trees, in the same order on all ranks, with the same lanes. `roots`: number of ranks that
+  /// multicast at once in an allgather; 0: all. Without `proof` packets are not authenticated.
   void attach(const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members = {},
               int roots = 0, const InaWorkers& workers = {}, const std::optional<InaProof>& proof = {});
-  /// The ranks form this ring. Chunks have `lanes` lanes on all ranks. Before the control connections are
-  /// made and the first slice; the rack is attached later if there is one.
+  /// Makes the ranks form this ring. Chunks have `lanes` lanes on all ranks. Call it before the control
+  /// connections are made and before the first slice. A rack is attached later.
   void compose(MemberRing ring, std::uint32_t lanes);
 
-  /// From now on, packets of this rail let the rest of the plane's traffic pass, unless that leaves nothing
-  /// for the rail. Before `attach`.
+  /// Gives this rail's packets a lower priority than the plane's other traffic, unless the rail then gets no
+  /// results. Call it before `attach`.
   void yield() { sockets_[0].set_lower_effort(true); }
 
-  /// Stops the tree of `group` until `resume`; its position (ina::Endpoint). May be repeated. Throws
-  /// std::invalid_argument for a group that this rail has not.
+  /// Stops the tree of `group` until `resume`. Returns its position (ina::Endpoint). May be repeated. Throws
+  /// std::invalid_argument if this rail has no such group.
   std::uint64_t pause(std::uint16_t group, Time now);
-  /// The tree of `old_group` goes on as `group` from chunk `resume_from`. Throws as ina::Endpoint::resume.
+  /// Continues the tree of `old_group` as `group` from chunk `resume_from`. Throws as ina::Endpoint::resume.
   void resume(std::uint16_t old_group, const InaGroup& group, std::uint64_t resume_from, Time now);
 
   std::string_view kind() const override { return "ina"; }
@@ -107,12 +106,12 @@ class InaRail final : public RingRail, private ReadyHandler {
   /// chunk.
   void do_restart(const Restart& restart, Time now) override;
   bool do_ready() const override { return (!in_trees() || !places_.empty()) && RingRail::do_ready(); }
-  /// The same numbers on all ranks.
+  /// Returns the same number of entries on all ranks.
   std::vector<std::uint64_t> do_next_chunks() const override;
   RailStats do_stats() const override;
   std::uint64_t do_progress() const override;
 
-  // Trees are dealt to workers in turn: so many parts, which one has a tree, and under which number there.
+  // Trees are distributed round-robin to parts: the workers, or the loop's thread as the only part.
   std::size_t parts() const { return own_ ? 1 : workers_.size(); }
   std::size_t part_of(std::size_t tree) const { return tree % parts(); }
   std::size_t within(std::size_t tree) const { return tree / parts(); }
@@ -149,23 +148,23 @@ class InaRail final : public RingRail, private ReadyHandler {
   const InaRailOptions options_;
   TcpTransport& control_;
   std::deque<DatagramSocket> sockets_;  // by part
-  std::unique_ptr<InaTrees> own_;       // all trees, without workers
+  std::unique_ptr<InaTrees> own_;       // all trees, if there are no workers
   std::vector<std::unique_ptr<InaWorker>> workers_;
   std::vector<Place> places_;  // by tree
   std::uint32_t data_lanes_ = 0;
-  std::deque<Progress> slices_;  // of the trees
+  std::deque<Progress> slices_;  // in the trees
   Time busy_since_ = 0;
   RailStats stats_;
 
   std::optional<MemberRing> ring_;
   ina::ComposedOptions composed_options_;
   ina::RingCounts counts_;
-  ina::ComposedAllReduce* composed_ = nullptr;  // the call whose slices the trees have
+  ina::ComposedAllReduce* composed_ = nullptr;  // the call whose slices are in the trees
 
   int left_ = -1;              // a peer that has said goodbye
-  Time grace_until_ = kNever;  // results may still come
+  Time grace_until_ = kNever;  // until then results may still come
   std::uint64_t progress_at_grace_ = 0;
-  Time show_until_ = kNever;  // ranks show each other their labels
+  Time show_until_ = kNever;  // until then ranks exchange labels
   std::array<std::byte, 1> in_{}, out_{};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an in-network rail does when ranks call different things, or when a rank has left.
+// The in-network rail's reaction when ranks call different things, or when a rank has left.
 #include <algorithm>
 #include <string>
 
@@ -14,12 +14,12 @@ void InaRail::trees_failed(const Failure& failure, Time now) {
   if (!other_side_unknown) return failed(failure, now);
   if (has_failed() || showing_label()) return;
   const auto own = own_label({failure.op_index.value(), 0});
-  // The rank has no label in a trial, and none after an earlier part of the call was summed. In both cases
-  // all ranks have made the same call.
+  // The rank has no label in a trial, or after an earlier part of the call was summed. In both cases all
+  // ranks have made the same call.
   own ? show_label(*own, now) : blame_switch(now);
 }
 
-// One byte to and from each peer, under this rank's label: the transport finds labels that differ. If all
+// Exchanges one byte with each peer, under this rank's label: the transport finds labels that differ. If all
 // peers' labels are equal to this rank's, other ranks find the difference and announce it.
 void InaRail::show_label(const MessageLabel& own, Time now) {
   show_until_ = now + timing::kShowTime;
@@ -42,7 +42,7 @@ void InaRail::blame_switch(Time now) {
          now);
 }
 
-// Messages that are posted while labels are shown belong to no slice.
+// Messages that are posted while ranks exchange labels belong to no slice.
 void InaRail::sent(int peer, Time now) {
   if (!has_failed() && !showing_label()) RingRail::sent(peer, now);
 }

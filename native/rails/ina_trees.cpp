@@ -8,20 +8,20 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kBatch = 128;  // datagrams between two looks at the socket
-constexpr int kBatchesPerTurn = 16;  // then the other rails of the loop get theirs
-constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // of a jumbo frame
-constexpr std::size_t kKernelOverhead = 3;  // the kernel charges a datagram up to so many times its size
-constexpr std::size_t kMostStrays = 256;    // more are lost, as on the way
-constexpr Duration kStarved = 250 * kMillisecond;  // without a result, of what lets other traffic pass
-constexpr Duration kInsists = 5 * kSecond;         // then it does not
+constexpr std::size_t kBatch = 128;                                // datagrams that are sent together
+constexpr int kBatchesPerTurn = 16;                                // then the loop's other rails run
+constexpr std::size_t kMostSpreadDatagram = 9000 - kIpUdpHeaders;  // in a jumbo frame
+constexpr std::size_t kKernelOverhead = 3;  // the kernel charges up to this factor of a datagram's size
+constexpr std::size_t kMostStrays = 256;    // further strays are dropped
+constexpr Duration kStarved = 250 * kMillisecond;  // silence after which a rail stops yielding
+constexpr Duration kInsists = 5 * kSecond;         // how long it then does not yield
 
 bool is_probe(Bytes datagram) {
   return ina::decode(datagram.data()).kind == static_cast<std::uint8_t>(ina::Kind::kProbe);
 }
 
-/// Where no rate is given the link is taken to be fast: what delays packets then is CPUs, which a smaller
-/// window would only idle. The group's slots still bound the queue.
+/// Without a rate the link counts as fast. Then CPUs delay packets, and a smaller window would only leave
+/// CPUs idle. The group's slots still bound the queue.
 ina::WindowOptions window_for(const InaTreesOptions& options, std::size_t packet_bytes) {
   ina::WindowOptions window = options.window;
   if (options.rate_bps == 0) return window;
@@ -94,7 +94,7 @@ void InaTrees::connect() {
   remotes.insert(remotes.end(), members_.begin(), members_.end());
   socket_.set_remotes(remotes);
   if (members_.empty()) return;
-  // Where no route tells, what a contribution has: all links of a plane carry that.
+  // If no route gives an MTU, a SPREAD is as large as a contribution, which all links of a plane carry.
   const std::size_t contribution = ina::packet_bytes(lanes_);
   const std::size_t datagram = socket_.largest_datagram().value_or(contribution);
   const std::size_t payload =
@@ -181,7 +181,7 @@ void InaTrees::take(Bytes datagram, Time now) {
   flush(now);
 }
 
-/// To the tree whose group it names; strangers' to the first, which counts them.
+/// Passes the datagram to its group's tree. The first tree counts datagrams of strangers.
 void InaTrees::receive(Bytes datagram, Time now, bool stray) {
   if (datagram.size() < ina::kHeaderBytes) return trees_.front().endpoint.receive(datagram, now);
   const ina::Header header = ina::decode(datagram.data());
@@ -202,7 +202,7 @@ void InaTrees::keep_stray(Bytes datagram) {
   if (strays_.size() < kMostStrays) strays_.push_back({{datagram.begin(), datagram.end()}});
 }
 
-/// At once: what others spread may be next in the socket.
+/// Starts multicasts at once, because SPREADs of other ranks may be next in the socket.
 void InaTrees::start_spreads(Tree& tree, Time now) {
   while (const auto told = tree.endpoint.poll_ready()) {
     const auto& [task, slice, ready, begun] = *told;
@@ -231,8 +231,8 @@ void InaTrees::expire(Time now) {
   flush(now);
 }
 
-/// Others' traffic may never pause. Without a result for a while, this rail does not yield for some time:
-/// what is repeated then passes what waits.
+/// Other traffic may never pause. After kStarved without a result, this rail does not yield for kInsists. Its
+/// repeated packets then overtake its waiting packets.
 void InaTrees::insist(Time now) {
   for (const Tree& tree : trees_)
     if (tree.endpoint.silence(now) >= kStarved) insists_until_ = now + kInsists;
@@ -262,7 +262,7 @@ void InaTrees::flush(Time now) {
   }
 }
 
-/// How many are gone. Stops everything until EPOLLOUT if the socket is full.
+/// Returns how many datagrams are gone. If the socket is full, all sending stops until EPOLLOUT.
 std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote, bool urgent) {
   const std::size_t gone = socket_.send(datagrams, remote, urgent, [this](std::span<const Bytes> sent) {
     std::ranges::for_each(sent, [this](Bytes datagram) { count(datagram); });
@@ -274,7 +274,7 @@ std::size_t InaTrees::push(std::span<const Bytes> datagrams, std::size_t remote,
   return gone;
 }
 
-/// Probes are in front of what else there is.
+/// Probes are at the front, and are sent as urgent.
 void InaTrees::push_unsent(std::size_t i) {
   std::vector<Bytes>& unsent = trees_[i].unsent;
   const auto data = std::ranges::find_if_not(unsent, is_probe);
@@ -285,7 +285,7 @@ void InaTrees::push_unsent(std::size_t i) {
   unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(gone));
 }
 
-/// True if there may be more.
+/// Returns true if there may be more.
 bool InaTrees::fill_spread(Tree& tree, Time now) {
   const Duration round_trip = std::max<Duration>(tree.endpoint.window().smoothed_rtt(), 1);
   tree.spreader.set_reducing(tree.endpoint.in_flight() > 0 ? round_trip : 0);
@@ -297,7 +297,7 @@ bool InaTrees::fill_spread(Tree& tree, Time now) {
   return true;
 }
 
-/// Runs to one destination leave together.
+/// Sends each run of packets with the same destination together.
 void InaTrees::push_spread(std::size_t i) {
   std::vector<spread::Packet>& unsent = trees_[i].unsent_spread;
   while (!unsent.empty() && !blocked_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees of an in-network rail that one thread serves: an ina::Endpoint and a spread::Spreader per tree, on
-// one UDP socket.
+// Trees of an in-network rail that one thread serves. Each tree has an ina::Endpoint and a spread::Spreader.
+// All trees share one UDP socket.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace railweave {
 
-/// What the controller says of one tree.
+/// The controller's description of one tree.
 struct InaGroup {
   std::uint16_t group;
   std::string virtual_address;
@@ -34,53 +34,53 @@ struct InaGroup {
   int world_size;
 };
 
-/// What the ranks of these trees prove themselves with.
+/// The secret that authenticates the packets of these trees' ranks.
 struct InaProof {
   Secret secret;
-  std::uint64_t place;       // of the trees in the job: no other rail's or rack's have this number
+  std::uint64_t place;       // number of the trees' rail or rack, unique in the job
   Duration redo_within = 0;  // as in ina::EndpointOptions
 };
 
 struct InaTreesOptions {
   std::uint64_t rate_bps;         // of the link; 0: unshaped
-  std::uint64_t spread_rate_bps;  // a tree's part of it
+  std::uint64_t spread_rate_bps;  // share of one tree
   int roots;                      // ranks that multicast at once in an allgather; 0: all
   ina::WindowOptions window;
-  std::optional<Secret> secret{};  // nothing: packets prove nothing
+  std::optional<Secret> secret{};  // nothing: packets are not authenticated
   std::uint64_t place = 0;
   Duration redo_within = 0;    // as in ina::EndpointOptions
-  std::size_t first_tree = 0;  // the rail's trees that are among these: this one, and each `step` after it
+  std::size_t first_tree = 0;  // these are the rail's trees `first_tree`, `first_tree` + `step`, …
   std::size_t step = 1;
 
-  /// A tree's number in the job, the same on all ranks: the part that its keys are derived for.
+  /// A tree's number in the job, the same on all ranks. The tree's keys are derived from it.
   std::uint64_t number(std::size_t tree) const { return place << 16 | (first_tree + tree * step); }
 };
 
-/// A datagram of a tree that is not among these: the kernel merges what one socket of a peer sends.
+/// A datagram for another thread's tree. The cause is that the kernel merges datagrams of a peer's socket.
 struct Stray {
   std::vector<std::byte> datagram;
 };
 
-/// Trees go by their number in `groups`.
+/// The argument `tree` is an index into `groups`.
 class InaTrees final : public Timed {
  public:
   using Event = std::variant<ina::SliceDone, Stall, Failure, Stray>;
 
-  /// `handler` passes on what `loop` tells of the socket. Throws std::runtime_error or std::invalid_argument
-  /// that names what is wrong.
+  /// `handler` gets the socket's events from `loop` and passes them to `on_ready`. Throws std::runtime_error
+  /// or std::invalid_argument that names the error.
   InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socket, const InaTreesOptions& options,
            const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members);
   ~InaTrees() override;
 
   void start(std::size_t tree, const Slice& part) { trees_[tree].endpoint.start(part); }
-  /// Sends what may be sent; after every `start`.
+  /// Sends all packets that may be sent. Call it after `start`.
   void flush(Time now);
   void on_ready(std::uint32_t events, Time now);
-  /// A datagram that was another thread's Stray.
+  /// Receives a datagram that was another thread's Stray.
   void take(Bytes datagram, Time now);
   Time deadline() const override;
   void expire(Time now) override;
-  /// After all of the above.
+  /// Call it after each of the functions above.
   std::optional<Event> poll();
 
   std::uint64_t pause(std::size_t tree, Time now);
@@ -88,7 +88,7 @@ class InaTrees final : public Timed {
   void abort();
   void halt();
   void restart(const std::vector<std::uint64_t>& bases, Time now);
-  /// Where another interface has come under the name of the socket's, it is opened there.
+  /// Opens the socket again if another interface now has the name of the socket's interface.
   void follow_interface();
 
   std::uint64_t next_chunk(std::size_t tree) const { return trees_[tree].endpoint.next_chunk(); }
@@ -97,7 +97,7 @@ class InaTrees final : public Timed {
   GroupStats group_stats(std::size_t tree) const;
 
  private:
-  /// One tree, and what it has given to the socket: its packets keep the bytes.
+  /// One tree and its unsent packets. Endpoint and spreader own the packets' bytes.
   struct Tree {
     Tree(const ina::EndpointOptions& options, const spread::SpreaderOptions& spread)
         : endpoint(options), spreader(spread) {}
@@ -126,11 +126,11 @@ class InaTrees final : public Timed {
   std::deque<Tree> trees_;
   std::vector<SocketAddress> members_;
   std::uint32_t lanes_;
-  std::size_t code_bytes_;  // of a SPREAD
-  bool blocked_ = false;    // the socket is full: EPOLLOUT is awaited
+  std::size_t code_bytes_;  // length of a SPREAD's code
+  bool blocked_ = false;    // the socket is full, and waits for EPOLLOUT
   bool halted_ = false;
   bool yields_;             // lets other traffic pass
-  Time insists_until_ = 0;  // but not now
+  Time insists_until_ = 0;  // until then it does not
   SentBytes sent_;
   std::deque<Stray> strays_;
 };

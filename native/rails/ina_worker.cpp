@@ -6,7 +6,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kMostWaiting = 1024;  // reports, before strays are lost
+constexpr std::size_t kMostWaiting = 1024;  // reports; beyond that, strays are dropped
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void InaWorker::later(Task task) {
 
 void InaWorker::run(const Task& task) {
   shared_loop_.run([&] {
-    loop_.run_posted();  // what was asked for before
+    loop_.run_posted();  // tasks of earlier calls of `later`
     task(trees_, EventLoop::now());
   });
 }

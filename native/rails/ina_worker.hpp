@@ -16,8 +16,8 @@
 
 namespace railweave {
 
-/// The rail's thread asks, with `later` and `run`, in this order also across the two; the worker reports. All
-/// of it but `progress` is for the rail's thread.
+/// The rail's thread gives tasks with `later` and `run`, which are carried out in the order of these calls.
+/// Only the rail's thread may call these functions, except `progress`.
 class InaWorker final : private ReadyHandler, private SharedLoop::Client, private HandlerOwner {
  public:
   using Task = std::function<void(InaTrees&, Time now)>;
@@ -28,18 +28,18 @@ class InaWorker final : private ReadyHandler, private SharedLoop::Client, privat
             const std::vector<InaGroup>& groups, const std::vector<SocketAddress>& members,
             EventLoop& rail_loop, std::function<void()> reported);
 
-  /// The worker does it, soon.
+  /// Queues a task for the worker.
   void later(Task task);
-  /// Between two turns of the worker, here and now; what it throws comes out.
+  /// Runs a task in the calling thread, between two turns of the worker. Passes on the task's exceptions.
   void run(const Task& task);
   std::optional<InaTrees::Event> poll();
-  /// Nothing is reported any more that has happened until now.
+  /// Discards all events until now.
   void forget();
-  /// Goes on after a failure of its own.
+  /// Continues after a failure of the worker.
   void resume();
-  /// The same, and ends the thread; what is asked for then is done here.
+  /// Discards all events and ends the thread. Then tasks of `later` wait for the next `run`.
   void stop();
-  /// As of the last turn.
+  /// Progress as of the last turn.
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
@@ -57,7 +57,7 @@ class InaWorker final : private ReadyHandler, private SharedLoop::Client, privat
   InaTrees trees_;
   std::atomic<std::uint64_t> progress_{0};
   std::mutex mutex_;
-  std::deque<InaTrees::Event> events_;  // guarded by it
+  std::deque<InaTrees::Event> events_;  // guarded by `mutex_`
   SharedLoop shared_loop_;              // last: its thread uses all of the above
 };
 

@@ -13,7 +13,7 @@ void Rail::as_owner(const Action& action) {
   action();
 }
 
-/// False if the action has thrown: then the rail is suspended.
+/// Returns false and suspends the rail if the action throws.
 template <typename Action>
 bool Rail::attempt(const Action& action) {
   try {
@@ -59,8 +59,8 @@ void Rail::handler_failed(const std::exception& error, Time now) {
   if (state_ != State::kAborted) stop(now);
 }
 
-/// Makes the rail release all memory of its slices. False if it has thrown: then only the suspension keeps
-/// its code from running.
+/// Makes the rail release all memory of its slices. Returns false if the rail throws: then only the
+/// suspension keeps its code from running.
 bool Rail::stop(Time now) {
   state_ = State::kHalted;
   if (attempt([&] { do_halt(now); })) return true;
@@ -97,7 +97,7 @@ void Rail::restart(const Restart& restart, Time now) {
   if (state_ == State::kHaltFailed && !stop(now)) throw std::runtime_error("the rail could not be halted");
   try {
     if (loop_ != nullptr) loop_->resume(*this);
-    state_ = State::kRunning;  // it may report failures from here on
+    state_ = State::kRunning;  // the rail may report failures from here on
     broken_ = false;
     thrown_.reset();
     as_owner([&] { do_restart(restart, now); });
@@ -126,7 +126,7 @@ void Rail::close(Time now) {
 RailStats Rail::stats() const {
   try {
     stats_ = do_stats();
-  } catch (const std::exception&) {  // return the last known ones
+  } catch (const std::exception&) {  // return the last known counts
   }
   return stats_;
 }

@@ -55,8 +55,7 @@ void RingRail::failed(const Failure& failure, Time now) {
   listener_.rail_failed(failure, now);
 }
 
-// Completions may come from inside the machine's own posts: those are noted at once, and acted upon by the
-// outer call.
+// The machine's own posts may cause completions. Inner calls only note them, and the outer call handles them.
 void RingRail::advance(Time now) {
   again_ = true;
   if (advancing_) return;
@@ -69,7 +68,7 @@ void RingRail::advance(Time now) {
       if (!failed_ && machine_->ready()) finish(now);
     }
   }
-  if (!slice_) machine_.reset();  // it may have been dropped in the meantime
+  if (!slice_) machine_.reset();  // the slice may have been dropped in the loop
 }
 
 void RingRail::begin(Time now) {
@@ -104,7 +103,7 @@ void RingRail::do_halt(Time now) {
 void RingRail::drop() {
   slice_.reset();
   retired_.clear();
-  if (!advancing_) machine_.reset();  // else `advance` stands on it
+  if (!advancing_) machine_.reset();  // else `advance` is running its code
 }
 
 void RingRail::do_restart(const Restart& restart, Time now) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rail that sums on the hosts: it runs the algorithms of collectives/ over a transport, one slice after the
-// other.
+// A rail that sums on the hosts. It runs algorithms of collectives/ over a transport, one slice at a time.
 #pragma once
 
 #include <deque>
@@ -15,7 +14,7 @@
 namespace railweave {
 
 using RingRailOptions = AlgorithmOptions;
-/// Makes the machine of a slice that needs a special one, else nothing.
+/// Returns the algorithm of a slice that needs a special one, else null.
 using SpecialAlgorithm = std::function<std::unique_ptr<Algorithm>(Transport&, const Slice&)>;
 
 class RingRail : public Rail, protected TransportListener {
@@ -24,9 +23,9 @@ class RingRail : public Rail, protected TransportListener {
            RingRailOptions options, SpecialAlgorithm special = {});
 
   Transport& transport() { return *transport_; }
-  /// Something that the slice's machine waits for has happened, besides messages.
+  /// Continues the slice after an event that is no message.
   void advance(Time now);
-  /// The same, and it has brought the slice on.
+  /// Does the same, and counts the event as progress.
   void moved(Time now);
 
   std::string_view kind() const override { return transport_->kind(); }
@@ -58,7 +57,7 @@ class RingRail : public Rail, protected TransportListener {
   void failed(const Failure& failure, Time now) override;
   bool has_failed() const { return failed_; }
   bool has_slice() const { return slice_.has_value(); }
-  /// Lets go of the slice and of the machines' messages.
+  /// Drops the slice and the machines with their messages.
   void drop();
 
  private:
@@ -70,7 +69,7 @@ class RingRail : public Rail, protected TransportListener {
   const SpecialAlgorithm special_;
   std::optional<Slice> slice_;
   std::unique_ptr<Algorithm> machine_;              // of the slice, once it has begun
-  std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but with sends of their own memory under way
+  std::deque<std::unique_ptr<Algorithm>> retired_;  // ready, but their own memory is still being sent
   bool advancing_ = false;
   bool again_ = false;   // a completion came while advancing
   bool failed_ = false;  // or halted

@@ -22,38 +22,38 @@ struct SocketAddress {
 
 std::string to_string(const SocketAddress& at);
 
-/// Where a rail's sockets live. An empty interface binds to none; then the address alone decides.
+/// Where a rail's sockets are bound. With an empty interface, only the address decides.
 struct LocalInterface {
   std::string address;
   std::string interface;
-  bool mptcp = false;  // streams are Multipath TCP's, over the paths that the host's endpoints allow
+  bool mptcp = false;  // streams use Multipath TCP, over the paths that the host's endpoints allow
 };
 
-// All sockets are non-blocking. A socket that cannot be made throws std::system_error, which names address
-// and interface and says what to do. So does a text that is no IPv4 address.
+// All sockets are non-blocking. If a socket cannot be opened, or an address is no IPv4 address, these
+// functions throw std::system_error that names address and interface and says what to do.
 Descriptor listen_on(const LocalInterface& local, std::uint16_t port);  // 0: any free one
-/// UDP, bound. Sockets on a `shared` port must all be opened so.
+/// A bound UDP socket. If several sockets use a port, each needs `shared` or `share_port`.
 Descriptor datagrams_on(const LocalInterface& local, std::uint16_t port, bool shared = false);
 void share_port(const Descriptor& socket);
 Descriptor dial(const LocalInterface& local,
-                const SocketAddress& remote);  // connecting; writable when it is done
-/// What a listener has: a connection, nobody, or no way to take one. Connections that have broken before they
-/// were taken are passed over.
+                const SocketAddress& remote);  // connecting; writable when done
+/// The result of accept: a connection, nothing, or no resources for a connection. Connections that broke
+/// before they were accepted are skipped.
 struct Accepted {
   Descriptor socket;       // empty: see `exhausted`
   std::uint32_t from = 0;  // IPv4 address, in network order
-  /// The process or the machine has no descriptor or memory left: whoever waits goes on waiting, and the
-  /// listener stays readable.
+  /// The process or the machine has no descriptor or memory left. Connections keep waiting, and the listener
+  /// stays readable.
   bool exhausted = false;
 };
 Accepted accept_from(const Descriptor& listener);
 sockaddr_in ipv4(const SocketAddress& at);
-/// The interface's index now; 0 if there is none of that name. One that is deleted and made anew gets
-/// another, and sockets that were bound to the old one hear and reach nobody any more.
+/// The interface's current index; 0 if no interface has that name. An interface that is deleted and created
+/// again gets another index. Sockets that were bound to the old index can no longer send or receive.
 unsigned interface_index(const std::string& interface);
 std::uint16_t port_of(const Descriptor& socket);
-/// What `open` returns. It opens a port of TCP and the same port of UDP, of which one may be taken: then it
-/// tries another port.
+/// Returns the result of `open`, which opens the same port for TCP and UDP. If TCP or UDP has no such free
+/// port, `open` is called again and tries another port.
 template <typename Open>
 auto on_one_port(const Open& open) {
   for (int attempts_left = 15;; --attempts_left) {
@@ -65,18 +65,18 @@ auto on_one_port(const Open& open) {
   }
 }
 int pending_error(const Descriptor& socket);  // errno of the connection, 0 if none
-/// What waits in the kernel is thrown away when the socket is closed, and the peer told that it is.
+/// Makes close() discard the data in the kernel and send a RST to the peer.
 void reset_on_close(const Descriptor& socket);
-/// No delay for small messages, and bounds on what waits in the kernel. Of Multipath TCP, the kernel alone
-/// bounds the window: it grows with the paths.
+/// Sends small messages without delay, and bounds the data that wait in the kernel. With Multipath TCP only
+/// the kernel bounds the window, which grows with the number of paths.
 void tune(const Descriptor& socket);
-/// Whether an error of a connection says that the other end's process is gone; else the path may be.
+/// Whether a connection's error shows that the peer's process is gone. Otherwise the path may have failed.
 bool closed_by_peer(int error);
-/// Around a segment's payload: Ethernet, IPv4, TCP, TCP timestamps.
+/// Bytes of headers around a segment's payload: Ethernet, IPv4, TCP, TCP timestamps.
 inline constexpr std::uint64_t kTcpHeaders = 14 + 20 + 20 + 12;
-/// Adds what this connection has put on the wire, by the kernel's own count, with Ethernet, IPv4 and TCP
-/// headers. Returns the bytes of the stream that have left, each once; what waits in the socket has, too,
-/// unless the connection was `reset`. Of Multipath TCP, only the first path is counted.
+/// Adds the bytes of this connection on the wire, by the kernel's count, with Ethernet, IPv4 and TCP headers.
+/// Returns the sent bytes of the stream, without retransmissions. Bytes that wait in the socket count as
+/// sent, unless the connection was `reset`. With Multipath TCP, only the first path is counted.
 std::uint64_t add_wire_counts(const Descriptor& socket, bool reset, RailStats& stats);
 
 }  // namespace railweave

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair in user space, as RDMA rails see it.
+// A queue pair in user space, as a connection of RDMA rails.
 #pragma once
 
 #include <optional>

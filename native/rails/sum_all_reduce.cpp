@@ -11,9 +11,9 @@ namespace railweave {
 namespace {
 
 constexpr std::uint32_t kAllAhead = std::numeric_limits<std::uint32_t>::max() / 2;  // exponents before data
-// Where no rate bounds what is in flight: a message costs a clearance, acknowledgements and two super-packets
-// that are not full. Four, which a ring posts ahead, are the window of the transport. Not with devices, which
-// then did not recover from losses.
+// The segment size without a link rate. Each message costs a clearance, acknowledgements and two
+// super-packets that are not full. A ring posts four messages ahead, which fill the transport's window. With
+// this size, devices did not recover from losses, so they do not use it.
 constexpr std::size_t kUnshapedSegment = 252 * 1024 - 16;
 
 std::byte* bytes_of(std::vector<std::int32_t>& integers) {
@@ -49,7 +49,7 @@ void SumAllReduce::note_sent(int peer) {
   }
 }
 
-// Asked once all sums are here, before which the own greeting has been sent.
+// Called after all sums have arrived. The own greeting was sent before the sums.
 bool SumAllReduce::awaits_sent(int peer) const { return exponents_ && exponents_->awaits_sent(peer); }
 
 void SumAllReduce::note_received(int peer) {
@@ -62,7 +62,7 @@ void SumAllReduce::note_received(int peer) {
 
 void SumAllReduce::advance(Time now) {
   if (!started_) start(now);
-  // The own greeting goes before the data: behind them it would keep the rank before waiting.
+  // The own greeting is sent before the data. Behind the data, it would delay the rank before.
   if (!end_exponents(now) || !greeted_ || !greeting_sent_) return;
   while (take_sum() || post()) {
   }
@@ -74,7 +74,7 @@ void SumAllReduce::start(Time now) {
   store_fields(own_greeting_.data(), inbox.address, inbox.rkey);
   transport_.post_receive(next_, greeting_, now);
   transport_.post_send(before_, own_greeting_, now);
-  // They also tell that all ranks are here.
+  // The exponents also show that all ranks are in the call.
   if (ring_.impatient() || call_.left(ina::Phase::kExponents) > 0) begin_exponents();
 }
 
@@ -110,7 +110,7 @@ void SumAllReduce::begin_exponents() {
                                 options_);
 }
 
-/// Whether there is nothing left of them to be done.
+/// Continues the allreduce of exponents. Returns true if it is complete or not needed.
 bool SumAllReduce::end_exponents(Time now) {
   if (!exponents_ || exponents_done_) return true;
   exponents_->advance(now);

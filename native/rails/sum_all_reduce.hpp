@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allreduce whose sums a switch makes of what the ranks write to each other.
+// An allreduce in which the switch sums the messages that the ranks write to each other.
 #pragma once
 
 #include <array>
@@ -17,15 +17,15 @@
 
 namespace railweave {
 
-/// The hosts sum slices of up to this size: the greeting would take longer than the switch saves.
+/// The hosts sum slices of up to this size, because the greeting would take longer than the switch saves.
 inline constexpr std::size_t kMostHostSumBytes = 4096;
-/// Whether it is quicker than what choose_algorithm would take, and the switch can add it.
+/// Whether the switch can add the slice, and is faster than the algorithm of choose_algorithm.
 bool sums_in_switch(const Slice& slice);
 
-/// Contributions are those of an in-network rail (ina::Call), so that the results, and their error bound, are
-/// the same. The switch only adds: common exponents are the ranks' own allreduce with MAX, over the
-/// transport. So is each rank's greeting to the one before it, by which ranks also find out that they call
-/// different things. Of NaN and Inf anywhere the exponents tell; then every chunk's classes are counted.
+/// Contributions are those of an in-network rail (ina::Call), so results and error bound are the same. The
+/// switch only adds. So the ranks agree on exponents by an allreduce with MAX over the transport. The
+/// transport also carries each rank's greeting to the rank before, whose label shows if calls differ. The
+/// exponents show whether a rank has NaN or Inf. Then every chunk's classes are counted.
 class SumAllReduce final : public Algorithm {
  public:
   /// `transport` and `ring` outlive it.
@@ -34,7 +34,7 @@ class SumAllReduce final : public Algorithm {
   void note_sent(int peer) override;
   bool awaits_sent(int peer) const override;
   void note_received(int peer) override;
-  /// Also to be called when the ring has completed something.
+  /// Must also be called after a completion of the ring.
   void advance(Time now) override;
   bool ready() const override { return call_.complete(); }
   bool finished() const override { return ready() && (!exponents_ || exponents_->finished()); }
@@ -64,7 +64,7 @@ class SumAllReduce final : public Algorithm {
   std::deque<std::vector<ina::Item>> posted_;  // by message
 };
 
-/// A rail of an RDMA transport, whose sums the switch makes where it can, while there is one that adds.
+/// Returns a rail over an RDMA transport. While a switch adds, it computes the sums that it can.
 std::unique_ptr<RingRail> make_rdma_rail(EventLoop& loop, std::unique_ptr<RdmaTransport> transport,
                                          RailListener& listener, std::uint64_t rate_bps);
 

@@ -9,8 +9,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kMessages =
-    8;  // of a window: one is on its way while another is built and a third taken
+constexpr std::size_t kMessages = 8;  // per window: one in flight while others are built or taken
 
 }  // namespace
 

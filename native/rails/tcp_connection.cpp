@@ -17,7 +17,7 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kFramesPerWrite = 8;
-constexpr std::size_t kBytesPerTurn = 1 << 20;  // then others have their turn, and what is timed
+constexpr std::size_t kBytesPerTurn = 1 << 20;  // then other handlers and timers run
 
 std::size_t consume(std::size_t& from, std::size_t size) {
   const std::size_t taken = std::min(from, size);
@@ -55,8 +55,7 @@ void TcpConnection::on_ready(std::uint32_t events, Time now) {
   }
   if (dead_) return;
   if (events & ~EPOLLOUT) drained_ = false;
-  if (parked_ &&
-      (events & (EPOLLHUP | EPOLLERR))) {  // nothing more will come than is there: no more events wanted
+  if (parked_ && (events & (EPOLLHUP | EPOLLERR))) {  // no more data will come: no events needed
     watched_ = false;
     return loop_.unwatch(socket_.get());
   }
@@ -68,8 +67,7 @@ void TcpConnection::on_ready(std::uint32_t events, Time now) {
   set_interest();
 }
 
-// What comes behind a message that nobody has asked for yet stays in the kernel, so that its sender is slowed
-// down.
+// While a message is parked, later data stay in the kernel. TCP's flow control then slows the sender down.
 void TcpConnection::set_interest() {
   const std::uint32_t wanted = (paused_ ? 0u : EPOLLIN) | (blocked_ ? EPOLLOUT : 0u);
   if (dead_ || !watched_ || wanted == interest_) return;
@@ -138,7 +136,7 @@ bool TcpConnection::send_some(Time now) {
     return true;
   }
   if (written < 0) {
-    // What the peer has said before it went may say why.
+    // The peer's last frames may give the reason.
     const int error = errno;
     drained_ = false;
     if (!receiving_) receive(now);
@@ -164,7 +162,7 @@ bool TcpConnection::send_some(Time now) {
 void TcpConnection::count(const Outgoing& frame, std::size_t data_before) {
   if (frame.type == FrameType::kData) {
     sent_.payload += frame.data_sent() - data_before;
-  } else if (frame.offset == frame.size()) {  // small, and alone: a packet of its own
+  } else if (frame.offset == frame.size()) {  // a small frame counts as one packet
     const bool heartbeat = frame.type == FrameType::kHeartbeat;
     (heartbeat ? sent_.heartbeats : sent_.control) += frame.size() + kTcpHeaders;
   }
@@ -173,12 +171,12 @@ void TcpConnection::count(const Outgoing& frame, std::size_t data_before) {
 void TcpConnection::add_counts(RailStats& stats) const {
   const std::uint64_t left = add_wire_counts(socket_, dead_, stats);
   stats.sent += sent_;
-  // What the socket has taken and then dropped was data.
+  // Bytes that the socket took and then dropped were payload.
   stats.sent.payload -= std::min(sent_.payload, written_ - std::min(written_, left));
 }
 
-// A frame that has begun to leave must be finished, or the peer would take what follows for its rest. The
-// peer counts frames, so those behind the dropped ones get other codes.
+// A partly sent frame must be completed. Otherwise the peer would read the next frame as the rest of this
+// frame. A code depends on the frame's number, so the frames behind dropped frames get new codes.
 void TcpConnection::drop_sends() {
   const auto waits = [](const Outgoing& frame) { return frame.offset == 0; };
   codes_.take_back(static_cast<std::size_t>(std::ranges::count_if(out_, waits)));
@@ -236,7 +234,7 @@ void TcpConnection::post_receive(MutableBytes into, Time now) {
   set_interest();
 }
 
-// A receive that is posted meanwhile may have the next one read: all of them have the one turn's bytes.
+// A posted receive may call this function again in the same turn. kBytesPerTurn bounds the sum of all calls.
 void TcpConnection::receive(Time now) {
   receiving_ = true;
   if (std::exchange(turn_, now) != now) read_in_turn_ = 0;
@@ -265,7 +263,7 @@ std::size_t TcpConnection::read_some(Time now) {
   message.msg_iov = parts.data();
   message.msg_iovlen = used;
   const ssize_t size = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
-  drained_ = size != 0 && size < static_cast<ssize_t>(asked);  // what comes later is an event
+  drained_ = size != 0 && size < static_cast<ssize_t>(asked);  // epoll reports later data
   if (size == 0) end_of_stream(now);
   if (size < 0 && errno != EAGAIN && errno != EINTR) fail_with(errno, now);
   if (size <= 0) return 0;
@@ -274,7 +272,7 @@ std::size_t TcpConnection::read_some(Time now) {
   return static_cast<std::size_t>(size);
 }
 
-// True: more bytes are wanted.
+// Returns true if more bytes are wanted.
 bool TcpConnection::take_events(Time now) {
   parked_.reset();
   while (!dead_) {
@@ -285,7 +283,7 @@ bool TcpConnection::take_events(Time now) {
   return false;
 }
 
-// False: the message has no place, now or ever.
+// Returns false if the message has no place, now or ever.
 bool TcpConnection::take(const TcpReader::MessageBegins& message, Time now) {
   if (aborted_) {
     reader_.place({});
@@ -374,7 +372,7 @@ void TcpConnection::fail(FailureKind kind, const std::string& message, Time now)
 void TcpConnection::fail(const Failure& failure, Time now) {
   const bool gone = failure.kind == FailureKind::kPeerLost || failure.kind == FailureKind::kSilent;
   const bool lost = gone && failure.rank == peer_;
-  if (lost || aborted_) {  // nothing to say to this peer any more
+  if (lost || aborted_) {  // nothing more can be sent to this peer
     dead_ = true;
     if (std::exchange(watched_, false)) loop_.unwatch(socket_.get());
   }

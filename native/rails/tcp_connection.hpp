@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One peer's stream of frames: messages leave from where they lie and arrive where they belong.
+// One peer's stream of frames. Messages are sent from and received into the callers' buffers.
 #pragma once
 
 #include <algorithm>
@@ -17,27 +17,27 @@
 
 namespace railweave {
 
-/// A connection after its handshake. It reports to `listener` as a transport would; a failure once.
+/// A connection after its handshake. It reports to `listener` as a transport does.
 class TcpConnection final : public ReadyHandler {
  public:
-  /// `own_key` and `key`: of the codes of this rank's frames and of the peer's.
+  /// `own_key` authenticates this rank's frames, `key` the peer's frames.
   TcpConnection(EventLoop& loop, const CallCheck& check, int peer, std::string name, Descriptor socket,
                 TransportListener& listener, const Liveness& liveness, const Key& own_key, const Key& key);
   ~TcpConnection() override;
 
-  /// This rank has come to another call.
+  /// Checks a parked message again, because this rank has come to another call.
   void check_waiting(Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
   void announce(const Failure& failure, Time now);
   void abort();
-  /// Ends at once and without a word: nothing is reported or touched any more.
+  /// Ends the connection at once, without a goodbye. It then makes no reports and uses no buffers.
   void halt();
   void close(Time now);
   bool closed() const { return dead_ || (sent_goodbye_ && out_.empty() && peer_left_); }
   void add_counts(RailStats& stats) const;
 
-  /// When a sign of life is due, or the lack of one.
+  /// When this rank must send a heartbeat, or the peer counts as silent.
   Time deadline() const;
   void expire(Time now);
   bool heard_recently(Time now) const;
@@ -49,9 +49,9 @@ class TcpConnection final : public ReadyHandler {
     FrameType type;
     FrameHeaderBytes header;
     Bytes data;
-    bool completes;                // tell the listener when it has left
-    std::vector<std::byte> owned;  // what `data` shows, if it is nobody else's
-    std::size_t offset = 0;        // bytes of header and data that have left
+    bool completes;                // tell the listener when the frame is sent
+    std::vector<std::byte> owned;  // the bytes of `data`, if the frame owns them
+    std::size_t offset = 0;        // bytes of header and data that are sent
     std::size_t size() const { return header.size() + data.size(); }
     std::size_t data_sent() const { return offset - std::min(offset, header.size()); }
   };
@@ -93,30 +93,30 @@ class TcpConnection final : public ReadyHandler {
   Descriptor socket_;
   TransportListener& listener_;
   const Liveness liveness_;
-  Time heard_at_;  // bytes have come
-  Time spoke_at_;  // bytes have left
+  Time heard_at_;  // when bytes arrived last
+  Time spoke_at_;  // when bytes were sent last, or a heartbeat was due
 
-  StreamCodes codes_;  // of the frames in `out_`
+  StreamCodes codes_;  // for the frames in `out_`
   std::deque<Outgoing> out_;
-  SentBytes sent_{};           // what the socket has taken
+  SentBytes sent_{};           // the same bytes as `written_`, by kind
   std::uint64_t written_ = 0;  // bytes that the socket has taken
   bool flushing_ = false;
-  bool blocked_ = false;  // the socket takes no more
+  bool blocked_ = false;  // the socket's send buffer is full
   bool sent_goodbye_ = false;
 
   std::deque<Receive> posted_;
   TcpReader reader_;
   bool receiving_ = false;
-  Time turn_ = 0;  // of the loop, in which so many bytes were read
+  Time turn_ = 0;  // the loop's turn in which `read_in_turn_` counts
   std::size_t read_in_turn_ = 0;
-  bool drained_ = false;  // the socket was empty when it was read last, and there has been no event since
-  std::optional<MessageLabel> parked_;  // of a message that waits for its receive to be posted
-  bool paused_ = false;                 // and more has come behind it
+  bool drained_ = false;                // the last read emptied the socket, and no event has come since
+  std::optional<MessageLabel> parked_;  // label of a message whose receive is not posted yet
+  bool paused_ = false;                 // more data have come behind the parked message
 
   bool watched_ = true;
   std::uint32_t interest_ = EPOLLIN;
-  bool aborted_ = false;    // what arrives now is thrown away
-  bool peer_left_ = false;  // it has said goodbye
+  bool aborted_ = false;    // arriving data are discarded
+  bool peer_left_ = false;  // the peer has said goodbye
   bool dead_ = false;
 };
 

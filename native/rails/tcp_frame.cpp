@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x5257'5450;  // "RWTP"
 constexpr std::uint32_t kVersion = 4;
-constexpr std::size_t kSaidSize = kHelloSize - sizeof(Mac);     // of a hello, without its code
+constexpr std::size_t kSaidSize = kHelloSize - sizeof(Mac);     // bytes of a hello, without its code
 constexpr std::size_t kCoded = kFrameHeaderSize - sizeof(Mac);  // bytes of a header, without its code
 constexpr std::size_t kFailureHead = 6;  // kind 8, rank 32, length of the rail's name 8
 

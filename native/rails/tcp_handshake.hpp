@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection before both ends know who the other is.
+// A TCP connection until both ends have proved who they are.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,12 +19,12 @@ class TcpTransport;
 class TcpHandshake final : public ReadyHandler {
  public:
   enum class Stage {
-    kDialled,   // the peer is known, and has not answered
-    kAccepted,  // it has said nothing yet
-    kAnswered,  // it has said who it is, and has yet to prove it
+    kDialled,   // this rank has dialled, and the peer has not answered
+    kAccepted,  // the peer has sent no hello yet
+    kAnswered,  // this rank has answered the peer's hello, and the peer must prove it
   };
 
-  /// `peer` is the rank that is dialled, or -1 for a connection that has come in.
+  /// `peer` is the rank that is dialled, or -1 for an incoming connection.
   TcpHandshake(TcpTransport& transport, Descriptor socket, int peer, std::uint32_t from, Time deadline)
       : transport_(transport),
         socket_(std::move(socket)),
@@ -42,7 +42,7 @@ class TcpHandshake final : public ReadyHandler {
   Descriptor& socket() { return socket_; }
 
   enum class Heard { kNothingYet, kMessage, kEnd };
-  /// Reads on, up to the end of the next message.
+  /// Continues to read, up to the end of the next message.
   Heard hear() {
     const std::size_t size = stage_ == Stage::kAnswered ? sizeof(Mac) : kHelloSize;
     const ssize_t got = recv(socket_.get(), incoming_.data() + received_, size - received_, MSG_DONTWAIT);
@@ -53,10 +53,10 @@ class TcpHandshake final : public ReadyHandler {
   }
   const std::byte* message() const { return incoming_.data(); }
 
-  /// What was said first on this connection: by this rank where it dials, else by the peer.
+  /// The first hello of this connection: this rank's if it dials, else the peer's.
   const Hello& first() const { return first_; }
   void set_first(const Hello& hello) { first_ = hello; }
-  /// This rank has answered the peer's hello.
+  /// Notes that this rank has answered the peer's hello.
   void answered(const Hello& answer) {
     peer_ = static_cast<int>(first_.rank);
     answer_ = answer;
@@ -71,7 +71,7 @@ class TcpHandshake final : public ReadyHandler {
   TcpTransport& transport_;
   Descriptor socket_;
   int peer_;
-  std::uint32_t from_;  // address of a connection that has come in
+  std::uint32_t from_;  // address of an incoming connection
   Stage stage_;
   Time deadline_;
   std::array<std::byte, kHelloSize> incoming_;
@@ -80,11 +80,10 @@ class TcpHandshake final : public ReadyHandler {
   Hello answer_{};
 };
 
-/// False: the connection is broken.
+/// Returns false if the connection is broken.
 inline bool send_whole(const Descriptor& socket, Bytes bytes) {
   const ssize_t size = send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return size ==
-         static_cast<ssize_t>(bytes.size());  // a socket into which hardly anything went takes it whole
+  return size == static_cast<ssize_t>(bytes.size());  // an almost empty send buffer takes all bytes
 }
 
 }  // namespace railweave

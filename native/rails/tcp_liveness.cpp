@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signs of life on a TCP connection, and the lack of them.
+// Heartbeats on a TCP connection, and detection of silent peers.
 #include <algorithm>
 #include <string>
 
@@ -18,7 +18,7 @@ Time TcpConnection::deadline() const {
 }
 
 void TcpConnection::expire(Time now) {
-  // While a message waits for its receive this rank does not read, and one that was not run has not heard.
+  // A rank cannot hear its peer while a message is parked, or while the rank itself is not scheduled.
   const bool deaf = parked_ || now - deadline() > liveness_.interval;
   if (deaf) heard_at_ = now;
   if (liveness_.timeout > 0 && now >= heard_at_ + liveness_.timeout) {
@@ -26,11 +26,12 @@ void TcpConnection::expire(Time now) {
     return fail_silent(false, "has given no sign of life for " + silence + " ms", now);
   }
   if (now < spoke_at_ + liveness_.interval) return;
-  spoke_at_ = now;  // what waits to be sent is a sign of life as well
+  spoke_at_ = now;  // frames that wait to be sent are signs of life as well
   if (out_.empty()) send_heartbeat(now);
 }
 
-// A rank that only waits sends nothing that bears its label: so the peer would not learn that they differ.
+// A rank that only waits sends no messages. So its heartbeats carry its label, to let the peer find a
+// mismatch.
 void TcpConnection::send_heartbeat(Time now) {
   enqueue(FrameType::kHeartbeat, {}, now, posted_.empty() ? MessageLabel{} : posted_.front().label);
 }

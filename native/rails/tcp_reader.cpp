@@ -14,7 +14,7 @@ std::array<MutableBytes, 2> TcpReader::room() {
     std::copy(staging_.begin() + staged_begin_, staging_.begin() + staged_end_, staging_.begin());
     staged_end_ -= std::exchange(staged_begin_, 0);
   }
-  // A payload that has a place has taken all that was staged.
+  // If the payload has a place, it has already taken all staged bytes.
   const MutableBytes payload = into_ != nullptr ? MutableBytes(into_, payload_left_) : MutableBytes();
   return {payload, MutableBytes(staging_).subspan(staged_end_)};
 }

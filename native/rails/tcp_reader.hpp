@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer's stream says, frame by frame. No I/O: bytes go in, events come out.
+// Parser of a peer's stream of frames. It does no I/O: bytes go in, events come out.
 #pragma once
 
 #include <array>
@@ -15,45 +15,44 @@
 
 namespace railweave {
 
-/// Payload of messages goes straight to where the owner wants it. The owner reads into `room`, says how much
-/// it was with `filled`, and then takes events until there is none.
+/// Payloads go directly into the owner's buffers. The owner reads into `room`, reports the size with
+/// `filled`, and then takes events until `next` returns nothing.
 class TcpReader {
  public:
-  /// A message of `size` bytes follows. It is the next event again until `place` says where to.
+  /// A message of `size` bytes follows. `next` repeats this event until `place` gives the message a buffer.
   struct MessageBegins {
     MessageLabel label;
     std::size_t size;
   };
-  /// All of it is in place.
+  /// The message is complete.
   struct MessageEnds {};
-  /// The peer lives, and waits for this, unless it is of 0 elements.
+  /// The peer is alive, and waits for the message with this label, unless the label has 0 elements.
   struct Heartbeat {
     MessageLabel awaited;
   };
-  /// The peer gives up; nothing if its reason cannot be read.
+  /// The peer gives up. `failure` is empty if the reason cannot be read.
   struct PeerFailed {
     std::optional<Failure> failure;
   };
   /// The peer sends nothing more.
   struct Goodbye {};
-  /// What comes is no frame, is a frame that the peer has not written, was damaged, or comes after a goodbye.
-  /// Every later event is this one.
+  /// The next frame is invalid, forged or damaged, or follows a goodbye. All later events are Malformed too.
   struct Malformed {};
   using Event = std::variant<MessageBegins, MessageEnds, Heartbeat, PeerFailed, Goodbye, Malformed>;
 
-  /// `key`: of the codes of the peer's frames.
+  /// `key` authenticates the peer's frames.
   explicit TcpReader(const Key& key) : codes_(key) {}
 
-  /// Where the next bytes go: the rest of the payload that is being received, if it has a place, then memory
-  /// of the reader's own. The first is empty if there is no such payload; together they never are.
+  /// Memory for the next bytes: the rest of the current payload, if it has a place, then the reader's own
+  /// memory. Without such a payload the first part is empty. The two parts are never both empty.
   std::array<MutableBytes, 2> room();
-  /// So many bytes are there, from the front.
+  /// The first `size` bytes of `room` are filled.
   void filled(std::size_t size);
-  /// What has been said next; nothing: it takes more bytes to know.
+  /// The next event; nothing if the parser needs more bytes.
   std::optional<Event> next();
-  /// Only after MessageBegins. `into` has the message's size, or is empty: then the message is thrown away.
+  /// Only after MessageBegins. `into` has the message's size, or is empty: then the message is discarded.
   void place(MutableBytes into);
-  /// The rest of the message that is being received is thrown away: its memory is the owner's again.
+  /// Discards the rest of the current message: its memory is the owner's again.
   void discard() { into_ = nullptr; }
 
  private:
@@ -66,12 +65,12 @@ class TcpReader {
   std::size_t staged_begin_ = 0;
   std::size_t staged_end_ = 0;
   StreamCodes codes_;
-  FrameHeaderBytes raw_;               // with its code
-  std::optional<FrameHeader> header_;  // of the frame that is being received
-  bool placed_ = false;                // it is known where its payload goes
-  std::byte* into_ = nullptr;          // where the rest of it goes; nullptr: nowhere
+  FrameHeaderBytes raw_;               // the current header, with its code
+  std::optional<FrameHeader> header_;  // of the current frame
+  bool placed_ = false;                // its payload has a place, or is discarded
+  std::byte* into_ = nullptr;          // place of the payload's rest; nullptr: discarded
   std::size_t payload_left_ = 0;
-  std::uint32_t crc_ = 0;           // the register, behind what has come of the payload
+  std::uint32_t crc_ = 0;           // the register, over the payload so far
   std::vector<std::byte> failure_;  // payload of an abort frame
   bool ended_ = false;              // a goodbye has come
   bool malformed_ = false;

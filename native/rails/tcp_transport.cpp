@@ -13,9 +13,9 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kSparePlaces = 16;  // of an address, beyond one for each rank that may dial from there
+constexpr std::size_t kSparePlaces = 16;  // per address, besides one for each rank that may dial from it
 constexpr Duration kFirstPause = 5 * kMillisecond;    // between two dials
-constexpr Duration kAcceptPause = 20 * kMillisecond;  // where no descriptor was left
+constexpr Duration kAcceptPause = 20 * kMillisecond;  // after no descriptor was left
 
 }  // namespace
 
@@ -67,8 +67,8 @@ void TcpTransport::restart(std::uint32_t incarnation, Time now) {
   join(incarnation, now);
 }
 
-/// Only now: while the rail is not in use, nobody is to be heard. Who dials before is refused, and tries
-/// again.
+/// Called only at a restart, because a rail that is not in use must accept nobody. A peer that dials earlier
+/// is refused and tries again.
 void TcpTransport::follow_interface() {
   const unsigned index = interface_index(options_.local.interface);
   if (index == interface_) return;
@@ -77,7 +77,7 @@ void TcpTransport::follow_interface() {
   loop_.watch(socket.get(), EPOLLIN, *this);
   listening_ = std::move(socket);
   interface_ = index;
-  for (auto& parked : parked_) parked.reset();  // came by the old one
+  for (auto& parked : parked_) parked.reset();  // came over the old interface
 }
 
 void TcpTransport::join(std::uint32_t incarnation, Time now) {
@@ -107,7 +107,7 @@ std::vector<int> TcpTransport::missing() const {
 
 void TcpTransport::dial_peer(int peer, Time now) {
   redials_[peer].at = kNever;
-  // The kernel's own second attempt comes after a second: too late for a rail that has just come back.
+  // The kernel repeats a SYN after a second. This is too late for a rail that has just come back.
   const Time deadline = patient() ? now + timing::kDialPatience : kNever;
   try {
     add_handshake(dial(options_.local, members_[peer]), peer, EPOLLOUT, deadline);
@@ -128,7 +128,7 @@ void TcpTransport::try_again(int peer, const std::string& message, Time now) {
 void TcpTransport::on_ready(std::uint32_t, Time now) {
   for (;;) {
     auto [socket, from, exhausted] = accept_from(listening_);
-    if (exhausted) {  // the listener would stay readable, and the loop never sleep
+    if (exhausted) {  // else the listener stays readable, and the loop never sleeps
       accept_again_at_ = now + kAcceptPause;
       bring_forward(accept_again_at_);
       loop_.rewatch(listening_.get(), 0, *this);
@@ -150,7 +150,7 @@ void TcpTransport::make_room(std::uint32_t from, Time now) {
   const auto places = static_cast<std::ptrdiff_t>(dialling_.at(from) + kSparePlaces);
   if (std::ranges::count_if(handshakes_, silent) < places) return;
   TcpHandshake* const oldest = std::ranges::find_if(handshakes_, silent)->get();
-  handshake_ready(*oldest, EPOLLIN, now);  // what it has said may lie unread
+  handshake_ready(*oldest, EPOLLIN, now);  // its hello may be unread
   const auto left = std::ranges::find_if(handshakes_, silent);
   if (left != handshakes_.end() && left->get() == oldest) refuse(*oldest, /*stranger=*/true, now);
 }
@@ -188,7 +188,7 @@ void TcpTransport::handshake_ready(TcpHandshake& handshake, std::uint32_t events
       return refuse(handshake, /*stranger=*/true, now);
     case TcpHandshake::Stage::kAnswered:
       if (heard == TcpHandshake::Heard::kMessage) return take_proof(handshake, now);
-      return refuse(handshake, /*stranger=*/false, now);  // it has given up
+      return refuse(handshake, /*stranger=*/false, now);  // the peer has given up
   }
 }
 
@@ -205,7 +205,7 @@ void TcpTransport::greet(TcpHandshake& handshake, Time now) {
   const int error = pending_error(handshake.socket());
   handshake.set_first(hello_to(peer, ++redials_[peer].dials));
   if (error == 0 && send_whole(handshake.socket(), encode(handshake.first(), 0, key_))) {
-    handshake.set_deadline(kNever);  // the peer answers when it comes to this incarnation
+    handshake.set_deadline(kNever);  // the peer answers when it reaches this incarnation
     return loop_.rewatch(handshake.socket().get(), EPOLLIN, handshake);
   }
   remove_handshake(handshake);
@@ -224,7 +224,7 @@ void TcpTransport::refuse(TcpHandshake& handshake, bool stranger, Time now) {
       now);
 }
 
-/// On a connection that this rank has dialled.
+/// For a connection that this rank has dialled.
 void TcpTransport::take_answer(TcpHandshake& handshake, Time now) {
   const int peer = handshake.peer();
   const Hello first = handshake.first();
@@ -237,8 +237,7 @@ void TcpTransport::take_answer(TcpHandshake& handshake, Time now) {
   adopt(peer, remove_handshake(handshake), first, *answer, now);
 }
 
-// Lower ranks are dialled, higher ones come in, each once. A dial that is not newer than others that have
-// come is a copy.
+// Only higher ranks dial this rank, and each connects once. A dial without a new, greater number is a copy.
 void TcpTransport::take_hello(TcpHandshake& handshake, Time now) {
   const auto hello = decode_hello(handshake.message(), 0, key_);
   const bool of_peer = hello && hello->to == static_cast<std::uint32_t>(rank_) && hello->rank > hello->to &&
@@ -254,10 +253,10 @@ void TcpTransport::take_hello(TcpHandshake& handshake, Time now) {
     parked_[peer] = Parked{.socket = std::move(socket), .hello = *hello};
   } else if (hello->incarnation == incarnation_ && running_) {
     answer(std::move(socket), *hello, now);
-  }  // else it is behind: closed, it will come again
+  }  // else `socket` closes here, and the peer tries again
 }
 
-/// The last dial of a peer counts.
+/// Only the last dial of a peer counts.
 void TcpTransport::answer(Descriptor socket, const Hello& hello, Time now) {
   const auto earlier = std::ranges::find_if(handshakes_, [&](const auto& handshake) {
     return handshake->stage() == TcpHandshake::Stage::kAnswered &&
@@ -316,7 +315,7 @@ void TcpTransport::for_each_connection(const Action& action) const {
 }
 
 Time TcpTransport::next_deadline() const {
-  if (!halted_.empty()) return 0;  // now: they are let go in `expire`, when nothing stands on them
+  if (!halted_.empty()) return 0;  // at once: `expire` destroys them, when their code is not running
   Time next = accept_again_at_;
   for (const auto& handshake : handshakes_) next = std::min(next, handshake->deadline());
   for (const Redial& redial : redials_) next = std::min(next, redial.at);
@@ -373,7 +372,7 @@ void TcpTransport::abort() {
   for_each_connection([](TcpConnection& connection) { connection.abort(); });
 }
 
-// What has come in may be of the next incarnation already.
+// Accepted connections without a hello stay: they may belong to the next incarnation.
 void TcpTransport::halt(Time) {
   running_ = joined_ = false;
   failed_ = true;

@@ -24,34 +24,34 @@ struct TcpTransportOptions {
   LocalInterface local;
   std::uint16_t port = 0;  // to listen on; 0: any free one
   Liveness liveness = {};
-  Duration hello_timeout = 5 * kSecond;  // a connection that does not say who it is for so long is closed
+  Duration hello_timeout = 5 * kSecond;  // then a connection without a hello or proof is closed
 };
 
-/// Listens from the start. A rank's peers are those ranks alone with which the algorithms exchange messages
-/// (`neighbours`): it dials the lower ones and waits for the higher ones. If a peer goes, kSilent names it,
-/// and all connections are over, until they are halted and restarted.
+/// Listens from the start. A rank's peers are only the ranks with which the algorithms exchange messages
+/// (`neighbours`). The rank dials the lower peers and waits for the higher peers. If a peer goes, kSilent
+/// names it, and all connections are unusable until they are halted and restarted.
 ///
-/// Connections from addresses of no member that might dial are closed at once; so is who cannot prove its
-/// rank. Each member address has places of its own for connections that have said nothing yet, and the oldest
-/// makes room. So whatever strangers do, a member gets in. What is closed counts as malformed.
+/// A connection is closed if no member that may dial has its address, or if it does not prove its rank. Each
+/// member address has separate places for connections without a hello. If they are full, the oldest
+/// connection is closed. So strangers cannot keep a member out. Closed connections count as malformed.
 ///
-/// Ranks need not restart at the same time: whoever is ahead is parked until this rank comes to that
-/// incarnation, whoever is behind is turned away and tries again. A dial that fails is repeated until `abort`
-/// or `halt`: the owner decides how long it waits.
+/// Ranks need not restart at the same time. A peer that is ahead is parked until this rank reaches the peer's
+/// incarnation. A peer that is behind is refused and tries again. A failed dial is repeated until `abort` or
+/// `halt`: the owner decides how long it waits.
 class TcpTransport final : public Transport, private TransportListener, private ReadyHandler {
  public:
   TcpTransport(EventLoop& loop, const TcpTransportOptions& options);
   ~TcpTransport() override;
 
   std::uint16_t port() const { return port_; }
-  /// Who takes part; `members` are the listening sockets of all ranks, in order; own place is ignored. Dials
-  /// nobody: that is for `restart`, with incarnations from 1. Once.
+  /// Sets the members: the listening sockets of all ranks, in order. The own entry is ignored. Dials nobody:
+  /// `restart` does this, with incarnations from 1. Call it once.
   void introduce(const Key& key, int rank, const std::vector<SocketAddress>& members);
-  /// The same, and joins them as incarnation 0.
+  /// Calls `introduce`, and joins the members as incarnation 0.
   void connect(const Key& key, int rank, const std::vector<SocketAddress>& members, Time now);
-  /// Ranks that become peers besides the neighbours. Before it is known who takes part.
+  /// Adds peers to the neighbours. Call it before `introduce`.
   void add_peers(std::vector<int> ranks) { extra_peers_ = std::move(ranks); }
-  std::vector<int> missing() const;  // peers to which there is no connection yet
+  std::vector<int> missing() const;  // peers without a connection
   /// Why the last dial failed; empty if none did.
   const std::string& last_refusal() const { return last_refusal_; }
 
@@ -64,7 +64,7 @@ class TcpTransport final : public Transport, private TransportListener, private 
   bool heard_recently(int peer, Time now) const override;
   void post_send(int peer, Bytes data, Time now) override;
   void post_receive(int peer, MutableBytes into, Time now) override;
-  /// Never late; early where bytes that came or went have put a sign of life off.
+  /// Never too late. May be too early after traffic, which postpones heartbeats.
   Time deadline() const override { return deadline_; }
   void expire(Time now) override;
   void announce(const Failure& failure, Time now) override;
@@ -85,13 +85,13 @@ class TcpTransport final : public Transport, private TransportListener, private 
   friend TcpHandshake;
   void handshake_ready(TcpHandshake& handshake, std::uint32_t events, Time now);
 
-  /// A peer that could not be reached is dialled again after a pause that grows.
+  /// The next dial to an unreachable peer. The pauses between dials grow.
   struct Redial {
     Time at = kNever;
     Duration pause;
     std::uint64_t dials = 0;
   };
-  /// A peer that is in an incarnation to which this rank has not come yet.
+  /// A peer in an incarnation that this rank has not reached yet.
   struct Parked {
     Descriptor socket;
     Hello hello;
@@ -122,7 +122,7 @@ class TcpTransport final : public Transport, private TransportListener, private 
 
   EventLoop& loop_;
   const TcpTransportOptions options_;
-  unsigned interface_;  // its index, when `listening_` was bound to it
+  unsigned interface_;  // index of the interface to which `listening_` is bound
   Descriptor listening_;
   const std::uint16_t port_;
   TransportListener* listener_ = nullptr;
@@ -130,22 +130,22 @@ class TcpTransport final : public Transport, private TransportListener, private 
   int rank_ = 0;
   CallCheck check_{rank_, listener_};
   std::uint32_t incarnation_ = 0;
-  std::vector<SocketAddress> members_;             // none: not introduced yet
-  std::map<std::uint32_t, std::size_t> dialling_;  // how many ranks may dial from an address
+  std::vector<SocketAddress> members_;             // empty before `introduce`
+  std::map<std::uint32_t, std::size_t> dialling_;  // number of ranks that may dial from an address
   std::vector<int> extra_peers_;
   std::vector<int> peers_;  // in order
   std::vector<std::unique_ptr<TcpHandshake>> handshakes_;
   std::vector<Redial> redials_;             // by rank
-  std::vector<std::uint64_t> heard_dials_;  // by rank: the newest one's number
+  std::vector<std::uint64_t> heard_dials_;  // by rank: number of the newest dial
   std::string last_refusal_{};
   std::vector<std::optional<Parked>> parked_;                // by rank
   std::vector<std::unique_ptr<TcpConnection>> connections_;  // by rank
-  std::vector<std::unique_ptr<TcpConnection>> halted_;       // one of them may be what `halt` was called from
-  RailStats past_{};                                         // of connections that are no more
+  std::vector<std::unique_ptr<TcpConnection>> halted_;       // kept, because one may be the caller of `halt`
+  RailStats past_{};                                         // of connections that have ended
   std::uint64_t strangers_ = 0;
   Time accept_again_at_ = kNever;
   Time deadline_ = kNever;
-  bool running_ = false;  // not before `connect` or `restart`, nor after `halt`
+  bool running_ = false;  // from `connect` or `restart` until `halt`
   bool joined_ = false;
   bool failed_ = false;
 };
