@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broadcast along a binomial tree: in step k the 2^k ranks that have the slice hand it to 2^k others.
-// ceil(log2 n) steps, each with the whole slice: for small ones.
+// It takes ceil(log2 n) steps, each with the whole slice, so it suits small slices.
 #include <bit>
 #include <cstring>
 
@@ -11,8 +11,8 @@ namespace {
 
 class Binomial final : public Stepwise {
  public:
-  // Ranks are counted from the root: v receives from v without its lowest bit, and then hands on to those
-  // that differ from it in one of the bits below that, the highest first, as most ranks wait behind it.
+  // Ranks are counted from the root. Rank v receives from v without its lowest set bit. Then it sends to v
+  // plus each lower bit, the highest bit first, because most ranks wait behind that rank.
   Binomial(Transport& transport, const Slice& slice) : Stepwise(transport, slice) {
     const int ranks = transport.world_size();
     const int root = slice.call.root;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allgather in ceil(log2 n) steps for any n: before the step of distance d = 2^k a rank has the d shards from
-// its own on, and gets as many more from rank + d (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient
-// algorithms for all-to-all communications in multiport message-passing systems", 1997). Run backwards it is
-// a reduce-scatter: a rank hands rank + d what it has of that rank's d shards. Both move (n-1)/n of the
-// tensor, as a ring does, in fewer steps; but shards are copied, and a step's message is sent whole. One
-// after the other they are an allreduce, whose shards are the n-th parts of the tensor.
+// Allgather in ceil(log2 n) steps for any n. Before the step of distance d = 2^k, a rank has the d shards
+// from its own on. In the step it gets d more from rank + d, or all that are missing. Source: Bruck et al.,
+// "Efficient algorithms for all-to-all communications in multiport message-passing systems", 1997. Run
+// backwards, it is a reduce-scatter: a rank sends rank + d its data for that rank's d shards. Both move
+// (n-1)/n of the tensor, as a ring does, in fewer steps. But shards are copied, and a step's message is sent
+// as a whole. The two in a row are an allreduce, whose shards are the n-th parts of the tensor.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 namespace railweave {
 namespace {
 
-/// What the slice's call says: kAllReduce, kAllGather or kReduceScatter.
+/// Performs the collective of the slice's call: kAllReduce, kAllGather or kReduceScatter.
 class Bruck final : public Stepwise {
  public:
   Bruck(Transport& transport, const Slice& slice)
@@ -34,8 +34,8 @@ class Bruck final : public Stepwise {
                  down = static_cast<int>(rank_at(ranks_ - distances_[step]));
       steps_.push_back(reduces(step) ? Step{.to = up, .from = down} : Step{.to = down, .from = up});
     }
-    // Partial sums, n - 1 in all steps, are received behind the shards; behind them what an allreduce
-    // gathers, as the shards may still be on their way out.
+    // Memory holds the n shards, then n - 1 received partial sums, then the shards that an allreduce gathers.
+    // The last need another place than the first, which may still be leaving.
     if (reducing_steps_ > 0) gathered_ = 2 * ranks_ - 1;
     memory_.resize((gathered_ + (is(Collective::kReduceScatter) ? 0 : ranks_)) * shard_bytes_);
   }
@@ -43,7 +43,7 @@ class Bruck final : public Stepwise {
  private:
   bool is(Collective collective) const { return slice_.call.collective == collective; }
   bool reduces(std::size_t step) const { return step < reducing_steps_; }
-  /// Shards in memory are counted from this rank's own.
+  /// Shards in memory are numbered from this rank's shard.
   std::byte* shard(std::size_t place) { return memory_.data() + place * shard_bytes_; }
   std::size_t bytes_of_step(std::size_t step) const {
     return std::min(distances_[step], ranks_ - distances_[step]) * shard_bytes_;
@@ -84,7 +84,7 @@ class Bruck final : public Stepwise {
   }
   std::size_t rank_at(std::size_t place) const { return (rank_ + place) % ranks_; }
 
-  /// Where a shard is in an input or output that has them all, in bytes. The last ones of an allreduce may be
+  /// Where a shard is in an input or output with all shards, in bytes. The last shards of an allreduce may be
   /// shorter than the others, or empty.
   struct Part {
     std::size_t offset;

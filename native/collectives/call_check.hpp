@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where labels show that ranks call different things.
+// The only place that compares labels, to find ranks that make different calls.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class CallCheck {
     return differing(peer, theirs);
   }
   /// The mismatch of a peer's message with the message that this rank has posted. If this rank also makes the
-  /// peer's call, under another label, the failure names that call instead: this says more.
+  /// peer's call, under another label, the failure names that call instead, which says more.
   Failure differing(int peer, const MessageLabel& posted, const MessageLabel& theirs) const {
     const bool other_call = posted.call.op_index != theirs.call.op_index;
     const auto of_call = other_call ? differing(peer, theirs) : std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast along a chain: the slice goes from the root through all ranks in order, segment by segment, so
-// that all links carry it at once. n - 2 segments more time than one link takes for the slice.
+// Broadcast along a chain: the slice goes from the root through all ranks in order, segment by segment. So
+// all links work at the same time. It takes as long as the slice on one link, plus n - 2 segments.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace railweave {
 namespace {
 
-/// Straight into place: non-root ranks receive into the output and send from there.
+/// Non-root ranks receive straight into the output and send from there.
 class Chain final : public Algorithm {
  public:
   static constexpr std::size_t kWindow = 16;  // receives that are posted ahead
@@ -43,7 +43,7 @@ class Chain final : public Algorithm {
         transport_.post_send(behind_, {(root_ ? slice_.input : slice_.output) + offset, size}, now);
       }
     }
-    // As they are sent: all at once, a large slice would hold up everything else.
+    // Copies segments as they are sent: a copy of a large slice at once would delay everything else.
     for (; copied_ < copies_ && (copied_ < sent_ || sends_ == 0); ++copied_) {
       const auto [offset, size] = range(copied_);
       std::memcpy(slice_.output + offset, slice_.input + offset, size);
@@ -65,13 +65,13 @@ class Chain final : public Algorithm {
 
   Transport& transport_;
   const Slice slice_;
-  const int before_;  // the rank that hands on to this one, and the one that this one hands on to
+  const int before_;  // the previous rank and the next rank in the chain
   const int behind_;
   const bool root_;
   std::size_t segments_;
   std::size_t receives_;  // messages: all segments, or none
   std::size_t sends_;
-  std::size_t copies_;  // likewise: into the root's own output
+  std::size_t copies_;  // segments that the root copies to its output, or none
   std::size_t receive_posted_ = 0;
   std::size_t received_ = 0;
   std::size_t send_posted_ = 0;

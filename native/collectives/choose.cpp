@@ -9,10 +9,10 @@ namespace railweave {
 namespace {
 
 constexpr double kStepSeconds =
-    25e-6;  // of one message between two ranks, without its bytes; measured over veth
-constexpr double kUnshapedBytesPerS = 1e9;  // what a ring reaches there
-constexpr double kWholeMessages = 0.04;  // of the time of the bytes; measured there, 4 and 8 hosts, 50 Mbit/s
-// As far as it was measured; bounds the memory of the steps.
+    25e-6;  // time of a message between two ranks, without its bytes; measured over veth
+constexpr double kUnshapedBytesPerS = 1e9;  // of a ring, measured over veth
+constexpr double kWholeMessages = 0.04;  // of the bytes' time; measured over veth, 4 and 8 hosts, 50 Mbit/s
+// The largest size that was measured. It also bounds the memory of the steps.
 constexpr std::size_t kMostSmallBytes = 64 * 1024;
 constexpr std::size_t kLeastSegmentBytes = 4096;
 
@@ -20,16 +20,17 @@ double bytes_per_s(std::uint64_t rate_bps) {
   return rate_bps > 0 ? static_cast<double>(rate_bps) / 8 : kUnshapedBytesPerS;
 }
 
-// A ring's two halves take 2(n-1) (a + s/(n b)), Bruck's algorithms 2 log2 n a + 2(n-1)/n s/b and what it
-// costs that nothing of a message goes on before all is there. They meet at the s returned.
+// A ring's two halves take 2(n-1) (a + s/(n b)). Bruck's algorithms take 2 log2 n a + 2(n-1)/n s/b, and more
+// because a message is only forwarded as a whole (kWholeMessages). Returns the s at which the times are
+// equal.
 double bruck_limit(int ranks, double rate) {
   const double n = ranks, saved_steps = 2 * (n - 1) - 2 * std::ceil(std::log2(n));
   return kStepSeconds * rate * saved_steps / (kWholeMessages * 2 * (n - 1) / n);
 }
 
-// Doubling takes l (a + s/b), with l = log2 n steps, one more if that is no whole number; Bruck's algorithm,
-// both ways, 2 log2 n a + 2(n-1)/n s/b, the ring 2(n-1) a + 2(n-1)/n s/b. Doubling and the better one of them
-// meet at the s returned.
+// Doubling takes l (a + s/b), with l = log2 n steps, and one more if n is no power of two. Bruck's algorithms
+// take 2 log2 n a + 2(n-1)/n s/b, the ring 2(n-1) a + 2(n-1)/n s/b. Returns the s at which doubling takes as
+// long as the faster of the two.
 double doubling_limit(int ranks, double rate) {
   const double n = ranks, rounds = std::ceil(std::log2(n));
   const double steps = rounds + (std::has_single_bit(static_cast<unsigned>(ranks)) ? 0 : 1);
@@ -47,7 +48,7 @@ double tree_limit(int ranks, double rate) {
   return kStepSeconds * rate * y * y;
 }
 
-// A chain of k segments takes (n-2 + k)(a + s/(k b)): least where a segment has sqrt(s a b / (n-2)) bytes.
+// A chain of k segments takes (n-2 + k)(a + s/(k b)): least if a segment has sqrt(s a b / (n-2)) bytes.
 std::size_t chain_segment(std::size_t bytes, int ranks, const AlgorithmOptions& options) {
   if (ranks == 2) return options.segment_bytes;
   const double step_bytes = kStepSeconds * bytes_per_s(options.rate_bps);
@@ -73,12 +74,12 @@ Method choose_method(Collective collective, std::size_t bytes, int ranks, const 
     case Collective::kAllGather:
       break;
   }
-  // Up to 3 ranks the ring has no more steps, and copies less.
+  // With up to 3 ranks, the ring has no more steps than Bruck's algorithm, and copies less.
   return within(options.small_bytes, ranks > 3 ? kMostSmallBytes : 0) ? Method::kBruck : Method::kRing;
 }
 
-// A ring's and a chain's are those beside it; a tree's, from whatever root, and Bruck's are a power of two
-// away.
+// In a ring and a chain, neighbours are one rank away. In a tree with any root, and in Bruck's algorithm,
+// they are a power of two away.
 std::vector<int> neighbours(int rank, int ranks) {
   std::vector<int> all = doubling_partners(rank, ranks);
   for (int distance = 1; distance < ranks; distance *= 2) {

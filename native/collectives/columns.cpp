@@ -54,7 +54,7 @@ std::vector<int> MemberRing::peers() const {
   return {peers.begin(), peers.end()};
 }
 
-// A ring sends to the next member and receives from the one before, and leaves the rest to its owner.
+// A ring only sends to the next member and receives from the previous one. Its owner does everything else.
 Column::Column(Columns& owner, const MemberRing& ring, int own)
     : owner_(owner),
       members_(ring.size()),
@@ -66,7 +66,7 @@ std::string_view Column::kind() const { return owner_.transport_.kind(); }
 void Column::post_send(int, Bytes data, Time now) { owner_.send(*this, data, now); }
 void Column::post_receive(int, MutableBytes into, Time now) { owner_.receive(*this, into, now); }
 
-// A column that was opened earlier has sent all before one that was opened later waits with its first one.
+// Adds a message to the round in which its column was opened. Rounds are served in the order of opening.
 template <typename Message>
 void Columns::Turns<Message>::wait(const Column* column, Message message) {
   for (Round<Message>& round : rounds) {
@@ -112,7 +112,7 @@ std::vector<std::unique_ptr<Column>> Columns::open(const std::vector<int>& own) 
   return opened;
 }
 
-// A post may finish at once, and its owner post more: each turn is taken before.
+// A post may finish at once, and its owner may then post more. So each turn is taken before its post.
 void Columns::send(const Column& column, Bytes data, Time now) {
   Turns<Bytes>& turns = sends_.at(column.next());
   turns.wait(&column, data);

@@ -14,16 +14,16 @@
 
 namespace railweave {
 
-/// A ring of members: a rack of ranks that switches add up is one, any other rank another. A tensor is cut
-/// into `columns`, which go round the ring on their own. In each, one rank of a rack is its agent, and all
-/// ranks of a rack are agents of equally many columns: so what goes round loads all their links alike.
+/// A ring of members. A member is a rack of ranks whose data switches add up, or a single rank. A tensor is
+/// cut into `columns`, which go round the ring independently. For each column, a rack has one rank as its
+/// agent. All ranks of a rack are agents of equally many columns, so that the load of their links is equal.
 class MemberRing {
  public:
   static constexpr int kMostColumns = 32;
 
-  /// `members`: in the order of the ring, each its ranks in the order of the rack. std::invalid_argument if
-  /// not every rank below `world_size` is in it once, if there are not two members, or if the columns are
-  /// more than kMostColumns.
+  /// `members` are in the order of the ring, and a member's ranks in the order of the rack. Throws
+  /// std::invalid_argument unless `members` holds every rank below `world_size` once, has two members or
+  /// more, and needs at most kMostColumns columns.
   MemberRing(std::vector<std::vector<int>> members, int rank, int world_size);
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -31,16 +31,16 @@ class MemberRing {
   /// The least common multiple of the members' sizes; 0 if that is more than kMostColumns.
   static int columns_of(const std::vector<std::vector<int>>& members);
 
-  /// Where this rank is: its member, and its place in that.
+  /// This rank's member, and its place in the member.
   int member() const { return member_; }
   int place() const { return place_; }
   const std::vector<int>& rack() const { return members_[static_cast<std::size_t>(member_)]; }
-  /// The columns of which this rank is the agent, which lie side by side.
+  /// This rank is the agent of `own_columns` columns in a row, from `first_column` on.
   int first_column() const { return place_ * own_columns(); }
   int own_columns() const { return columns_ / static_cast<int>(rack().size()); }
-  /// The rank that stands for a member in a column.
+  /// The rank that acts for a member in a column.
   int agent(int member, int column) const;
-  /// With whom this rank exchanges messages.
+  /// The ranks that exchange messages with this rank.
   std::vector<int> peers() const;
 
  private:
@@ -55,14 +55,14 @@ class Columns;
 /// A column as the transport of a ring, whose ranks are the ring's members.
 class Column final : public Transport {
  public:
-  /// Of its ring, by this rank's place among its own columns.
+  /// `own` is the column's index among this rank's columns.
   Column(Columns& owner, const MemberRing& ring, int own);
 
-  /// The machine whose transport it is; its owner's to set.
+  /// The machine that uses this transport. The column's owner sets it.
   std::unique_ptr<BlockRing> machine;
 
   int next() const { return next_; }          // rank of the next member's agent
-  int previous() const { return previous_; }  // likewise
+  int previous() const { return previous_; }  // rank of the previous member's agent
   std::string_view kind() const override;
   int world_size() const override { return members_; }
   int rank() const override { return member_; }
@@ -85,20 +85,21 @@ class Column final : public Transport {
   const int previous_;
 };
 
-/// Rings of this rank over one transport of all ranks: allreduces of blocks, in each of which every member
-/// sends 2 (L - 1) messages.
+/// This rank's rings over one transport of all ranks. Each ring is an allreduce of blocks, in which each of
+/// the L members sends 2 (L - 1) messages.
 ///
-/// The transport only keeps the order of messages between two ranks, which may share several columns. So
-/// their messages take turns, one of each column that was opened at the same time, behind all of those that
-/// were opened before.
+/// Two ranks may share several columns, but the transport only keeps the order of messages between two ranks.
+/// So columns that were opened together take turns, one message each. All messages of columns that were
+/// opened before go first.
 class Columns {
  public:
   Columns(Transport& transport, const MemberRing& ring) : transport_(transport), ring_(ring) {}
 
-  /// Opens columns, by this rank's places among its own ones; a column may be opened more than once. All
-  /// ranks open theirs in the same order. They have to live until their machines are finished.
+  /// Opens columns, given by their index among this rank's columns. A column may be opened more than once.
+  /// All ranks open columns in the same order. Columns that are opened together live until all their machines
+  /// are finished.
   std::vector<std::unique_ptr<Column>> open(const std::vector<int>& own);
-  /// The column of the oldest unfinished send to, or receive from, this rank; it is finished now.
+  /// Finishes the oldest unfinished send to, or receive from, `peer`. Returns its column.
   Column& sent(int peer);
   Column& received(int peer);
   bool awaits_sent(int peer) const;
@@ -107,22 +108,22 @@ class Columns {
 
  private:
   friend class Column;
-  /// What columns that were opened together want to exchange with one peer in one direction.
+  /// Messages to or from one peer, of columns that were opened together.
   template <typename Message>
   struct Round {
     std::vector<Column*> columns;
-    std::vector<std::deque<Message>> waiting;  // of each of them
-    std::size_t taken = 0;                     // messages
+    std::vector<std::deque<Message>> waiting;  // by column
+    std::size_t taken = 0;                     // messages, by the transport
   };
   template <typename Message>
   struct Turns {
     void wait(const Column* column, Message message);
-    /// The next message whose turn it is, where a column has so many in all.
+    /// Takes the message whose turn it is, if it waits. A column has `messages` messages in total.
     std::optional<Message> take(std::size_t messages);
     Column& finish();
 
     std::deque<Round<Message>> rounds;
-    std::deque<Column*> posted;  // of what the transport has
+    std::deque<Column*> posted;  // columns of the messages that the transport has
   };
 
   std::size_t messages_of_column() const { return 2 * static_cast<std::size_t>(ring_.size() - 1); }
@@ -132,7 +133,7 @@ class Columns {
   Transport& transport_;
   const MemberRing& ring_;
   std::map<int, Turns<Bytes>> sends_;            // by peer
-  std::map<int, Turns<MutableBytes>> receives_;  // likewise
+  std::map<int, Turns<MutableBytes>> receives_;  // by peer
   std::uint64_t messages_ = 0;
 };
 

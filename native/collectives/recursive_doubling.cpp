@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive doubling: in step k, ranks whose numbers differ in bit k exchange all they have. log2 n steps,
-// each with the whole slice: for small slices, whose cost is the steps. Where n is no power of two, the ranks
-// too many hand their part to a neighbour first and get the result from it (Thakur, Rabenseifner and Gropp,
-// "Optimization of collective communication operations in MPICH", 2005).
+// Recursive doubling: in step k, ranks whose numbers differ in bit k exchange all data. It takes log2 n
+// steps, each with the whole slice, so it suits small slices. If n is no power of two, extra ranks first send
+// their data to a neighbour, which sends them the result at the end. Source: Thakur, Rabenseifner and Gropp,
+// "Optimization of collective communication operations in MPICH", 2005.
 #include <bit>
 #include <cstring>
 
@@ -45,12 +45,12 @@ class RecursiveDoubling final : public Stepwise {
     if (folds) steps.push_back({.to = rank - 1});
     return steps;
   }
-  /// What this rank has before a step; what the step brings is behind it.
+  /// This rank's data before a step. The data received in the step follow directly behind.
   std::byte* own(std::size_t step) { return memory_.data() + 2 * step * bytes_; }
   Bytes outgoing(std::size_t step) override { return {own(step), bytes_}; }
   MutableBytes incoming(std::size_t step) override { return {own(step) + bytes_, bytes_}; }
   void load() override { std::memcpy(own(0), slice_.input, bytes_); }
-  // What was sent stays as it is until it has left: every step leaves its outcome in a place of its own.
+  // Sent data must not change until they have left. So every step stores its result in another place.
   void end_step(std::size_t step) override {
     std::byte* into = own(step + 1);
     std::byte* came = incoming(step).data();
@@ -68,7 +68,7 @@ class RecursiveDoubling final : public Stepwise {
     finish(slice_.call.dtype, slice_.call.op, slice_.output, slice_.count, slice_.world_size);
   }
 
-  bool adopts_ = false;  // what this rank receives is the result
+  bool adopts_ = false;  // this rank receives the result
 };
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 using Kernel = void (*)(std::byte* into, const std::byte* low, const std::byte* high, std::size_t count);
 using Divide = void (*)(std::byte* data, std::size_t count, int divisor);
 
-// `into` may be one of the operands, which gcc's run-time overlap check would send to the scalar loop.
-// Element i depends on element i alone, so `ivdep` holds. Macros, because `target_clones` does not go with
-// templates.
+// `into` may be one of the operands. Then gcc's run-time overlap check would choose the scalar loop. Element
+// i depends only on element i, so `ivdep` is correct. These are macros, because `target_clones` does not work
+// with templates.
 #define RAILWEAVE_ELEMENTWISE(name, T, expression)                                       \
   RAILWEAVE_SIMD void name(std::byte* into, const std::byte* low, const std::byte* high, \
                            std::size_t count) {                                          \
@@ -40,7 +40,7 @@ using Divide = void (*)(std::byte* data, std::size_t count, int divisor);
     for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(std::int64_t{values[i]} / divisor); \
   }
 
-// NaN is carried on: of two, the first.
+// NaN is propagated: of two NaNs, the first one.
 #define RAILWEAVE_FLOATS(name, T)                                                      \
   RAILWEAVE_ELEMENTWISE(sum_##name, T, a + b)                                          \
   RAILWEAVE_ELEMENTWISE(prod_##name, T, a* b)                                          \
@@ -51,7 +51,7 @@ using Divide = void (*)(std::byte* data, std::size_t count, int divisor);
     for (std::size_t i = 0; i < count; ++i) values[i] /= static_cast<T>(divisor);      \
   }
 
-// Computed in float, rounded once: what numpy's own addition of two such numbers gives.
+// Computed in float and rounded once, as numpy adds two such numbers.
 #define RAILWEAVE_HALVES(name)                                                                        \
   RAILWEAVE_ELEMENTWISE(sum_##name, std::uint16_t, to_##name(from_##name(a) + from_##name(b)))        \
   RAILWEAVE_ELEMENTWISE(prod_##name, std::uint16_t, to_##name(from_##name(a) * from_##name(b)))       \
@@ -83,7 +83,7 @@ struct Kernels {
 #define RAILWEAVE_KERNELS_OF(name) \
   Kernels { {sum_##name, max_##name, min_##name, sum_##name, prod_##name}, divide_##name }
 
-// In the order of DType; within, of ReduceOp: an average is a sum that `finish` divides.
+// In the order of DType, then of ReduceOp. An average is a sum that `finish` divides.
 constexpr std::array<Kernels, 8> kKernels{RAILWEAVE_KERNELS_OF(float32), RAILWEAVE_KERNELS_OF(int32),
                                           RAILWEAVE_KERNELS_OF(float16), RAILWEAVE_KERNELS_OF(bfloat16),
                                           RAILWEAVE_KERNELS_OF(float64), RAILWEAVE_KERNELS_OF(int8),

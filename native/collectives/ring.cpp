@@ -13,19 +13,19 @@
 namespace railweave {
 namespace {
 
-/// The tensor consists of n blocks: the shards of a reduce-scatter or allgather, the n-th parts of what is
-/// allreduced. A block is cut into segments of about `segment_bytes`; one goes on to the next rank as soon as
-/// it is reduced here, so that no rank waits for whole blocks, and `kWindow` receives are posted ahead.
+/// The tensor consists of n blocks: the shards of a reduce-scatter or allgather, or the n-th parts of an
+/// allreduce. A block is cut into segments of about `segment_bytes`. A segment goes on to the next rank as
+/// soon as it is reduced here, so that no rank waits for whole blocks. `kWindow` receives are posted ahead.
 ///
-/// Partial sums stand in the output: an allreduce's in their block, a reduce-scatter's, of whichever block,
-/// in the shard that is this rank's at last. The input is left as it is unless it is the output (an
-/// allreduce), or its own shard is the output (a reduce-scatter).
+/// Partial sums are stored in the output. An allreduce stores them in their block. A reduce-scatter stores
+/// those of every block in its only shard. The input does not change, unless it is the output (an allreduce)
+/// or its shard of this rank is the output (a reduce-scatter).
 class Ring final : public BlockRing {
  public:
   static constexpr std::size_t kWindow = 4;
 
-  /// What the slice's call says: kAllReduce, kReduceScatter or kAllGather.
-  /// `provided` blocks of the input are there.
+  /// Performs the collective of the slice's call: kAllReduce, kReduceScatter or kAllGather. `provided` blocks
+  /// of the input are available.
   Ring(Transport& transport, const Slice& slice, std::size_t segment_bytes, std::size_t provided)
       : transport_(transport),
         slice_(slice),
@@ -68,8 +68,8 @@ class Ring final : public BlockRing {
   }
 
  private:
-  /// Where a segment is, in elements. An input or output that is one shard has it at the same place whatever
-  /// the block.
+  /// Where a segment is, in elements. In an input or output of only one shard, the place is the same for
+  /// every block.
   struct Range {
     std::size_t input;
     std::size_t output;
@@ -79,10 +79,9 @@ class Ring final : public BlockRing {
   bool is(Collective collective) const { return slice_.call.collective == collective; }
   std::size_t step_of(std::size_t message) const { return message / segments_; }
   bool gathers(std::size_t message) const { return step_of(message) >= reducing_steps_; }
-  // In step s a rank sends block (rank - s) and receives block (rank - s - 1): `hop` is 0 for what is sent, 1
-  // for what is received. That holds in both phases of an allreduce: after n-1 steps the block (rank + 1) is
-  // complete here, and goes round once more. A reduce-scatter is one block behind, so that it ends with its
-  // own.
+  // In step s a rank sends block (rank - s) and receives block (rank - s - 1). `hop` is 0 for a sent block, 1
+  // for a received block. Both phases of an allreduce do this: after n-1 steps block (rank + 1) is complete
+  // here, and goes round again. A reduce-scatter is one block behind, so that a rank ends with its own block.
   Range range(std::size_t message, std::size_t hop) const {
     const std::size_t behind = hop + (is(Collective::kReduceScatter) ? 1 : 0);
     const std::size_t block = (rank_ + 2 * ranks_ - step_of(message) - behind) % ranks_;
@@ -102,26 +101,25 @@ class Ring final : public BlockRing {
   void skip_empty(std::size_t& cursor, std::size_t hop) const {
     while (cursor < messages_ && range(cursor, hop).count == 0) ++cursor;
   }
-  // What a step sends is what the step before has received.
+  // A step sends the block that the previous step has received.
   bool may_send() const {
     return send_posted_ < messages_ && (send_posted_ < segments_ || reduced_ > send_posted_ - segments_);
   }
-  // An allreduce gathers into the place that its reduce-scatter has sent from, n-1 steps before.
+  // An allreduce gathers into the place from which its reduce-scatter has sent, n-1 steps before.
   bool may_receive() const {
     if (receive_posted_ >= messages_ || receive_posted_ >= reduced_ + kWindow) return false;
     if (!is(Collective::kAllReduce) || !gathers(receive_posted_)) return true;
     return sent_ > receive_posted_ - reducing_steps_ * segments_;
   }
-  // A reduce-scatter's partial sum goes where the one of the step before is still being sent from. That
-  // cannot go round in a circle: of all ranks, the one that is last has its message awaited by a posted
-  // receive.
+  // A reduce-scatter stores a partial sum where the previous step's sum may still be leaving, so it waits for
+  // that send. This is no deadlock: the slowest rank's message is always awaited by a posted receive.
   bool may_take() const {
     if (reduced_ >= received_) return false;
     if (!gathers(reduced_) && step_of(reduced_) + 2 > provided_) return false;
     return !is(Collective::kReduceScatter) || reduced_ < segments_ || sent_ > reduced_;
   }
   std::byte* scratch(std::size_t message) { return scratch_.data() + message % kWindow * segment_bytes_; }
-  // As its segments are sent: all at once, a large shard would hold up everything else.
+  // Copies segments as they are sent: a copy of a large shard at once would delay everything else.
   void copy_own_shard() {
     if (!is(Collective::kAllGather) || slice_.input == slice_.output + rank_ * slice_.stride * item_) return;
     for (; copied_ < std::min(sent_, segments_); ++copied_) {
@@ -167,21 +165,21 @@ class Ring final : public BlockRing {
   const std::size_t ranks_;
   const std::size_t rank_;
   const std::size_t item_;
-  const std::size_t reducing_steps_;  // n-1, or none; gathering steps follow, or none
-  std::size_t provided_;              // blocks of the input that are there
+  const std::size_t reducing_steps_;  // n-1 or 0; then n-1 or 0 gathering steps follow
+  std::size_t provided_;              // blocks of the input that are available
   std::size_t segments_;              // per block
   std::size_t segment_bytes_;         // of the longest segment
   std::size_t messages_;              // in each direction; message m belongs to step m / segments_
-  // Cursors over the messages; all before the cursor are done. Empty messages are not sent: cursors jump over
-  // them.
+  // Cursors over the messages: all messages before a cursor are done. Cursors skip empty messages, which are
+  // not sent.
   std::size_t send_posted_ = 0;
   std::size_t sent_ = 0;
   std::size_t receive_posted_ = 0;
   std::size_t received_ = 0;
-  std::size_t reduced_ = 0;  // received and, while that is its phase, reduced
-  std::size_t copied_ = 0;   // segments of this rank's shard that an allgather has in its output
+  std::size_t reduced_ = 0;  // received and, in the reducing phase, reduced
+  std::size_t copied_ = 0;   // segments of this rank's shard that an allgather has copied
   std::vector<std::byte> scratch_;
-  // This rank's shard of the input by segment, where partial sums overwrite it: from then until its turn.
+  // Copies of this rank's input shard, by segment, if partial sums overwrite it. Kept until its last step.
   std::vector<std::vector<std::byte>> own_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a few steps, for slices so small that the steps are what they cost.
+// Collectives with few steps, for slices so small that the number of steps determines the time.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace railweave {
 
-/// Step by step sends one message, receives one, or both at once. Receives are posted at the start.
+/// Each step sends one message, receives one, or does both at once. All receives are posted at the start.
 ///
-/// All messages are sent from and received into memory of the machine's own, so that the slice is the
-/// caller's again as soon as the result is there, while the last messages may still be on their way. What a
-/// step sends must stay as it is.
+/// The machine sends from and receives into its own memory. So the slice is the caller's again as soon as the
+/// result is there, although the last messages may still be leaving. Later steps must not change data that a
+/// step sends.
 class Stepwise : public Algorithm {
  public:
   void note_sent(int peer) override;
@@ -31,21 +31,21 @@ class Stepwise : public Algorithm {
     bool arrived = false;
   };
 
-  /// Whoever derives from this fills `steps_` and sizes `memory_` when it is made.
+  /// The constructors of derived classes fill `steps_` and size `memory_`.
   Stepwise(Transport& transport, const Slice& slice);
 
   virtual Bytes outgoing(std::size_t step) = 0;
   virtual MutableBytes incoming(std::size_t step) = 0;
   /// Copies the slice's input into `memory_`.
   virtual void load() = 0;
-  /// What a step was to send is posted, what it was to bring is here.
+  /// Called when a step's send is posted and its message has arrived.
   virtual void end_step(std::size_t) {}
   /// Writes the slice's output.
   virtual void store() = 0;
 
   Transport& transport_;
   const Slice slice_;
-  const std::size_t bytes_;  // of the slice; of one shard of it, where it has shards
+  const std::size_t bytes_;  // of the slice, or of one shard if the slice has shards
   std::vector<Step> steps_;
   std::vector<std::byte> memory_;
 
@@ -54,7 +54,7 @@ class Stepwise : public Algorithm {
   void begin_step(Time now);
 
   std::size_t position_ = 0;
-  std::vector<int> in_flight_;  // peers that are being sent to, as often as messages are
+  std::vector<int> in_flight_;  // peers of unfinished sends, once per message
   bool started_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the algorithms ask of a network: messages between pairs of ranks, in order, straight into place.
+// The network as the algorithms see it: messages between pairs of ranks, in order, straight into place.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace railweave {
 
-/// Event loops give signs of life, not the callers' threads, so a rank that computes is not silent.
+/// Event loops send the signs of life, not the callers' threads. So a rank that computes is not silent.
 struct Liveness {
   Duration timeout = 5 * kSecond;  // without a sign from a peer's process until it counts as gone; 0: never
   Duration interval = kSecond;     // between two signs on an idle connection; 0: none
 };
 
-/// Told by the transport. May be called from inside `post_send` and `post_receive`: expect it there.
+/// Receives the events of a transport, sometimes from inside `post_send` and `post_receive`.
 class TransportListener {
  public:
   virtual ~TransportListener() = default;
@@ -28,12 +28,12 @@ class TransportListener {
   virtual void sent(int peer, Time now) = 0;
   /// The oldest unfinished receive from `peer` is done: its buffer holds the message.
   virtual void received(int peer, Time now) = 0;
-  /// All peers are there: what was held back may go. Told once per connection or restart.
+  /// All peers are connected, so messages that were held back may leave. Called once per connect or restart.
   virtual void joined(Time) {}
-  /// The peer has said goodbye: it will post nothing more. What it is still to send or take will fail.
+  /// The peer has said goodbye and will post nothing more. Messages that it has not posted will fail.
   virtual void left(int, Time) {}
-  /// The label under which this rank takes part in that slice, 0 elements if it takes part in the call on
-  /// other rails only; nothing if it has not come to the slice, or is past it.
+  /// Returns the label under which this rank takes part in that slice, with 0 elements if the call is only on
+  /// this rank's other rails. Returns nothing if this rank has not come to the slice, or is past it.
   virtual std::optional<MessageLabel> own_label(const SliceKey&) const { return std::nullopt; }
   /// The transport has given up; nothing completes after this, until it is restarted. `failure.rank` is the
   /// peer concerned.
@@ -44,49 +44,49 @@ class TransportListener {
 /// peer meets the peer's k-th receive from this rank. Their sizes and labels must agree, else both sides fail
 /// with kMismatch and a message that holds both labels. A buffer given to `post_*` stays valid and, if it is
 /// being sent, unchanged until its completion or until `abort` returns. Messages are never empty. All calls
-/// on the loop's thread.
+/// are made on the loop's thread.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view kind() const = 0;
-  /// Ranks of the communicator, and which of them this is; set once the transport is connected.
+  /// The number of ranks, and this rank. Both are set once the transport is connected.
   virtual int world_size() const = 0;
   virtual int rank() const = 0;
   virtual void set_listener(TransportListener* listener) = 0;
   /// Messages posted from now on belong to this call.
   virtual void begin(const MessageLabel& label, Time now) = 0;
-  /// A call has begun that has no part on this transport: a message for it is a mismatch.
+  /// A call has begun that has no part on this transport. A message for that call is a mismatch.
   virtual void skip_call(Time) {}
   virtual void post_send(int peer, Bytes data, Time now) = 0;
   virtual void post_receive(int peer, MutableBytes into, Time now) = 0;
-  /// Whether there was a sign of life of the peer's process a moment ago.
+  /// True if the peer's process has recently given a sign of life.
   virtual bool heard_recently(int, Time) const { return false; }
-  /// When `expire` wants to be called; kNever if not.
+  /// When `expire` must be called; kNever if it need not be.
   virtual Time deadline() const { return kNever; }
   virtual void expire(Time) {}
-  /// Tells the peers, as well as the network allows, why this rank gives up; they fail with the same failure,
-  /// and pass it on: not every rank need be a peer.
+  /// Tells the peers why this rank gives up, as far as the network allows. They fail with the same failure
+  /// and pass it on, because not every rank is a peer.
   virtual void announce(const Failure& failure, Time now) = 0;
-  /// Lets go of all buffers posted. What is half received is thrown away; nothing completes any more.
+  /// Releases all posted buffers. Partly received messages are discarded, and nothing completes any more.
   virtual void abort() = 0;
-  /// Lets go of all buffers and connections, at once and without a word; nothing is told any more until
-  /// `restart`. May be called from inside the listener, and repeated.
+  /// Releases all buffers and connections at once, without telling the peers. The listener hears nothing more
+  /// until `restart`. May be called from inside the listener, and repeatedly.
   virtual void halt(Time now) = 0;
-  /// Joins the peers anew. All ranks give the same `incarnation`, greater than before (connecting is 0); what
-  /// still comes of an older one is dropped. Peers may be late, and what keeps them is tried again until
+  /// Connects to the peers again. All ranks give the same `incarnation`, greater than before (`connect` is
+  /// 0). Packets of older incarnations are dropped. Peers may be late: the transport tries again until
   /// `halt`. Throws std::logic_error if the transport is not halted or `incarnation` is not new.
   virtual void restart(std::uint32_t incarnation, Time now) = 0;
-  /// Numbers of which all ranks must go on from the greatest: what a halted transport gives, and gets before
-  /// it is restarted.
+  /// Numbers that must be equal on all ranks after a restart. The owner reads them after `halt`, and sets
+  /// each one to the greatest of all ranks before `restart`.
   virtual std::vector<std::uint64_t> positions() const { return {}; }
   virtual void set_positions(const std::vector<std::uint64_t>&) {}
-  /// There is a connection to every peer: messages may be posted.
+  /// True if every peer is connected, so that messages may be posted.
   virtual bool ready() const = 0;
   /// Says goodbye: nothing more will be posted. `closed` is true once no peer needs anything from this rank
   /// any more.
   virtual void close(Time) {}
   virtual bool closed() const { return true; }
-  /// Counts of the wire; `slices`, `payload_bytes` and `busy` are the rail's business and stay 0.
+  /// Counts of the wire. The rail counts `slices`, `payload_bytes` and `busy`, which stay 0 here.
   virtual RailStats stats() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the RDMA rail asks of a device: reliable connections with numbers of their own, and one descriptor
-// that wakes the loop. There is one in user space (rdma_endpoint.hpp), and libibverbs' (verbs_device.hpp).
+// The RDMA device as a rail sees it: numbered reliable connections, and one descriptor that wakes the loop.
+// One implementation runs in user space (rdma_endpoint.hpp), the other uses libibverbs (verbs_device.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace railweave {
 
-/// Bytes are those on the link: frames from the Ethernet header up, super-packets as the frames they become.
+/// Bytes are counted as on the link, from the Ethernet header up. A super-packet counts as several frames.
 struct RdmaEndpointStats {
   std::uint64_t frames_sent = 0, bytes_sent = 0;
-  std::uint64_t frames_received = 0, bytes_received = 0;  // all of RoCEv2 for this address
+  std::uint64_t frames_received = 0, bytes_received = 0;  // all RoCEv2 frames for this address
   std::uint64_t refused = 0;               // malformed, wrong ICRC, or not from the queue pair's peer
-  std::uint64_t strangers = 0;             // for queue pairs that are not here
-  std::uint64_t segmentation_refused = 0;  // super-packets that the kernel would not cut
+  std::uint64_t strangers = 0;             // for unknown queue pair numbers
+  std::uint64_t segmentation_refused = 0;  // super-packets that the kernel refused to cut
 };
 
-/// A queue pair that is joined with one peer's.
+/// A queue pair that is connected to one peer's queue pair.
 class RdmaConnection {
  public:
   virtual ~RdmaConnection() = default;
 
-  /// Requests are carried out and completed in order; buffers are the connection's until then.
+  /// Requests are carried out and completed in order. The connection owns a buffer until its completion.
   virtual void post(const roce::WorkRequest& request) = 0;
   virtual void post_receive(const roce::ReceiveRequest& request) = 0;
   virtual std::optional<roce::Completion> poll() = 0;
@@ -38,30 +38,30 @@ class RdmaConnection {
     std::uint32_t rkey;
   };
   virtual Offer offer(MutableBytes into) = 0;
-  /// The peer has written: its message is in `into`, and the offer is over.
+  /// Ends an offer that the peer has written. Afterwards its message is in `into`.
   virtual void take(std::uint32_t rkey) = 0;
-  /// The offer is over, and the connection is about to be.
+  /// Ends an offer just before the connection ends.
   virtual void drop(std::uint32_t rkey) = 0;
-  /// `into` is its owner's again. What the peer still writes goes nowhere, and is no error.
+  /// Gives `into` back to its owner. Later writes of the peer are discarded, without an error.
   virtual void withdraw(std::uint32_t rkey) = 0;
-  /// Memory of the connection's own, which the peer may write again and again until `abort`. Once.
+  /// Memory that the connection owns. The peer may write it repeatedly until `abort`. One per connection.
   struct Region {
     MutableBytes bytes;
     std::uint32_t rkey;
   };
   virtual Region region(std::size_t bytes) = 0;
 
-  /// The peer has answered: from now on, as QueuePair's.
+  /// As QueuePair's. The rail calls it once the peer has answered.
   virtual void set_patience(int retries, Duration max_timeout) = 0;
-  /// Something is posted whose completion is an answer of the peer.
+  /// True if a request is posted whose completion is an answer of the peer.
   virtual bool awaits_answer() const = 0;
-  /// As QueuePair's, as is `abort`.
+  /// Both are as in QueuePair.
   virtual std::size_t release_buffers() = 0;
   virtual void abort() = 0;
-  /// Why the connection is over, if it is. A completion that failed may have said more.
+  /// The reason, if the connection has ended. A failed completion may give a more exact reason.
   struct Fault {
     FailureKind kind;
-    std::string message;  // behind the peer's name
+    std::string message;  // to be put behind the peer's name
   };
   virtual std::optional<Fault> fault() const = 0;
   virtual const roce::QueuePairStats& stats() const = 0;
@@ -73,28 +73,28 @@ class RdmaDevice {
 
   /// "in user space", "on device mlx5_0"
   virtual std::string where() const = 0;
-  /// Whether a number stays over restarts, as it is the device that gives it.
+  /// True if queue pairs keep their numbers over restarts, because the device assigns the numbers.
   virtual bool keeps_numbers() const = 0;
-  /// A number that no queue pair here has or has been promised.
+  /// Returns a number that no queue pair here has or has reserved.
   virtual std::uint32_t reserve_queue_pair_number() = 0;
-  /// Joins the queue pair of that number, which is reserved and not joined. The path MTU is the device's. The
-  /// reference stays valid until `disconnect`.
+  /// Connects the queue pair `options.qpn`, which is reserved and not connected yet. The device's path MTU
+  /// applies. The reference stays valid until `disconnect`.
   virtual RdmaConnection& join(const roce::QueuePairOptions& options, roce::Ipv4Address peer,
                                const roce::MacAddress& peer_mac, Time now) = 0;
-  /// Ends a queue pair. What still comes for it is dropped in silence, until its number is released.
+  /// Ends a queue pair. Packets for its number are dropped, and not counted as strangers, until `release`.
   virtual void disconnect(std::uint32_t number) = 0;
-  /// Likewise what comes for a queue pair that will be.
+  /// Drops packets for a future queue pair's number in the same way.
   virtual void expect(std::uint32_t) {}
-  /// What comes for this number from now on is a stranger's.
+  /// From now on, packets for this number count as strangers.
   virtual void release(std::uint32_t) {}
 
   /// Readable when something has arrived.
   virtual int fd() const = 0;
-  /// What has arrived, into the queue pairs; false if there may be more.
+  /// Gives the packets that have arrived to the queue pairs. Returns false if there may be more.
   virtual bool receive(Time now) = 0;
-  /// What queue pairs have to send, as far as it can go now.
+  /// Sends the queue pairs' packets, as far as possible now.
   virtual void transmit(Time now) = 0;
-  /// Frames wait until the descriptor is writable.
+  /// True if frames wait until the descriptor is writable.
   virtual bool blocked() const { return false; }
   virtual void on_writable() {}
   virtual Time deadline() const = 0;

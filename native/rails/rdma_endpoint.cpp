@@ -101,7 +101,7 @@ void RdmaEndpoint::on_packet(const roce::OpenedFrame& opened, Time now) {
   if (found == connections_.end()) {
     ++stats_.strangers;
   } else if (!found->second.queue_pair) {
-    return;  // promised to a peer that is ready before we are and will try again, or of a queue pair gone by
+    return;  // the queue pair has ended, or the peer is ready before this rank and will try again
   } else if (found->second.path.peer != opened.source) {
     ++stats_.refused;
   } else {
@@ -123,10 +123,10 @@ void RdmaEndpoint::transmit(Time now) {
   }
 }
 
-/// Writes what a queue pair has to send into free slots. True if it may have more.
+/// Writes a queue pair's packets into free slots. Returns true if the queue pair may have more.
 ///
-/// Short packets pass the data that wait in the interface's queue: clearances and acknowledgements behind
-/// 20 ms of them would let both peers' links rest. Requests pass no other request of their queue pair.
+/// Clearances and acknowledgements overtake data in the interface's queue: behind 20 ms of data, they would
+/// leave both peers' links idle. A request never overtakes another request of its queue pair.
 bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
   roce::Packet packet;
   if (socket_->room() == 0) return true;
@@ -140,7 +140,7 @@ bool RdmaEndpoint::fill_slots(Connection& connection, Time now) {
     do {
       burst.append(packet);
       answers = answers && packet.opcode == roce::Opcode::kAcknowledge;
-      // A packet that the burst does not take needs a slot of its own, at once.
+      // A packet that does not fit into the burst needs another slot immediately.
       any = !last_slot && connection.queue_pair->next(packet, now);
     } while (any && burst.takes(packet));
     const auto [size, offload] = burst.close();

@@ -13,7 +13,7 @@
 
 namespace railweave {
 
-/// Low queue pair numbers are the specification's and, by habit, the kernel's.
+/// The specification reserves the lowest queue pair numbers, and kernel drivers usually take the next ones.
 inline constexpr std::uint32_t kFirstFreeNumber = 0x100;
 
 struct RdmaEndpointOptions {
@@ -21,7 +21,7 @@ struct RdmaEndpointOptions {
   roce::Ipv4Address address = 0;
   std::size_t path_mtu = 1024;
   std::size_t burst_bytes =
-      48 * 1024;  // largest super-packet; small on slow links, where it would hold up others
+      48 * 1024;  // largest super-packet; small on slow links, where it would delay other packets
 };
 
 class RdmaEndpoint final : public RdmaDevice {
@@ -30,20 +30,19 @@ class RdmaEndpoint final : public RdmaDevice {
   explicit RdmaEndpoint(const RdmaEndpointOptions& options);
 
   const roce::MacAddress& mac() const { return socket_->mac(); }
-  /// Who has this address on the interface's link, as far as the kernel knows.
+  /// The MAC address of `address` on the interface's link, if the kernel knows it.
   std::optional<roce::MacAddress> neighbour(roce::Ipv4Address address) const {
     return socket_->neighbour(address);
   }
-  /// Whether another interface has come under the name of the one that is in use, or none: then nothing
-  /// passes until `reopen`.
+  /// True if the interface is gone, or another one has its name now. Then no packet passes until `reopen`.
   bool outdated() const { return socket_->outdated(); }
-  /// The interface that has the name now; there are no queue pairs. `fd` and `mac` change, the old socket is
-  /// the caller's to close. Throws as the constructor, and leaves everything as it was.
+  /// Switches to the interface that has the name now. No queue pair may exist. `fd` and `mac` change. Returns
+  /// the old socket, which the caller closes. Throws as the constructor, and then keeps the old socket.
   std::unique_ptr<FrameSocket> reopen();
   roce::MemoryRegions& memory() { return memory_; }
-  /// A random number that no queue pair here has or has been promised.
+  /// Returns a random number that no queue pair here has or has reserved.
   std::uint32_t reserve_queue_pair_number() override;
-  /// `options.path_mtu` is the endpoint's. The reference stays valid.
+  /// The endpoint's path MTU replaces `options.path_mtu`. The reference stays valid until `disconnect`.
   roce::QueuePair& connect(roce::QueuePairOptions options, roce::Ipv4Address peer,
                            const roce::MacAddress& peer_mac);
 
@@ -60,7 +59,7 @@ class RdmaEndpoint final : public RdmaDevice {
   void transmit(Time now) override;
   bool blocked() const override { return blocked_; }
   void on_writable() override { blocked_ = false; }
-  /// Never late; early where a queue pair's timer was put off.
+  /// Never too late. It may be too early after a queue pair has postponed its timer.
   Time deadline() const override { return deadline_; }
   void expire(Time now) override;
   const RdmaEndpointStats& stats() const override { return stats_; }
@@ -69,8 +68,8 @@ class RdmaEndpoint final : public RdmaDevice {
   struct Connection {
     roce::Path path;
     std::unique_ptr<roce::QueuePair> queue_pair;
-    std::unique_ptr<RdmaConnection> joined;  // the same, as RDMA rails see it
-    bool in_order = false;  // requests may stand in the interface's queue, which others must not pass
+    std::unique_ptr<RdmaConnection> joined;  // `queue_pair` as the RDMA rail sees it
+    bool in_order = false;  // the interface's queue may hold requests; others must not overtake them
   };
 
   void on_packet(const roce::OpenedFrame& opened, Time now);
@@ -86,7 +85,7 @@ class RdmaEndpoint final : public RdmaDevice {
   Time retry_at_ = kNever;  // the interface's queue was full
   Time deadline_ = kNever;
   RdmaEndpointStats stats_;
-  std::uint64_t refused_before_ = 0;  // super-packets, by sockets that are no more
+  std::uint64_t refused_before_ = 0;  // super-packets that earlier sockets refused
 };
 
 }  // namespace railweave

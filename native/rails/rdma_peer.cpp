@@ -9,10 +9,10 @@
 namespace railweave {
 namespace {
 
-constexpr std::size_t kCleared = 16;  // receives that the peer knows of at once
+constexpr std::size_t kCleared = 16;  // receives that may be cleared at a time
 constexpr std::uint16_t kShortAhead = 16;
-// Each clearance, short message and WRITE with immediate data takes a receive of the queue pair; so do a few
-// that tell what was taken, and a last message.
+// Each clearance, short message and WRITE with immediate data consumes a receive of the queue pair. So do a
+// few kTaken messages, and a last message (kAbort or kGoodbye).
 constexpr std::size_t kControlBuffers = 2 * kCleared + kShortAhead + 8;
 
 }  // namespace
@@ -63,7 +63,7 @@ void RdmaPeer::post_receive(MutableBytes into, Time now) {
   check_peer_is_there(now);
 }
 
-/// What it has said goodbye before will never come.
+/// A peer that has said goodbye neither sends nor takes any more messages.
 void RdmaPeer::check_peer_is_there(Time now) {
   if (peer_left_ && needs_peer()) fail(FailureKind::kPeerLost, "has closed its communicator", now);
 }
@@ -82,7 +82,7 @@ void RdmaPeer::clear(Receive& receive) {
     receive.rkey = clearance.rkey = rkey;
     clearance.address = address;
   }
-  const bool quiet = true;  // what the peer writes there tells that it has arrived
+  const bool quiet = true;  // the peer's message proves that the clearance has arrived
   send_control(encode(clearance), quiet);
 }
 
@@ -119,7 +119,7 @@ void RdmaPeer::match(Time now) {
   check_waiting(now);
 }
 
-/// Its data are copied, so that it is done.
+/// The data are copied, so the send is done at once.
 void RdmaPeer::send_short(const Outgoing& send) {
   ++shorts_out_;
   const bool quiet = true;
@@ -148,14 +148,14 @@ bool RdmaPeer::agrees(const MessageLabel& own, std::size_t size, const MessageLa
   return own == theirs && size == their_size;
 }
 
-/// Of what the peer waits for or has sent, and this rank has posted nothing for; null if there is none.
+/// Returns the label of a message that the peer has sent or awaits, and this rank has not posted; or null.
 const MessageLabel* RdmaPeer::waits_here() const {
   if (failed_ || aborted_) return nullptr;
   if (!clearances_.empty() && sent_ == sends_.size()) return &clearances_.front().label;
   return !early_.empty() && receives_.empty() ? &early_.front().label : nullptr;
 }
 
-/// It will be posted, unless this rank is past that call or calls something else there.
+/// This rank will still post that message, unless it is past that call or makes another call in its place.
 void RdmaPeer::check_waiting(Time now) {
   const MessageLabel* const theirs = waits_here();
   if (theirs == nullptr) return;
@@ -180,7 +180,7 @@ bool RdmaPeer::drain(Time now) {
   return any;
 }
 
-/// The oldest send, if it is a short one that has gone.
+/// Reports the oldest send, if it is a short message that has been sent.
 bool RdmaPeer::report_sent(Time now) {
   if (sent_ == 0 || !is_short(sends_.front())) return false;
   sends_.pop_front();
@@ -202,7 +202,7 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
       return take_written(completion, now);
     case roce::CompletionKind::kWrite:
       if (completion.id == heartbeat_id_) return heartbeat_id_.reset();
-      while (report_sent(now)) continue;  // those before it
+      while (report_sent(now)) continue;  // short messages before it
       if (aborted_ || sent_ == 0) return;
       sends_.pop_front();
       --sent_;
@@ -213,12 +213,12 @@ void RdmaPeer::take(const roce::Completion& completion, Time now) {
   }
 }
 
-/// Or a message. Patience is for a peer that is still on its way here.
+/// Any message counts as an answer. The first time-outs are only for a peer that has not joined yet.
 void RdmaPeer::note_answer() {
   if (!std::exchange(answered_, true)) connection_.set_patience(options_.retries, options_.max_timeout);
 }
 
-/// An RDMA WRITE of nothing: the peer's process acknowledges it, and it takes none of the peer's receives.
+/// An empty RDMA WRITE: the peer's process or device acknowledges it, and it consumes no receive.
 void RdmaPeer::heartbeat() {
   const bool ended = aborted_ || failed_ || said_goodbye_ || peer_left_;
   if (ended || !answered_ || connection_.awaits_answer()) return;
@@ -231,9 +231,9 @@ void RdmaPeer::post_heartbeat() {
 }
 
 void RdmaPeer::take_failure(const roce::Completion& completion, Time now) {
-  if (completion.status == roce::Status::kFlushed) return;  // what failed first has said why
-  if (peer_left_ && !needs_peer()) return;                  // it had said so
-  // Whoever refuses is there, or is somebody else: that is the fault of this connection.
+  if (completion.status == roce::Status::kFlushed) return;  // the first failed request has given the reason
+  if (peer_left_ && !needs_peer()) return;                  // it has said goodbye
+  // A refusal shows that the peer, or another process, is there. So it is a fault of this connection.
   const bool silent = completion.status == roce::Status::kRetriesExceeded;
   fail(silent ? FailureKind::kSilent : FailureKind::kRailDown, why(completion.status), now);
 }
@@ -267,7 +267,7 @@ void RdmaPeer::take_control(Bytes received, Time now) {
   }
 }
 
-/// False if it says what cannot be.
+/// Returns false if `taken` is impossible: less than before, or more than was sent.
 bool RdmaPeer::take_taken(std::uint16_t taken) {
   const auto on_their_way = [this](std::uint16_t met) {
     return static_cast<std::uint16_t>(shorts_out_ - met);
@@ -277,7 +277,7 @@ bool RdmaPeer::take_taken(std::uint16_t taken) {
   return true;
 }
 
-/// One for a short message that is overdue comes after those behind it, or after the message has gone.
+/// The clearance of an overdue short message may come after later clearances, or after the message has left.
 void RdmaPeer::take_clearance(const ClearToSend& clearance, Time now) {
   const auto before = [](std::uint32_t one, std::uint32_t other) {
     return static_cast<std::int32_t>(one - other) < 0;
@@ -301,7 +301,7 @@ void RdmaPeer::take_short(const ShortMessage& message, Time now) {
   match(now);
 }
 
-/// The oldest short message that came before its receive, if that has been posted.
+/// Delivers the oldest short message that came before its receive, if the receive is posted now.
 bool RdmaPeer::take_early(Time now) {
   if (aborted_ || failed_ || early_.empty() || receives_.empty()) return false;
   const Early early = std::move(early_.front());
@@ -371,7 +371,7 @@ void RdmaPeer::close() {
   say_goodbye();
 }
 
-/// Behind all that is still to be sent: the peer counts on nothing after it.
+/// Sends the goodbye after all other messages, because the peer expects nothing behind it.
 void RdmaPeer::say_goodbye() {
   const bool more = !failed_ && sent_ < sends_.size();
   if (!leaving_ || more || std::exchange(said_goodbye_, true)) return;

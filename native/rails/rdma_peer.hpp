@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to and from one peer over one connection; several are in flight. A short one is a SEND, sent as
-// soon as it is posted, up to kShortAhead of them ahead of the peer's receives. For a longer one the receiver
-// sends a clearance; the sender answers with an RDMA WRITE with immediate data, straight into place.
+// Messages to and from one peer over one connection; several are in flight. A short message is a SEND, sent
+// as soon as it is posted. At most kShortAhead are ahead of the peer's receives. For a longer message, the
+// receiver sends a clearance. The sender answers with an RDMA WRITE with immediate data, straight into place.
 //
-// Whoever waits for a message that does not come, as the other calls something else, must learn of it: labels
-// are compared by whoever has got a message or a clearance, and for a short message that is overdue its
-// receiver sends a clearance as well.
+// If two ranks make different calls, a message may never come, and the waiting rank must learn this. So a
+// rank compares labels when it gets a message or a clearance. The receiver of an overdue short message sends
+// a clearance too.
 #pragma once
 
 #include <deque>
@@ -22,53 +22,52 @@
 
 namespace railweave {
 
-/// What a peer has done whose connection has failed with that status; behind its name.
+/// Says what the peer did if a connection failed with `status`. The text goes behind the peer's name.
 std::string why(roce::Status status);
 
 struct RdmaPeerOptions {
   int rank;
   std::string name;         // "rank 2 at 10.3.0.3"
-  std::size_t short_bytes;  // of data that go without a clearance, at most; alike on both ranks
-  // Of the queue pair, once the peer has answered.
+  std::size_t short_bytes;  // most data sent without a clearance; the same on both ranks
+  // Options of the queue pair once the peer has answered.
   int retries;
   Duration max_timeout;
-  Key own_key, key;  // of the codes of this rank's control messages, and of the peer's
+  Key own_key, key;  // for the codes of this rank's control messages, and for the peer's
 };
 
 class RdmaPeer {
  public:
-  /// Reports to `listener` as a transport would, from inside `drain` and `check_waiting`; a failure once.
+  /// Reports to `listener` as a transport would, from inside the calls below. Reports only one failure.
   RdmaPeer(RdmaPeerOptions options, const CallCheck& check, RdmaConnection& connection,
            TransportListener& listener);
   RdmaPeer(const RdmaPeer&) = delete;
   RdmaPeer& operator=(const RdmaPeer&) = delete;
 
-  /// This rank has come to another call.
+  /// To be called when this rank has come to another call.
   void check_waiting(Time now);
   void post_send(Bytes data, Time now);
   void post_receive(MutableBytes into, Time now);
-  /// Takes what the queue pair has completed; false if that was nothing.
+  /// Handles the completions of the queue pair. Returns false if there were none.
   bool drain(Time now);
 
   /// Asks the peer's process for a sign of life, unless an answer is awaited anyway.
   void heartbeat();
-  /// Asks for the oldest message, if it is a short one that was awaited at the latest call, too. Whether one
-  /// is awaited.
+  /// Asks the peer for the oldest awaited message if it is short and was the oldest at the last call too.
+  /// Returns true if the oldest awaited message is short.
   bool clear_overdue();
-  /// Asks for the first sign of life, as often as it takes.
+  /// Asks for the first sign of life. The queue pair repeats this until the peer answers.
   void probe() { post_heartbeat(); }
-  /// The peer has answered.
   bool answered() const { return answered_; }
-  /// When something was last found to have come; 0: never.
+  /// When `drain` last found new packets; 0: never.
   Time heard_at() const { return heard_at_; }
 
-  /// Lets go of all buffers; what the peer still writes goes nowhere, and nothing completes any more.
+  /// Releases all buffers. Later writes of the peer are discarded, and nothing completes any more.
   void abort();
-  /// The same, and ends the connection at once and without a word.
+  /// The same, and ends the connection at once, without telling the peer.
   void halt();
   void announce(const Failure& failure);
   void close();
-  /// All is acknowledged and the peer has said goodbye, or nobody cares any more.
+  /// True if all is acknowledged, and both have said goodbye or `abort` was called. Also after a fault.
   bool closed() const;
 
   const RdmaConnection& connection() const { return connection_; }
@@ -82,9 +81,9 @@ class RdmaPeer {
     MessageLabel label;
     MutableBytes into;
     std::uint32_t sequence;
-    std::optional<std::uint32_t> rkey{};  // while the peer may write there
+    std::optional<std::uint32_t> rkey{};  // set while the peer may write there
   };
-  /// A short message that no receive has met.
+  /// A short message that came before its receive.
   struct Early {
     MessageLabel label;
     std::vector<std::byte> data;
@@ -133,17 +132,17 @@ class RdmaPeer {
   TransportListener& listener_;
 
   std::deque<Outgoing> sends_;
-  std::size_t sent_ = 0;                                 // of them, those that are posted to the connection
-  std::uint32_t first_out_ = 0;                          // sequence of the oldest
-  std::uint16_t shorts_out_ = 0, credits_received_ = 0;  // short ones sent, and met by the peer's receives
+  std::size_t sent_ = 0;                                 // of `sends_`: are posted to the connection
+  std::uint32_t first_out_ = 0;                          // sequence of the oldest send
+  std::uint16_t shorts_out_ = 0, credits_received_ = 0;  // short messages: sent; met by receives
   std::deque<ClearToSend> clearances_;
 
   std::deque<Receive> receives_;
-  std::size_t cleared_ = 0;  // of them, short ones and those that the peer may write
+  std::size_t cleared_ = 0;  // of `receives_`: are short, or may be written by the peer
   std::uint32_t next_in_ = 0;
   std::deque<Early> early_;
-  std::uint16_t consumed_ = 0, credits_sent_ = 0;   // short ones that have met receives; as the peer knows
-  std::optional<std::uint32_t> awaited_, overdue_;  // at the latest `clear_overdue`; what it cleared
+  std::uint16_t consumed_ = 0, credits_sent_ = 0;   // short messages: met receives; as told to the peer
+  std::optional<std::uint32_t> awaited_, overdue_;  // at the last `clear_overdue`; cleared by it
 
   StreamCodes own_codes_, codes_;
   const std::size_t control_size_;
@@ -153,7 +152,7 @@ class RdmaPeer {
   std::optional<std::uint64_t> heartbeat_id_;  // the heartbeat's work request, until it is answered
   std::uint64_t packets_seen_ = 0;
   Time heard_at_ = 0;
-  bool answered_ = false;  // the peer has answered
+  bool answered_ = false;
   bool aborted_ = false;
   bool failed_ = false;
   bool leaving_ = false, said_goodbye_ = false;

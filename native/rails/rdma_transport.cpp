@@ -21,16 +21,16 @@ namespace railweave {
 namespace {
 
 constexpr int kQuickRepetitions = 6;  // at growing intervals, together about one kRepetition
-constexpr int kTireless = std::numeric_limits<int>::max();  // until it is halted
-constexpr Duration kInFlight = 6 * kMillisecond;            // of link time: more, where peers run late
+constexpr int kTireless = std::numeric_limits<int>::max();  // retries until `halt`
+constexpr Duration kInFlight = 6 * kMillisecond;            // of link time; more if peers run late
 constexpr std::int64_t kMinWindow = 16, kMaxWindow = 256;   // packets
 constexpr std::size_t kUnshapedInFlight = 1 << 20;          // bytes: the messages that a ring posts ahead
-constexpr std::size_t kShortOnDevices = 2048;               // bytes: every receive of theirs is locked memory
-constexpr Duration kRanksApart = 20 * kMillisecond;         // in a ring, without being taken for a loss
+constexpr std::size_t kShortOnDevices = 2048;               // bytes; a device's receives are locked memory
+constexpr Duration kRanksApart = 20 * kMillisecond;         // delay in a ring that is not taken for a loss
 constexpr std::size_t kMaxBurst = 65'000;
 constexpr std::uint32_t kNumberStep = 10'368'889;  // from one incarnation to the next
-constexpr std::uint32_t kFirstDeviceNumber = 2;    // 0 and 1 are the specification's
-constexpr std::size_t kRingConnections = 2;        // of a rank: to the next one, from the one before
+constexpr std::uint32_t kFirstDeviceNumber = 2;    // the specification reserves 0 and 1
+constexpr std::size_t kRingConnections = 2;        // of a rank: to the next and from the previous rank
 constexpr const char* kSameRelease = "install the same railweave on the controller and all hosts";
 
 roce::Ipv4Address parse_address(const std::string& text) {
@@ -63,8 +63,8 @@ RdmaEndpointOptions endpoint_options(const RdmaTransportOptions& options) {
           .burst_bytes = burst};
 }
 
-/// Retransmissions without an answer that take about `silence`; it is counted and not timed, so that a
-/// process that was not run for a while does not take that for silence.
+/// Returns how many unanswered retransmissions take about `silence`. They are counted and not timed, so that
+/// a process that was not scheduled for a while does not take its own delay for silence.
 int retries_for(Duration silence) {
   return static_cast<int>(silence / timing::kRepetition) + kQuickRepetitions;
 }
@@ -149,7 +149,7 @@ std::uint32_t first_packet_number(std::uint32_t first, std::uint32_t incarnation
   return (first + incarnation * kNumberStep) & roce::kPsnMask;
 }
 
-// A multiple of the step is added, modulo the count of free numbers, to which the step is prime.
+// Adds a multiple of the step, modulo the count of free numbers. The step and this count are coprime.
 std::uint32_t queue_pair_number(std::uint32_t first, std::uint32_t incarnation) {
   constexpr std::uint64_t kFirst = kFirstFreeNumber, kNumbers = (1 << 24) - kFirst;
   static_assert(std::gcd(kNumberStep, kNumbers) == 1);
@@ -243,7 +243,7 @@ void RdmaTransport::join(std::uint32_t incarnation, Time now) {
     if (static_cast<int>(peer) != rank_) meet(peer, now);
   if (!sums_.empty()) join_ring(now);
   if (options_.liveness.interval > 0) heartbeat_at_ = now + options_.liveness.interval;
-  // The first time, whoever is ready keeps trying; later a rank that is not there keeps the rail from use.
+  // At the first join, messages are retried until the peer is there. A restarted rail waits for all answers.
   if (incarnation > 0) for_each_peer([](RdmaPeer& peer) { peer.probe(); });
   pump(now);
 }
@@ -258,7 +258,7 @@ roce::QueuePairOptions RdmaTransport::pair_options() const {
 }
 
 roce::MacAddress RdmaTransport::mac_of(const Way& way) const {
-  // The kernel knows of a peer whose interface has been replaced: heartbeats have passed.
+  // The kernel knows the MAC of a peer's new interface, because heartbeats have passed before a restart.
   return incarnation_ == 0 || endpoint_ == nullptr ? way.mac
                                                    : endpoint_->neighbour(way.address).value_or(way.mac);
 }
@@ -273,8 +273,8 @@ Key RdmaTransport::key_between(int sender, int receiver) const {
   return authenticate(key_, ends);
 }
 
-// A connection's packet numbers start at one that follows from the sender's first queue pair number: both
-// know it, and it differs from the last connection's.
+// Both ends compute a connection's first packet number from the sender's queue pair number in incarnation 0.
+// It differs from the previous incarnation's.
 void RdmaTransport::meet(std::size_t peer, Time now) {
   const Way& way = ways_[peer];
   const bool first = incarnation_ == 0;
@@ -300,8 +300,8 @@ void RdmaTransport::meet(std::size_t peer, Time now) {
                                  check_, connection, listener);
 }
 
-// Packet numbers start at the sender's end's number, to which the switch counts from. A rank that is late
-// looks like loss; that one is gone, the other connections notice.
+// The switch counts packets from the queue pair number of the sender's end. A late rank looks like a loss, so
+// retries are unlimited. The other connections notice if a rank is gone.
 void RdmaTransport::join_ring(Time now) {
   const auto own = static_cast<std::size_t>(rank_);
   const std::size_t next = (own + 1) % sums_.size(), before = (own + sums_.size() - 1) % sums_.size();
@@ -378,7 +378,7 @@ void RdmaTransport::halt(Time) {
     halted_ring_ = std::move(sum_ring_);
   }
   for (const std::uint32_t next : numbers(incarnation_ + 1)) {
-    device_->expect(next);  // a peer may be there first
+    device_->expect(next);  // a peer may restart first
     silenced_.push_back(next);
   }
 }
@@ -408,8 +408,8 @@ void RdmaTransport::for_each_peer(const Action& action) const {
   }
 }
 
-/// An interface that has gone shows as an error of its socket. Whoever joins waits for it as for a peer, the
-/// first time for as long as for a peer's first answer.
+/// A missing interface shows as an error of its socket. The error is ignored before the join is complete. At
+/// the first join it is also ignored until all peers have answered, for at most kFirstTimeout.
 template <typename Work>
 void RdmaTransport::guarded(const Work& work, Time now) {
   try {
@@ -430,8 +430,7 @@ void RdmaTransport::on_ready(std::uint32_t events, Time now) {
 }
 
 Time RdmaTransport::deadline() const {
-  if (!halted_.empty() || halted_ring_)
-    return 0;  // now: they are let go in `expire`, when nothing stands on them
+  if (!halted_.empty() || halted_ring_) return 0;  // now: `expire` frees them, outside their own functions
   return std::min({device_->deadline(), heartbeat_at_, overdue_at_});
 }
 
@@ -450,8 +449,7 @@ void RdmaTransport::expire(Time now) {
   pump(now);
 }
 
-/// Sends and completes until neither is left to do. Whatever is posted from inside a completion is taken
-/// along.
+/// Sends and handles completions until nothing is left, including requests posted from inside a completion.
 void RdmaTransport::pump(Time now) {
   if (pumping_) return;
   move_all(now);
@@ -494,7 +492,7 @@ void RdmaTransport::skip_call(Time now) {
   for_each_peer([&](RdmaPeer& peer) { peer.check_waiting(now); });
 }
 
-/// Heartbeats leave once per interval, so whoever lives is heard of within two.
+/// Heartbeats leave once per interval, so a living peer is heard within two intervals.
 bool RdmaTransport::heard_recently(int rank, Time now) const {
   const auto& peer = peers_.at(static_cast<std::size_t>(rank));
   return peer && now - peer->heard_at() < 2 * options_.liveness.interval;
@@ -526,7 +524,7 @@ void RdmaTransport::abort() {
   failed_ = true;
   heartbeat_at_ = kNever;
   for_each_peer([](RdmaPeer& peer) { peer.abort(); });
-  if (sum_ring_) sum_ring_->halt();  // else it would send for ever what the others do not add to
+  if (sum_ring_) sum_ring_->halt();  // else it would send forever: the others add nothing
 }
 
 void RdmaTransport::close(Time now) {

@@ -22,8 +22,8 @@ namespace railweave {
 namespace {
 
 constexpr std::size_t kMostGids = 256, kBatch = 32;
-// 4.096 us times 2 to the power of these: 67 ms and 8.6 s. With retries, a device gives up after seven
-// times as long, or more: some round up.
+// The ACK timeout is 4.096 us * 2^n, for these n 67 ms and 8.6 s. With its retries, a device gives up after
+// seven times the timeout. Some devices round the timeout up.
 constexpr int kLeastTimeout = 14, kMostTimeout = 21;
 
 struct Destroy {
@@ -40,7 +40,7 @@ std::uint8_t timeout_for(Duration silence) {
       std::clamp(static_cast<int>(std::bit_width(units)) - 1, kLeastTimeout, kMostTimeout));
 }
 
-/// Index and port of the GID that is ::ffff:ADDRESS under RoCEv2.
+/// Returns the entry of `table` with the RoCEv2 GID ::ffff:ADDRESS, or null.
 const ibv_gid_entry* find_gid(ibv_context* context, const in_addr& address,
                               std::array<ibv_gid_entry, kMostGids>& table) {
   ibv_gid wanted{};
@@ -55,7 +55,7 @@ const ibv_gid_entry* find_gid(ibv_context* context, const in_addr& address,
   return found == end ? nullptr : &*found;
 }
 
-/// The device that has the address, and what is known of it.
+/// Opens the device that has the address. Fills in name, port and GID index in `port`.
 Context find_device(const VerbsOptions& options, VerbsPort& port) {
   in_addr address;
   if (inet_pton(AF_INET, options.address.c_str(), &address) != 1)
@@ -122,7 +122,7 @@ class VerbsDevice final : public RdmaDevice {
     pair.join(options, peer, now);
     return pair;
   }
-  void disconnect(std::uint32_t) override {}  // it was aborted, and will be joined again
+  void disconnect(std::uint32_t) override {}  // the queue pair was aborted, and will be joined again
 
   int fd() const override { return ready_.get(); }
   bool receive(Time now) override {
@@ -177,12 +177,12 @@ class VerbsDevice final : public RdmaDevice {
         case IBV_EVENT_CQ_ERR:
         case IBV_EVENT_DEVICE_FATAL:
           gone_ = true;
-          // Nobody reads its events any more, so that they would wake the loop for ever.
+          // Nobody reads the device's events any more, so they would wake the loop forever.
           for (const int fd : {channel_->fd, context_->async_fd})
             epoll_ctl(ready_.get(), EPOLL_CTL_DEL, fd, nullptr);
           for (const auto& [number, pair] : pairs_) pair->died(what);
           break;
-        default:  // ports and addresses that change: the queue pairs feel it, or do not
+        default:  // ports and addresses change: affected queue pairs report errors
           break;
       }
       verbs().ack_async_event(&event);
@@ -193,9 +193,9 @@ class VerbsDevice final : public RdmaDevice {
   const Context context_;
   std::unique_ptr<ibv_comp_channel, Destroy> channel_;
   std::unique_ptr<ibv_cq, Destroy> queue_;
-  Descriptor ready_{epoll_create1(EPOLL_CLOEXEC)};  // of what the device tells, by two descriptors
+  Descriptor ready_{epoll_create1(EPOLL_CLOEXEC)};  // epoll of the device's two descriptors
   RdmaEndpointStats stats_;
-  std::map<std::uint32_t, std::unique_ptr<VerbsQueuePair>> pairs_;  // by number; before all they use
+  std::map<std::uint32_t, std::unique_ptr<VerbsQueuePair>> pairs_;  // by number; destroyed first
   bool gone_ = false;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// libibverbs, loaded when it is first asked for: without it, all else works.
+// libibverbs, loaded at its first use, so that everything else works without the library.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 namespace railweave {
 
-/// The functions that the headers do not hold themselves, under libibverbs' names. The headers put macros
-/// before some of them, which serve callers that are linked with it.
+/// The functions that are not inline in the headers, under libibverbs' names. For some, the headers define
+/// macros, which need a program that is linked with libibverbs.
 struct VerbsLibrary {
   decltype(&::ibv_get_device_list) get_device_list;
   decltype(&::ibv_free_device_list) free_device_list;
@@ -34,7 +34,7 @@ struct VerbsLibrary {
   decltype(&::ibv_wc_status_str) wc_status_str;
 };
 
-/// The same for the whole process. Throws std::runtime_error that says what is missing.
+/// Returns the process's only instance. Throws std::runtime_error that names the missing library or function.
 const VerbsLibrary& verbs();
 
 }  // namespace railweave

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered memory that messages pass through. It is the rail's own, so a registration never outlives the
-// memory behind it, and a device never touches a buffer that its owner has taken back. Registering costs tens
-// of microseconds; a block is registered once and used again.
+// Registered memory that messages pass through. The rail owns it, so a registration never outlives its
+// memory, and a device never touches a buffer that its owner has taken back. Registration costs tens of
+// microseconds, so a block is registered once and used again.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ class VerbsMemory {
     ibv_mr* region = nullptr;
   };
 
-  /// Of a protection domain of one queue pair, so that its peer alone can write there.
+  /// `domain` belongs to one queue pair, so that only its peer can write to this memory.
   explicit VerbsMemory(ibv_pd* domain) : domain_(domain) {}
   VerbsMemory(const VerbsMemory&) = delete;
   VerbsMemory& operator=(const VerbsMemory&) = delete;
@@ -38,7 +38,8 @@ class VerbsMemory {
     }
   }
 
-  /// At least so many bytes, of whatever content, until `give` or `take_back`. Throws std::system_error.
+  /// Returns a block of `bytes` or more, not cleared, for use until `give` or `take_back`. Throws
+  /// std::system_error.
   Block get(std::size_t bytes) {
     const auto shape = static_cast<std::size_t>(std::bit_width(std::max(bytes, kLeast) - 1));
     std::vector<Block>& idle = idle_.at(shape);
@@ -48,7 +49,7 @@ class VerbsMemory {
     return block;
   }
   void give(const Block& block) { idle_.at(shape_of(block)).push_back(block); }
-  /// All that was given out; nobody uses it any more.
+  /// Takes all blocks back. Nobody may use them any more.
   void take_back() {
     for (auto& idle : idle_) idle.clear();
     for (const Block& block : all_) give(block);
@@ -64,7 +65,7 @@ class VerbsMemory {
   Block make(std::size_t size) {
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory for RDMA");
-    madvise(memory, size, MADV_DONTFORK);  // a child that writes would leave this process a copy
+    madvise(memory, size, MADV_DONTFORK);  // else a write after a fork may copy a page away from the device
     ibv_mr* region = verbs().reg_mr(domain_, memory, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (region == nullptr) {
       const int error = errno;
@@ -79,7 +80,7 @@ class VerbsMemory {
 
   ibv_pd* const domain_;
   std::vector<Block> all_;
-  std::array<std::vector<Block>, 48> idle_;  // by the bits of their size
+  std::array<std::vector<Block>, 48> idle_;  // by the bit width of their size
 };
 
 }  // namespace railweave

@@ -13,19 +13,19 @@
 namespace railweave {
 namespace {
 
-constexpr std::uint32_t kInline = 64;  // bytes that go with the request: a clearance has 56
-constexpr int kQuietRun = 16;          // requests without a report, at most
+constexpr std::uint32_t kInline = 64;  // bytes that go with the request; a clearance has 56, without its code
+constexpr int kQuietRun = 16;          // most requests in a row without a completion report
 constexpr std::uint32_t kReceiveTag = 1u << 31;
-// Ranks join within milliseconds of each other. What a peer that is not there yet misses is sent again only
-// after the acknowledgement's time-out, which is much longer.
+// Delay of the first packet. Ranks join within milliseconds of each other. A packet that comes before the
+// peer has joined is sent again only after the ACK timeout, which is much longer.
 constexpr Duration kRanksApart = 20 * kMillisecond;
-constexpr std::uint8_t kRetries = 6;            // rdma_rxe takes 7 for ever; the specification, for seven
-constexpr std::uint8_t kMostRetries = 7;        // of what is summed: it waits for all ranks
-constexpr std::uint8_t kForEver = 7;            // of a receiver that is not ready
+constexpr std::uint8_t kRetries = 6;            // rdma_rxe takes 7 as unlimited; the specification, as seven
+constexpr std::uint8_t kMostRetries = 7;        // of summed connections, which wait for all ranks
+constexpr std::uint8_t kForEver = 7;            // RNR retries without limit
 constexpr std::uint8_t kReceiverNotReady = 12;  // 0.64 ms
 constexpr std::uint8_t kHops = 64;
 
-/// What the peer has done, as far as the device can know; nothing if the fault may be on this side.
+/// Returns the peer's fault, as far as the device can know it. Returns nothing if this side may be at fault.
 std::optional<roce::Status> status_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -60,7 +60,7 @@ Object* made(Object* object, const VerbsPort& port, const char* what) {
 }
 
 ibv_qp* make_pair(const VerbsPort& port, ibv_pd* domain, std::uint32_t& inline_bytes) {
-  for (const std::uint32_t wanted : {kInline, 0u}) {  // some devices refuse what others bring down
+  for (const std::uint32_t wanted : {kInline, 0u}) {  // some devices refuse a size that others lower
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = port.queue;
     attributes.qp_type = IBV_QPT_RC;
@@ -158,7 +158,8 @@ void VerbsQueuePair::modify(ibv_qp_attr& attributes, int mask, const char* what)
 
 void VerbsQueuePair::post(const roce::WorkRequest& request) {
   if (dead_) return completions_.push_back({.id = request.id, .status = roce::Status::kFlushed});
-  // The first one is reported in any case: whoever only receives has no other sign that the peer answers.
+  // The first request is always reported. Without it, a rank that only receives does not learn that the peer
+  // answers.
   const bool signalled = !request.quiet || !reported_ || ++quiet_ >= kQuietRun;
   if (signalled) quiet_ = 0;
   signalled_ += signalled ? 1 : 0;
@@ -177,7 +178,7 @@ void VerbsQueuePair::post_receive(const roce::ReceiveRequest& request) {
   if (!dead_) hand_over(receives_.back());
 }
 
-/// Empty if there is none to be had, which the queue pair does not survive.
+/// Returns an empty block if there is no memory; then the queue pair is dead.
 VerbsMemory::Block VerbsQueuePair::block(std::size_t bytes) {
   try {
     return memory_.get(bytes);
@@ -212,7 +213,7 @@ bool VerbsQueuePair::hand_over(Send& send, std::uint32_t sequence) {
                                                                     : IBV_WR_RDMA_WRITE;
   request.imm_data = htonl(send.request.immediate.value_or(0));
   request.wr.rdma = {.remote_addr = send.request.remote_address, .rkey = send.request.rkey};
-  // As user space does it: a switch that adds takes packets that are alike.
+  // The same rule as in user space, because a switch adds only packets of the same kind.
   const bool awaited = request.opcode == IBV_WR_SEND && !send.request.quiet;
   if (awaited || send.request.immediate) request.send_flags |= IBV_SEND_SOLICITED;
   if (send.signalled) request.send_flags |= IBV_SEND_SIGNALED;
@@ -285,13 +286,13 @@ void VerbsQueuePair::complete(const ibv_wc& done, Time now) {
   if (done.wr_id >> 32 != generation_) return;
   if (done.status != IBV_WC_SUCCESS) return complete_badly(done, now);
   answered_ = true;
-  ++stats_.packets_received;  // at least
+  ++stats_.packets_received;  // at least one
   if (done.wr_id & kReceiveTag) return complete_receive(done);
   complete_sends(static_cast<std::uint32_t>(done.wr_id));
   transmit(now);
 }
 
-/// All up to that one: they are carried out in order.
+/// Completes all sends up to `last`, because they are carried out in order.
 void VerbsQueuePair::complete_sends(std::uint32_t last) {
   reported_ = true;
   while (posted_ > 0) {
@@ -332,9 +333,9 @@ void VerbsQueuePair::complete_receive(const ibv_wc& done) {
        .immediate = written ? std::optional<std::uint32_t>(ntohl(done.imm_data)) : std::nullopt});
 }
 
-// A peer that is not there yet does not answer, and the device gives up sooner than this rank. Nothing has
-// come of it, so both ends are still at their first packet number, and the same requests may go once more.
-// Of a connection that is summed something may have.
+// A peer that has not joined yet does not answer, and the device gives up before this rank does. Both ends
+// are then still at their first packet numbers, so the same requests may be sent again. Not so on a summed
+// connection, where the switch may have taken packets.
 void VerbsQueuePair::complete_badly(const ibv_wc& done, Time now) {
   if (dead_) return;
   if (done.status == IBV_WC_RETRY_EXC_ERR && !answered_ && !options_.summed && now < patient_until_) {
@@ -362,7 +363,7 @@ void VerbsQueuePair::died(const std::string& why) {
 
 // ---------------------------------------------------------------- ends
 
-/// What the device has is copied; it goes on.
+/// Requests that the device already has go on from copies.
 std::size_t VerbsQueuePair::release_buffers() {
   std::size_t forgotten = 0;
   while (sends_.size() > posted_) {
@@ -378,7 +379,7 @@ std::size_t VerbsQueuePair::release_buffers() {
 void VerbsQueuePair::abort() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RESET;
-  verbs().modify_qp(pair_.get(), &attributes, IBV_QP_STATE);  // a device that is gone does nothing any more
+  verbs().modify_qp(pair_.get(), &attributes, IBV_QP_STATE);  // no check: a lost device does nothing any more
   dead_ = true;
   reset();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's reliable connection to one peer. Its number stays over restarts; each joins it anew with other
-// packet numbers, which makes late packets duplicates or gaps, and no data.
+// A device's reliable connection to one peer. It keeps its number over restarts. Each restart joins it with
+// other packet numbers, so late packets count as duplicates or gaps, which carry no data.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace railweave {
 
-/// Of the device; what all its queue pairs share.
+/// The parts of a device that all its queue pairs share.
 struct VerbsPort {
   std::string device;
   ibv_context* context = nullptr;
@@ -22,7 +22,7 @@ struct VerbsPort {
   std::uint8_t port = 1;
   std::uint8_t gid_index = 0;
   std::uint8_t traffic_class = 0;
-  std::uint8_t timeout = 0;  // of an acknowledgement: 4.096 us times 2 to the power of this
+  std::uint8_t timeout = 0;  // ACK timeout: 4.096 us * 2^timeout
   std::size_t path_mtu = 0;
 };
 
@@ -30,21 +30,21 @@ class VerbsQueuePair final : public RdmaConnection {
  public:
   static constexpr std::uint32_t kSends = 64, kReceives = 64;  // that the device holds at once
 
-  /// `port` and `stats` outlive the queue pair. Throws std::system_error.
+  /// `port` and `wire` outlive the queue pair. Throws std::system_error.
   VerbsQueuePair(const VerbsPort& port, RdmaEndpointStats& wire);
   VerbsQueuePair(const VerbsQueuePair&) = delete;
   VerbsQueuePair& operator=(const VerbsQueuePair&) = delete;
   ~VerbsQueuePair() override;
 
   std::uint32_t number() const { return pair_->qp_num; }
-  /// Throws std::system_error that names the peer's address: it cannot be reached, say.
+  /// Throws std::system_error that names the peer's address, for example if it cannot be reached.
   void join(const roce::QueuePairOptions& options, roce::Ipv4Address peer, Time now);
-  /// Hands the device what it has room for.
+  /// Hands the device as many requests as it has room for.
   void transmit(Time now);
-  /// When `transmit` wants to be called; kNever if not.
+  /// When `transmit` must be called; kNever if it need not be.
   Time deadline() const { return dead_ || sends_.empty() || posted_ > 0 ? kNever : opens_at_; }
   void complete(const ibv_wc& done, Time now);
-  /// The device says that the queue pair is dead.
+  /// Marks the queue pair as dead, for the device's reason `why`.
   void died(const std::string& why);
 
   void post(const roce::WorkRequest& request) override;
@@ -66,7 +66,7 @@ class VerbsQueuePair final : public RdmaConnection {
   using Block = VerbsMemory::Block;
   struct Send {
     roce::WorkRequest request;
-    Block block;  // a copy of what it sends
+    Block block;  // a copy of the data
     bool signalled;
   };
   struct Receive {
@@ -105,15 +105,15 @@ class VerbsQueuePair final : public RdmaConnection {
   roce::Ipv4Address peer_ = 0;
   Time opens_at_ = kNever;        // nothing is sent before
   Time patient_until_ = kNever;   // with a peer that has not answered yet
-  bool answered_ = false;         // something has come of the peer
+  bool answered_ = false;         // a completion shows that the peer is there
   bool reported_ = false;         // a request has been completed
-  std::uint32_t generation_ = 0;  // of what the device holds: older completions mean nothing
+  std::uint32_t generation_ = 0;  // of the device's requests: older completions are ignored
 
   std::deque<Send> sends_;
-  std::uint32_t first_send_ = 0;  // sequence of the oldest
-  std::size_t posted_ = 0;        // of them, those that the device has
-  std::size_t signalled_ = 0;     // of them, those that the device reports
-  int quiet_ = 0;                 // posted since the last of these
+  std::uint32_t first_send_ = 0;  // sequence of the oldest send
+  std::size_t posted_ = 0;        // of `sends_`: handed to the device
+  std::size_t signalled_ = 0;     // of `sends_`: reported by the device
+  int quiet_ = 0;                 // sends since the last signalled one
   std::deque<Receive> receives_;
   std::map<std::uint32_t, Offered> offers_;
   roce::Completions completions_;

@@ -14,12 +14,12 @@ constexpr std::uint8_t kTtl = 64;
 
 }  // namespace
 
-// Words, not bytes: what is stored in pieces of one size and loaded in pieces of another waits for memory.
+// Whole words, because a load of another size than the stores before it waits until they are in the cache.
 Icrc::Icrc(const std::byte* network) {
   const std::byte* ip = network;
   const auto word = [](const std::byte* from) { return load_le<std::uint64_t>(from); };
   head_ = {
-      ~0ull,                                        // stands for the link header that RoCE has not got
+      ~0ull,                                        // in place of the link header, which RoCEv2 lacks
       (word(ip) & 0xffff'0000'0000'ffff) | 0xff00,  // length and identification, TOS
       word(ip + 8) | 0xffff'00ff,                   // TTL, checksum
       word(ip + 16),
@@ -149,8 +149,8 @@ FrameFault OpenedFrames::open_headers(const Offload& offload) {
   return FrameFault::kNone;
 }
 
-// In place: a copy would load in one piece what was stored in two, and wait until all stores before, the last
-// packet's payload among them, are in the cache.
+// In place: a copy would load in one piece what two stores have written. Such a load waits until all earlier
+// stores, with the last packet's payload, are in the cache.
 const OpenedFrame* OpenedFrames::next() {
   if (done_) return nullptr;
   done_ = true;

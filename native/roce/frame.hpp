@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RoCEv2 frames: Ethernet, IPv4 and UDP around the transport headers, and the invariant CRC over all of it;
-// and many packets in one frame of up to 64 KiB, which the kernel cuts. Source: InfiniBand Architecture
-// Specification, volume 1, annex A17 (RoCEv2).
+// RoCEv2 frames: Ethernet, IPv4 and UDP around the transport headers, and the invariant CRC (ICRC) at the
+// end. A super-packet is a frame of up to 64 KiB with many packets, which the kernel cuts. Source: InfiniBand
+// Architecture Specification, volume 1, annex A17 (RoCEv2).
 #pragma once
 
 #include <array>
@@ -29,41 +29,41 @@ struct Path {
 
 using NetworkHeader = std::array<std::byte, kIpv4Size + kUdpSize>;
 
-/// IPv4 and UDP in front of `transport_size` bytes and their ICRC. The UDP checksum is 0, none: the ICRC
-/// covers more. The header checksum, which the ICRC does not see, is left to the caller.
+/// IPv4 and UDP in front of `transport_size` bytes and their ICRC. The UDP checksum is 0 (none), because the
+/// ICRC covers more. The caller sets the IPv4 header checksum, which the ICRC does not cover.
 NetworkHeader network_header(const Path& path, std::uint16_t ip_id, std::size_t transport_size);
 
-/// The ICRCs of packets behind the same IPv4 (no options) and UDP headers but for lengths and IP
-/// identification. Fields that may change on the way count as ones: TOS, TTL, both checksums, and the BTH's
-/// FECN, BECN and reserved bits.
+/// ICRCs of packets whose IPv4 (no options) and UDP headers differ only in lengths and IP identification.
+/// Fields that may change on the way count as all ones: TOS, TTL, both checksums, and the BTH's FECN, BECN
+/// and reserved bits.
 class Icrc {
  public:
   explicit Icrc(const std::byte* network);
 
   /// `transport` holds BTH to padding.
   std::uint32_t of(std::uint16_t ip_id, Bytes transport) const;
-  /// The same of the BTH at `transport` and of a payload, a multiple of four, which it copies behind that.
+  /// The same for the BTH at `transport` and `payload` (a multiple of 4 bytes), which is copied behind it.
   std::uint32_t copying(std::uint16_t ip_id, std::byte* transport, Bytes payload) const;
 
  private:
   CrcHead head(std::uint16_t ip_id, const std::byte* bth, std::size_t transport_size) const;
 
-  std::array<std::uint64_t, 5> head_;  // what is covered in front of the BTH, and four bytes for that
+  std::array<std::uint64_t, 5> head_;  // covered bytes before the BTH, and room for its first four
 };
 
-/// Writes headers in front of, and the ICRC behind, the `transport_size` bytes that already lie at
-/// `frame[kFrameHeaderSize…]`. `frame` must hold kIcrcSize more than that. Returns the frame's size.
+/// Writes headers in front of, and the ICRC behind, the `transport_size` bytes that are already at
+/// `frame[kFrameHeaderSize…]`. `frame` must have room for the ICRC. Returns the frame's size.
 std::size_t seal(const Path& path, std::uint16_t ip_id, MutableBytes frame, std::size_t transport_size);
 
 /// Writes the Ethernet header and `network` with its checksum.
 void write_headers(const Path& path, const NetworkHeader& network, MutableBytes frame);
 
-/// Packets to one peer that leave as one super-packet: all of the size of the first, save a shorter last one.
-/// Their IP identifications count up by one, as the kernel numbers them when it cuts, so every ICRC is known
-/// beforehand.
+/// Packets to one peer that leave as one super-packet. All have the size of the first one, except that the
+/// last may be shorter. Each IP identification is one above the previous, as the kernel numbers packets when
+/// it cuts. So every ICRC is known before.
 class Burst {
  public:
-  /// Writes into `frame`, up to `limit` bytes of the wire if there is more than one packet.
+  /// Writes into `frame`. Two or more packets take at most `limit` bytes on the wire.
   Burst(const Path& path, std::uint16_t first_id, MutableBytes frame, std::size_t limit)
       : path_(path),
         icrc_(network_header(path, 0, 0).data()),
@@ -82,7 +82,7 @@ class Burst {
   std::uint16_t count() const { return count_; }
 
  private:
-  static constexpr std::uint16_t kMaxSegments = 64;  // the kernel's UDP_MAX_SEGMENTS of before 6.9
+  static constexpr std::uint16_t kMaxSegments = 64;  // UDP_MAX_SEGMENTS of kernels before 6.9
 
   const Path& path_;
   const Icrc icrc_;
@@ -105,14 +105,14 @@ struct OpenedFrame {
   Bytes transport{};
 };
 
-/// The packets of a frame as it has come: one, or those of a super-packet. Checks lengths, header checksum
-/// and ICRCs. Other protocols, ports and fragments are kNotRoce.
+/// The packets of a received frame: one, or several of a super-packet. Checks lengths, header checksum and
+/// ICRCs. Other protocols, ports and fragments are kNotRoce.
 class OpenedFrames {
  public:
   OpenedFrames(Bytes frame, const Offload& offload);
 
-  /// The next packet, until the next call, or null after the last. What is no RoCE frame as a whole is one
-  /// packet with a fault.
+  /// Returns the next packet, valid until the next call; null after the last one. A frame with bad headers
+  /// counts as one packet with a fault.
   const OpenedFrame* next();
 
  private:
@@ -122,7 +122,7 @@ class OpenedFrames {
   OpenedFrame opened_;
   Icrc icrc_;
   std::size_t segment_ = 0;
-  Bytes left_;  // of the UDP payload; empty before the first packet: a fault of the whole frame
+  Bytes left_;  // of the UDP payload; empty before the first packet if the headers are bad
   std::uint16_t ip_id_ = 0;
   bool done_ = false;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions: what a remote peer may write, and the only way from a wire address to a pointer.
+// Memory regions that a remote peer may write. They are the only way from a wire address to a pointer.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace railweave::roce {
 
-/// Registered buffers by rkey. A key's upper half names an entry, its lower half counts the entry's uses, so
-/// that the key of a region that is gone meets a region again only after 65,536 registrations in the same
-/// entry.
+/// Registered buffers by rkey. A key's upper half names an entry, its lower half counts the entry's uses. So
+/// an old key fits a new region only after 65,536 registrations in the same entry.
 class MemoryRegions {
  public:
   static constexpr std::uint32_t kAnyQueuePair = 0;
@@ -44,8 +43,8 @@ class MemoryRegions {
     region->copy = {};
     free_.push_back(rkey >> 16);
   }
-  /// Gives the buffer back but keeps the registration: from now on a copy stands for it, so that a peer that
-  /// writes on does no harm and gets no error.
+  /// Gives the buffer back but keeps the registration, with a copy in place of the buffer. A peer that goes
+  /// on writing does no harm and gets no error.
   void release_buffer(std::uint32_t rkey) {
     Region* region = live(rkey);
     if (region == nullptr) return;
@@ -53,8 +52,8 @@ class MemoryRegions {
     region->buffer = region->copy;
   }
 
-  /// The bytes that [address, address + length) stand for, or an empty span with a null pointer if the key is
-  /// unknown or belongs to another queue pair, or if the range is not wholly inside.
+  /// Returns the bytes of [address, address + length). Returns an empty span with a null pointer if the key
+  /// is unknown or another queue pair's, or if the range is not completely inside the region.
   MutableBytes find(std::uint32_t rkey, std::uint64_t address, std::uint64_t length, std::uint32_t qpn) {
     const Region* region = live(rkey);
     if (region == nullptr) return {};
@@ -69,7 +68,7 @@ class MemoryRegions {
   struct Region {
     std::uint64_t address = 0;  // as peers know it
     MutableBytes buffer{};
-    std::vector<std::byte> copy{};  // what `buffer` shows after `release_buffer`
+    std::vector<std::byte> copy{};  // `buffer` points here after `release_buffer`
     std::uint32_t qpn = 0;
     std::uint16_t use = 0;
     bool live = false;

@@ -7,7 +7,7 @@ namespace railweave::roce {
 namespace {
 
 constexpr std::uint8_t kSolicitedBit = 0x80;
-constexpr std::uint32_t kAckRequestBit = 0x8000'0000;  // beside the PSN
+constexpr std::uint32_t kAckRequestBit = 0x8000'0000;  // in the PSN's word
 constexpr std::uint8_t kVersionMask = 0x0f;
 
 constexpr std::size_t headers_size(const OpcodeShape& shape) {
@@ -47,7 +47,7 @@ std::optional<Packet> parse(Bytes transport) {
   std::uint8_t opcode, flags;
   const std::byte* at =
       load_fields(transport.data(), opcode, flags, packet.partition, packet.qpn, packet.psn);
-  // Others (atomics, other transport services, CNP) this implementation does not speak.
+  // Other opcodes (atomics, other transport services, CNP) are not supported.
   if (opcode >= kShapes.size()) return std::nullopt;
   const OpcodeShape& shape = kShapes[opcode];
   const std::size_t padding = (flags >> 4) & 3;
@@ -78,8 +78,8 @@ std::size_t write_headers(const Packet& packet, std::byte* to) {
   const OpcodeShape& shape = packet.shape();
   const auto flags = static_cast<std::uint8_t>((packet.solicited ? kSolicitedBit : 0) |
                                                padding_of(packet.payload.size()) << 4);
-  // In the words that the ICRC reads: one put together from several stores would wait until they are in the
-  // cache.
+  // In words of the sizes that the ICRC loads. A load that covers several stores would wait until they are in
+  // the cache.
   const std::uint32_t psn = (packet.ack_request ? kAckRequestBit : 0) | (packet.psn & 0xff'ffffu);
   store_be(to,
            static_cast<std::uint32_t>(packet.opcode) << 24 | std::uint32_t{flags} << 16 | packet.partition);

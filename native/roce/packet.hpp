@@ -15,11 +15,11 @@ namespace railweave::roce {
 inline constexpr std::uint16_t kUdpPort = 4791;
 inline constexpr std::uint16_t kDefaultPartition = 0xffff;
 inline constexpr std::size_t kBthSize = 12, kRethSize = 16, kAethSize = 4, kImmediateSize = 4, kIcrcSize = 4;
-/// Most that headers and padding can add to a payload, before the ICRC.
+/// Most bytes that headers and padding add to a payload, without the ICRC.
 inline constexpr std::size_t kMaxOverhead = kBthSize + kRethSize + kImmediateSize + 3;
 
-// Packet sequence numbers. The wire carries 24 bits; the machines count in 64 bits that never wrap, and
-// what arrives is placed within half a circle (2^23) of a number that the machine knows.
+// Packet sequence numbers. The wire carries 24 bits. Requester and responder count in 64 bits, which never
+// wrap. They map a received number to the one within half a circle (2^23) of a known number.
 using Sequence = std::int64_t;
 
 inline constexpr std::uint32_t kPsnMask = 0xff'ffff;
@@ -57,7 +57,7 @@ enum class Opcode : std::uint8_t {
 
 enum class Operation : std::uint8_t { kSend, kWrite, kReadRequest, kReadResponse, kAcknowledge };
 
-/// What an opcode says: which operation, which part of a message, and which headers follow the BTH.
+/// The meaning of an opcode: its operation, its part of a message, and the headers behind the BTH.
 struct OpcodeShape {
   Operation operation;
   bool starts, ends;  // first or only; last or only
@@ -88,7 +88,7 @@ inline constexpr std::array<OpcodeShape, 0x12> kShapes{{
 }};
 // clang-format on
 
-/// The opcode of a part of a message.
+/// Returns the opcode for a part of a message.
 Opcode opcode_for(Operation operation, bool starts, bool ends, bool immediate);
 
 struct Reth {
@@ -121,7 +121,7 @@ struct Packet {
   std::uint16_t partition = kDefaultPartition;
   std::uint32_t qpn = 0;  // destination, 24 bits
   std::uint32_t psn = 0;  // 24 bits
-  Reth reth{};            // where the opcode has one
+  Reth reth{};            // if the opcode has one
   Aeth aeth{};
   std::uint32_t immediate = 0;
   Bytes payload{};  // without padding
@@ -129,13 +129,13 @@ struct Packet {
   const OpcodeShape& shape() const { return kShapes[static_cast<std::size_t>(opcode)]; }
 };
 
-/// Reads BTH to padding (no ICRC). nullopt if short, of another version or of an unknown opcode. The payload
-/// is a view.
+/// Reads BTH to padding (no ICRC). Returns nullopt if the packet is too short, of another version or of an
+/// unknown opcode. The payload is a view.
 std::optional<Packet> parse(Bytes transport);
 
 /// Bytes that `write` will produce.
 std::size_t written_size(const Packet& packet);
-/// Writes what stands in front of the payload. Returns its size.
+/// Writes the headers in front of the payload. Returns their size.
 std::size_t write_headers(const Packet& packet, std::byte* to);
 /// Writes BTH to padding into `to`, which must hold `written_size`; copies the payload. Returns the size.
 std::size_t write(const Packet& packet, MutableBytes to);

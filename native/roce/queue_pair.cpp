@@ -37,7 +37,7 @@ void QueuePair::receive(const Packet& packet, Time now) {
     case Operation::kAcknowledge:
       requester_.on_acknowledge(packet, now);
       break;
-    case Operation::kReadResponse:  // to no request of this end
+    case Operation::kReadResponse:  // this end sends no READs
       ++stats_.refused;
       break;
     default:
@@ -46,8 +46,8 @@ void QueuePair::receive(const Packet& packet, Time now) {
   spread_failure();
 }
 
-// A message's first packet is longer than any ACK, which then ends the super-packet that it begins, and takes
-// none of its own.
+// A waiting ACK goes behind a message's first packet. The ACK is shorter, so it ends that packet's
+// super-packet and needs no frame for itself.
 bool QueuePair::next(Packet& packet, Time now) {
   const bool begins = !began_message_ && responder_.has_answer() && requester_.begins_message();
   began_message_ = begins && requester_.transmit(packet, now);
@@ -80,7 +80,7 @@ void QueuePair::abort() {
   responder_.fail();
 }
 
-/// The two halves fail together: the connection is one.
+/// Both halves of a connection fail together.
 void QueuePair::spread_failure() {
   if (requester_.failed() == responder_.failed()) return;
   if (!requester_.failed()) requester_.fail(Status::kFlushed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reliable connection to one peer. No I/O, no clock: transport packets (BTH to padding; the frame around
-// them and the ICRC are frame.hpp's) and the time go in, packets, a deadline and completions come out.
+// A reliable connection to one peer, without I/O or clock. Packets and the time go in; packets, a deadline
+// and completions come out. A packet is BTH to padding here: frame.hpp adds the frame and the ICRC.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,12 @@ class QueuePair {
   void post(const WorkRequest& request) { requester_.post(request); }
   void post_receive(const ReceiveRequest& request) { responder_.post(request); }
 
-  /// A packet from the peer; what is malformed, misdirected or impossible is counted and dropped, or refused
-  /// with a NAK.
+  /// Takes a packet from the peer. A malformed, misdirected or impossible packet is counted and dropped, or
+  /// refused with a NAK.
   void receive(Bytes transport, Time now);
   void receive(const Packet& packet, Time now);
-  /// The next packet to send, answers behind the first packet of a message; false: nothing now. Its payload
-  /// is a view of memory that may go away with the next call: write it out at once.
+  /// Fills in the next packet to send; false: nothing now. Answers go behind the first packet of a message.
+  /// The payload is a view that the next call may invalidate, so write it out at once.
   bool next(Packet& packet, Time now);
   /// Writes the next packet into `to`, which holds path MTU + kMaxOverhead bytes; 0: nothing to send now.
   std::size_t transmit(MutableBytes to, Time now);
@@ -40,8 +40,8 @@ class QueuePair {
 
   std::optional<Completion> poll();
 
-  /// From now on: retransmissions without progress before the connection is given up, and the longest time
-  /// between two.
+  /// Sets how many retransmissions without progress the connection survives, and the longest time between
+  /// two.
   void set_patience(int retries, Duration max_timeout) {
     options_.retries = retries;
     options_.max_timeout = max_timeout;
@@ -52,11 +52,11 @@ class QueuePair {
   /// a completion. Returns the number of forgotten SENDs.
   std::size_t release_buffers() { return requester_.release_buffers(); }
 
-  /// Ends the connection here and now: what is posted completes as flushed, buffers are their owners' again,
+  /// Ends the connection at once. Posted requests complete as flushed, buffers go back to their owners, and
   /// nothing is sent.
   void abort();
 
-  /// No request is carried out any more, in either direction.
+  /// True if no request is carried out any more, in either direction.
   bool failed() const { return requester_.failed(); }
   const QueuePairOptions& options() const { return options_; }
   const QueuePairStats& stats() const { return stats_; }
@@ -70,7 +70,7 @@ class QueuePair {
   Completions completions_;
   Requester requester_;
   Responder responder_;
-  bool began_message_ = false;  // with the last packet
+  bool began_message_ = false;  // the last packet began one
 };
 
 }  // namespace railweave::roce

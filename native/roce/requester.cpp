@@ -9,7 +9,7 @@ namespace railweave::roce {
 namespace {
 
 constexpr std::size_t kMaxMessage = std::size_t{1} << 31;
-constexpr Duration kMostLate = 50 * kMillisecond;  // of a peer, that a wider window rides out
+constexpr Duration kMostLate = 50 * kMillisecond;  // longest delay of a peer that widens the window
 constexpr std::int64_t kAckEvery = 16;  // packets from one request for an acknowledgement to the next
 
 CompletionKind kind_of(const WorkRequest& request) {
@@ -46,7 +46,7 @@ Requester::Requester(const QueuePairOptions& options, Completions& completions, 
       completions_(completions),
       stats_(stats),
       timer_(options),
-      // Half a circle up, so that "one before the first" is no special case.
+      // One circle (2^24) up, so that the number before the first one is no special case.
       unacked_(2 * kPsnHalf + options.send_psn),
       next_(unacked_),
       sent_end_(unacked_),
@@ -104,8 +104,8 @@ void Requester::fill_message_part(const Pending& pending, Packet& packet) const 
   packet.immediate = request.immediate.value_or(0);
   const bool awaited = request.operation == Operation::kSend && !request.quiet;
   packet.solicited = ends && (awaited || request.immediate.has_value());
-  // Not where the window ends: what an acknowledgement lets leave would ask for one of its own there, for
-  // ever, and so cut what is sent into ever smaller bursts.
+  // The window's last packet does not ask. Otherwise the packets that an ACK releases would always ask for
+  // another ACK, and bursts would become smaller and smaller.
   const std::int64_t every = std::clamp(window_ / 4, std::int64_t{1}, kAckEvery);
   packet.ack_request = ends || next_ + 1 - asked_end_ >= every;
 }
@@ -135,18 +135,19 @@ void Requester::complete_front(Status status) {
   queue_.pop_front();
 }
 
-/// `loss`: the answer also names one.
+/// `loss`: the answer also reports a loss.
 void Requester::progressed(Sequence before, Time now, bool loss) {
   if (unacked_ == before) return;
   const Duration gap = now - std::exchange(answered_at_, now);
   const std::int64_t window_before = std::exchange(window_before_, 0);
-  const bool spurious = next_ < unacked_;  // gone back: what was sent before that is acknowledged
+  const bool spurious = next_ < unacked_;  // packets from before the go-back are acknowledged
   if (spurious) {
     next_ = asked_end_ = unacked_;
     cursor_ = 0;
     window_ = std::max(window_, loss ? window_before / 2 : window_before);
   }
-  // A connection that shares the link waits for twice its own window, the other's queue, and for nobody.
+  // On a shared link, an answer may take twice the window's time, due to the other connection's queue. Such a
+  // peer is not late.
   const Duration late = timer_.lateness(now);
   const bool absent = gap > 2 * options_.window_time && (spurious || (late > 0 && gap > late / 2));
   if (!loss && absent) timer_.answered_late(gap, now);
@@ -160,8 +161,8 @@ void Requester::progressed(Sequence before, Time now, bool loss) {
   grow_window(unacked_ - before, now);
 }
 
-// Beyond its usual size, at once, while the peer runs late again and again: a window that is smaller than
-// what the link carries meanwhile leaves it idle.
+// While the peer often runs late, the window grows beyond its usual size at once. A window smaller than the
+// link's capacity in that time would leave the link idle.
 void Requester::grow_window(Sequence acknowledged, Time now) {
   std::int64_t most = options_.window;
   if (options_.window_time > 0) {
@@ -214,7 +215,7 @@ void Requester::lost(Time now) {
   timer_.start(now);
 }
 
-/// Evidence of a loss counts once: what is still on its way shows the same hole again.
+/// Counts evidence of a loss once, because packets that are still on their way show the same gap again.
 void Requester::presume_lost(Time now) {
   if (presumed_at_ == unacked_) return;
   presumed_at_ = unacked_;

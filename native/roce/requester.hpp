@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending half of a queue pair: cuts work requests into packets, keeps a window of them outstanding, and
-// goes back to the first unacknowledged one when something is lost (go-back-N, the only way that RC knows).
+// The sending half of a queue pair. It cuts work requests into packets and keeps a window of packets in
+// flight. After a loss it goes back to the first unacknowledged packet (go-back-N, the only scheme that RC
+// has).
 #pragma once
 
 #include <deque>
@@ -14,8 +15,8 @@
 
 namespace railweave::roce {
 
-/// When silence means loss: round-trip estimate and back-off after RFC 6298, with a floor fit for a local
-/// network.
+/// Decides when silence means loss: round-trip estimate and back-off of RFC 6298, with a minimum that suits a
+/// local network.
 class RetransmissionTimer {
  public:
   explicit RetransmissionTimer(const QueuePairOptions& options) : options_(options) {}
@@ -27,16 +28,16 @@ class RetransmissionTimer {
   }
   void stop() { deadline_ = kNever; }
   void back_off() { ++doublings_; }
-  /// An answer came so long after the last one, and nothing had been lost.
+  /// An answer came `gap` after the last one, and nothing had been lost.
   void answered_late(Duration gap, Time now) { lateness_.add(std::min(gap, options_.max_timeout), now); }
-  /// The longest of these gaps of the last seconds.
+  /// The longest of these gaps in the last timing::kMemory.
   Duration lateness(Time now) const { return lateness_.get(now); }
 
-  /// A packet that asks for an acknowledgement leaves for the first time: one is timed at once.
+  /// A packet that asks for an ACK leaves for the first time. Only one packet is timed at a time.
   void sent(Sequence sequence, Time now);
-  /// Packets were sent again: an acknowledgement would not say which copy it means (Karn).
+  /// Packets were sent again. An ACK would not say which copy it answers (Karn's algorithm).
   void forget_probe() { probing_ = false; }
-  /// Everything before `unacked` is acknowledged, and something of it newly.
+  /// Everything before `unacked` is acknowledged, and some packets only now.
   void progressed(Sequence unacked, Time now);
 
  private:
@@ -57,9 +58,9 @@ class Requester {
   Requester(const QueuePairOptions& options, Completions& completions, QueuePairStats& stats);
 
   void post(const WorkRequest& request);
-  /// The next packet begins a message, and may leave now.
+  /// True if the next packet begins a message and may leave now.
   bool begins_message() const { return may_send() && next_ == queue_[cursor_].first; }
-  /// Fills the next request packet; false if there is none, or it may not leave yet.
+  /// Fills in the next request packet. Returns false if no packet may leave now.
   bool transmit(Packet& packet, Time now);
   void on_acknowledge(const Packet& packet, Time now);
 
@@ -73,7 +74,7 @@ class Requester {
   std::size_t release_buffers();
 
   std::size_t queued() const { return queue_.size(); }
-  /// All that was ever sent is acknowledged.
+  /// True if all packets sent so far are acknowledged.
   bool idle() const { return unacked_ == sent_end_; }
   std::int64_t window() const { return window_; }
 
@@ -82,7 +83,7 @@ class Requester {
     WorkRequest request;
     Sequence first;
     Sequence end;                   // one beyond its last packet
-    std::vector<std::byte> copy{};  // what `request.local` shows once its owner wants it back
+    std::vector<std::byte> copy{};  // `request.local` points here after `release_buffers`
   };
 
   bool may_send() const;
@@ -109,10 +110,10 @@ class Requester {
   Sequence assigned_end_;   // one beyond the newest that a request owns
   std::int64_t window_;
   std::int64_t window_credit_ = 0;     // acknowledged packets on the way to a larger window
-  Sequence shrunk_until_;              // losses below belong to the congestion already answered
-  Time answered_at_ = 0;               // or when the first packet left of those that are outstanding
-  std::int64_t window_before_ = 0;     // the timer shrank it, and no answer has come since
-  Sequence presumed_at_ = -1;          // `unacked_` when a hole in the answers was last taken for a loss
+  Sequence shrunk_until_;              // losses below belong to congestion already handled
+  Time answered_at_ = 0;               // last progress, or when the first outstanding packet left
+  std::int64_t window_before_ = 0;     // before the timer shrank it; 0: an answer has come
+  Sequence presumed_at_ = -1;          // `unacked_` when a gap was last taken for a loss
   int retries_ = 0, rnr_retries_ = 0;  // since the last progress
   Time hold_until_ = kNever;           // told to wait by an RNR NAK
   bool failed_ = false;

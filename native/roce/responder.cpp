@@ -9,15 +9,15 @@
 namespace railweave::roce {
 namespace {
 
-// The acknowledgement of a SEND that is not solicited waits for so many more, or so long, which is less than
-// any time-out: where messages are short, it costs as much as they do.
+// The ACK of an unsolicited SEND is held until kHeldMost messages or kHeldFor, which is less than any
+// time-out. If messages are short, an ACK costs as much as a message.
 constexpr int kHeldMost = 4;
 constexpr Duration kHeldFor = kMillisecond;
 
 enum class Start : std::uint8_t { kNever, kMust, kMustNot };
 
-// Rows: inside which message; columns: SEND, WRITE. What a packet's "starts a message" has to be. This end
-// has no resources for READs (the specification's "responder resources"), so it refuses them.
+// Whether a packet must start a message. Rows: the message that it would continue; columns: SEND, WRITE. This
+// end has no resources for READs (the specification's "responder resources"), so it refuses them.
 constexpr std::array<std::array<Start, 2>, 3> kLegal{{
     {Start::kMust, Start::kMust},
     {Start::kMustNot, Start::kNever},
@@ -55,10 +55,10 @@ void Responder::on_request(const Packet& packet, Time now) {
   if (sequence < expected_) return on_duplicate();
   if (sequence > expected_) return on_out_of_order(sequence);
 
-  // An answer that asked for this very packet has become pointless.
+  // A NAK that asked for this packet is no longer needed.
   if (answer_ && answer_->verdict.kind != AckKind::kAck) answer_.reset();
   const Verdict verdict = carry_out(packet);
-  gap_reported_ = verdict.kind == AckKind::kReceiverNotReady;  // what follows a refused packet is no news
+  gap_reported_ = verdict.kind == AckKind::kReceiverNotReady;  // packets behind a refused one need no NAK
   last_ahead_ = sequence;
   if (verdict.kind != AckKind::kAck) {
     answer(verdict, sequence);
@@ -107,8 +107,8 @@ Responder::Verdict Responder::carry_out_write(const Packet& packet) {
   const std::size_t left = shape.starts ? packet.reth.length : write_left_;
   const std::size_t size = packet.payload.size();
   if (shape.ends ? size != left : size >= left) return nak(NakCode::kInvalidRequest);
-  // The whole range at the start, so that a bad message changes nothing; each part again, for the region may
-  // be gone.
+  // Checks the whole range at the start, so that a bad message changes nothing. Checks each part again,
+  // because the region may be gone.
   const std::size_t checked = shape.starts ? left : size;
   const MutableBytes to = memory_.find(rkey, address, checked, options_.qpn);
   if (checked > 0 && to.data() == nullptr) return nak(NakCode::kRemoteAccessError);
@@ -138,7 +138,7 @@ void Responder::advance(bool message_ends) {
   msn_ = (msn_ + (message_ends ? 1 : 0)) & kPsnMask;
 }
 
-/// Acknowledges as far as this end has come.
+/// Acknowledges everything carried out so far.
 void Responder::on_duplicate() {
   ++stats_.duplicates;
   answer(kDone, expected_ - 1);
@@ -146,8 +146,8 @@ void Responder::on_duplicate() {
 
 void Responder::on_out_of_order(Sequence sequence) {
   ++stats_.out_of_order;
-  // One NAK per gap; a number that runs backwards shows that the requester went back and the packet was lost
-  // once more.
+  // One NAK per gap. A number that goes backwards shows that the requester went back and the packet was lost
+  // again.
   const bool again = sequence < last_ahead_;
   last_ahead_ = sequence;
   if (gap_reported_ && !again) return;
@@ -178,8 +178,7 @@ void Responder::expire(Time now) {
 void Responder::answer(Verdict verdict, Sequence sequence) {
   release();
   stats_.naks_sent += verdict.kind == AckKind::kAck ? 0 : 1;
-  // Of two answers the later says all that the earlier does, except that a NAK says more than an
-  // acknowledgement of the packets before it.
+  // A later answer includes the earlier one. But a NAK says more than an ACK of the packets before the NAK's.
   if (answer_ && verdict.kind == AckKind::kAck && sequence < answer_->sequence) return;
   answer_ = Answer{sequence, verdict};
 }

@@ -11,10 +11,10 @@
 
 namespace railweave::roce {
 
-/// Inside which message the next packet is expected.
+/// The kind of message that the next packet must continue.
 enum class Inside : std::uint8_t { kNothing, kSend, kWrite };
 
-/// Whether a packet of `operation` that starts a message (or not) is legal there.
+/// Returns whether a packet of `operation`, which starts a message or not, is legal inside that message.
 bool legal(Inside inside, Operation operation, bool starts);
 
 class Responder {
@@ -25,7 +25,7 @@ class Responder {
   void post(const ReceiveRequest& request);
   void on_request(const Packet& packet, Time now);
   bool has_answer() const { return answer_ && held_until_ == kNever; }
-  /// Fills the next answer; false if there is none. Works on after a failure, so that the last NAK gets out.
+  /// Fills in the next answer; false: nothing now. Also works after a failure, so that the last NAK leaves.
   bool transmit(Packet& packet);
   Time deadline() const { return held_until_; }
   void expire(Time now);
@@ -35,7 +35,7 @@ class Responder {
   void fail();
 
  private:
-  /// What became of a request: carried out, or to be answered with an RNR NAK, or with a NAK that ends the
+  /// The outcome of a request: carried out, answered with an RNR NAK, or answered with a NAK that ends the
   /// connection.
   struct Verdict {
     AckKind kind;
@@ -69,12 +69,12 @@ class Responder {
   QueuePairStats& stats_;
   std::deque<ReceiveRequest> receives_;
   std::optional<Answer> answer_;  // waits to be sent
-  Time held_until_ = kNever;      // it is held until then, and acknowledges `held_` messages
+  Time held_until_ = kNever;      // until then `answer_` is held; it acknowledges `held_` messages
   int held_ = 0;
   Sequence expected_;
   std::uint32_t msn_ = 0;
   Inside inside_ = Inside::kNothing;
-  std::size_t received_ = 0;         // of the message being received
+  std::size_t received_ = 0;         // bytes of the message being received
   std::uint64_t write_address_ = 0;  // where the message's next packet goes
   std::uint32_t write_rkey_ = 0;
   std::size_t write_left_ = 0;
