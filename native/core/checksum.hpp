@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Internet checksum (RFC 1071) in pieces. Sums are taken over 16-bit words in memory order: one's
-// complement addition does not care about byte order as long as the result is stored without swapping either.
+// The Internet checksum (RFC 1071) in pieces. Sums are taken over 16-bit words in memory order. One's
+// complement addition gives the right result in any byte order, if the result is stored without swapping,
+// too.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective call is: the vocabulary shared by every rail.
+// The description of a collective call, shared by all rails.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 namespace railweave {
 
 enum class Collective : std::uint8_t { kAllReduce = 0, kReduceScatter = 1, kAllGather = 2, kBroadcast = 3 };
-/// Whether the tensor on one side is world_size times the one on the other: a shard of each rank.
+/// Whether the tensor on one side is world_size times the other one: a shard of each rank.
 constexpr bool is_sharded(Collective collective) {
   return collective == Collective::kReduceScatter || collective == Collective::kAllGather;
 }
 
-/// What the program called, where that is more than the collective that rails carry. Ranks compare it.
+/// The call of the program, if it is more than the collective that rails carry. Ranks compare it.
 enum class Called : std::uint8_t {
   kAsCarried = 0,
-  kEmpty = 1,        // of no elements: rails carry one in their place
+  kEmpty = 1,        // without elements: rails carry one element instead
   kReduce = 2,       // an all_reduce of which only `root` keeps the result
   kEmptyReduce = 3,  // both
   kBarrier = 4,      // an all_reduce of one element
@@ -71,7 +71,7 @@ struct CallDescription {
   bool operator==(const CallDescription&) const = default;
 };
 
-/// Bytes of the whole tensor that `count` elements stand for: of the tensor, or of each shard.
+/// Bytes of the whole tensor. `count` is its elements, or those of each shard if it is sharded.
 constexpr std::size_t tensor_bytes(const CallDescription& call, std::size_t count, int world_size) {
   const std::size_t shards = is_sharded(call.collective) ? static_cast<std::size_t>(world_size) : 1;
   return count * item_size(call.dtype) * shards;

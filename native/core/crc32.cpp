@@ -41,7 +41,7 @@ constexpr std::uint64_t power(unsigned exponent) {
   return std::uint64_t{remainder} << 1;
 }
 
-// Two constants: the sum of their products with a value's halves is the value moved on by kBits.
+// Two constants. The sum of their products with a value's halves is the value moved on by kBits.
 template <unsigned kBits>
 __m128i step() {
   constexpr std::uint64_t low = power(kBits + 32), high = power(kBits - 32);
@@ -61,7 +61,7 @@ RAILWEAVE_FOLD __m128i load_block(const std::byte* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
-// The bytes that are folded, from the front. With `kCopies` they are copied on the way, and so read once.
+// The bytes to fold, from the front. With `kCopies` they are copied on the way, so that they are read once.
 template <bool kCopies>
 struct Source {
   const std::byte* const bytes;
@@ -141,7 +141,7 @@ RAILWEAVE_WIDE_FOLD __m128i fold_wide_blocks(__m128i before, const std::byte* by
 const bool kCanFold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
 const bool kCanFoldWide = kCanFold && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 
-// The register behind what was folded: Barrett reduction.
+// The register after the folded bytes, by Barrett reduction.
 RAILWEAVE_FOLD std::uint32_t reduce(__m128i x) {
   const __m128i by_64 = _mm_cvtsi64_si128(power(64));
   const __m128i barrett = _mm_set_epi64x(0x01'f701'1641, 0x01'db71'0641);
@@ -164,7 +164,7 @@ RAILWEAVE_FOLD std::uint32_t update_by_folding(__m128i before, Bytes bytes, std:
   return crc32_update_by_table(reduce(x), rest);
 }
 
-// Both words at once would have to wait until their stores are in the cache: they are loaded one by one.
+// Loads both words one by one. One load of both would wait until their stores are in the cache.
 RAILWEAVE_FOLD __m128i load_words(const std::uint64_t* words) {
   std::uint64_t low = words[0], high = words[1];
   asm("" : "+r"(low), "+r"(high));

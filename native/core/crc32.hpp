@@ -11,15 +11,15 @@ namespace railweave {
 
 inline constexpr std::uint32_t kCrcStart = 0xffff'ffff;
 
-/// As many words, in the host's order, as an ICRC covers in front of what follows the BTH.
+/// The words, in the host's order, that an ICRC covers up to the end of the BTH.
 using CrcHead = std::array<std::uint64_t, 6>;
 
-/// Continues a CRC register over bytes. It starts at `kCrcStart`; the CRC is its complement. Carry-less
-/// multiplication where the processor has it, else slicing by eight.
+/// Continues a CRC register over bytes. It starts at `kCrcStart`, and the CRC is its complement. Uses
+/// carry-less multiplication if the processor has it, else slicing by eight.
 std::uint32_t crc32_update(std::uint32_t state, Bytes bytes);
-/// The register behind `head` and the bytes that follow.
+/// The register after `head` and the bytes that follow.
 std::uint32_t crc32_behind(const CrcHead& head, Bytes bytes);
-/// The same, and copies the bytes to `to`, which they do not overlap.
+/// The same, and copies the bytes to `to`. They do not overlap.
 std::uint32_t crc32_copy_behind(const CrcHead& head, Bytes bytes, std::byte* to);
 
 /// The portable path alone, for comparison.

@@ -10,7 +10,7 @@
 
 namespace railweave {
 
-/// Throws errno, with what was tried.
+/// Throws errno, with the action that failed.
 [[noreturn]] inline void raise_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
 }

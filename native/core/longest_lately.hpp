@@ -7,7 +7,7 @@
 
 namespace railweave {
 
-/// The longest duration of the last seconds: two buckets, of which the older one is forgotten.
+/// The longest duration of the last seconds. Of two buckets, the older one is forgotten.
 class LongestLately {
  public:
   explicit LongestLately(Duration bucket) : bucket_(bucket) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much is sent at once where the rate of a link is known: what a lab's shapers let pass whole.
+// How much is sent at once where the rate of a link is known. A lab's shapers let this amount pass whole.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace railweave {
 
 inline constexpr Duration kPacingQuantum = kMillisecond;  // of link time
 
-/// What a link carries in this time, in bytes; `rate_bps` in bits per second.
+/// Bytes that a link carries in this time. `rate_bps` is in bits per second.
 constexpr std::size_t bytes_in(Duration time, std::uint64_t rate_bps) {
   return static_cast<std::size_t>(static_cast<double>(time) / kSecond * static_cast<double>(rate_bps) / 8);
 }

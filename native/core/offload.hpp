@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// struct virtio_net_hdr as AF_PACKET uses it (PACKET_VNET_HDR): what hardware is left to do for a frame. The
-// kernel's own header is not C++ on all distributions.
+// struct virtio_net_hdr as AF_PACKET uses it (PACKET_VNET_HDR): the work that is left to hardware for a
+// frame. The kernel's own header is not C++ on all distributions.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What most files include of the standard library. Files still include what they use: this only saves time.
+// Standard headers that most files include. Files still include what they use, so this only saves time.
 #pragma once
 
 #include <algorithm>

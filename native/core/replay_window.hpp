@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a sender's numbered messages have come: each is taken once, also where they overtake each other.
+// Which of a sender's numbered messages have come. Each is taken once, also if messages overtake others.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class ReplayWindow {
  public:
   static constexpr std::uint64_t kWidth = 64;
 
-  /// Take a number. False: it was taken before, or it is so old that nobody can tell.
+  /// Take a number. Return false if it was taken before, or is too old to tell.
   bool take(std::uint64_t number) {
     if (number > newest_) {
       const std::uint64_t ahead = number - newest_;

@@ -28,7 +28,7 @@ bool Segments::prepare_cut(const Offload& offload) {
   const bool pending = (offload.flags & kNeedsChecksum) != 0;
   auto headers = locate_headers(frame_);
   const auto outer = headers;
-  // A checksum that is pending is the innermost one: what lies around its header is a tunnel.
+  // A pending checksum is the innermost one, so any headers around it are a tunnel.
   const bool tunnelled = headers && pending && offload.csum_start > headers->transport;
   if (tunnelled) headers = locate_tunnelled(*outer, offload.csum_start);
   if (!headers || headers->payload == frame_.size() || headers->payload > kMaxHeaders) return false;

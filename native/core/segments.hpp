@@ -13,11 +13,11 @@
 
 namespace railweave {
 
-/// Cuts one received frame. Segments are built in place, one after the other: header i is written over the
-/// end of segment i-1, so a packet is valid until the next call of `next()` only. Checksums left to hardware
-/// are completed. UDP (gso_type UDP_L4) and TCP super-packets are cut as the kernel would: lengths, IP ids,
-/// TCP sequence numbers and flags; those in a VXLAN or Geneve tunnel as well. What cannot be understood
-/// (hostile or unknown offload) yields nothing, and `refused()` says so.
+/// Cuts one received frame. Segments are built in place, one after the other. Header i is written over the
+/// end of segment i-1, so a packet is valid only until the next call of `next()`. Checksums left to hardware
+/// are completed. UDP (gso_type UDP_L4) and TCP super-packets are cut as the kernel would, also in a VXLAN or
+/// Geneve tunnel: lengths, IP ids, TCP sequence numbers and flags. A hostile or unknown offload yields
+/// nothing, and `refused()` says so.
 class Segments {
  public:
   Segments(MutableBytes frame, const Offload& offload);
@@ -34,7 +34,7 @@ class Segments {
   bool prepare_cut(const Offload& offload);
   std::optional<Headers> locate_tunnelled(const Headers& outer, std::size_t transport) const;
 
-  /// An IP header with the transport header behind it, and what does not differ between packets.
+  /// An IP header with the transport header behind it, and the values that are the same in all packets.
   struct Layer {
     std::size_t network = 0;    // offset of the IP header
     std::size_t transport = 0;  // offset of the UDP or TCP header
@@ -55,8 +55,8 @@ class Segments {
 
   MutableBytes frame_;
   std::array<std::byte, kMaxHeaders> headers_;
-  Layer layer_;                   // the one that is cut
-  std::optional<Layer> tunnel_;   // around it
+  Layer layer_;                   // the layer that is cut
+  std::optional<Layer> tunnel_;   // the layer around `layer_`
   std::size_t header_size_ = 0;   // everything in front of the payload
   std::size_t segment_size_ = 0;  // payload of all segments but the last; 0: the frame is one packet
   std::size_t offset_ = 0;        // payload handed out so far
@@ -65,8 +65,8 @@ class Segments {
   bool done_ = false;
 };
 
-/// Makes `frame`, plain UDP (`Headers::plain_udp`) with a longer payload, a super-packet: its headers speak
-/// of all of it, and the kernel cuts it into packets of `segment_size` bytes of payload, whose ids count up.
+/// Makes a super-packet of `frame`, plain UDP (`Headers::plain_udp`) with a longer payload. Its headers
+/// describe all of the payload. The kernel cuts it into `segment_size` bytes per packet, with ascending ids.
 Offload make_super_packet(MutableBytes frame, std::size_t segment_size);
 
 }  // namespace railweave

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source, two code paths: a function so marked is compiled for the baseline and for AVX2, and the
-// loader picks. Sanitizers cannot instrument the resolver, so they get the baseline alone.
+// One source, two code paths: a marked function is compiled for the baseline and for AVX2, and the loader
+// picks one. Sanitizers cannot instrument the resolver, so they get the baseline alone.
 #pragma once
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

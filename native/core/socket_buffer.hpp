@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a socket holds.
+// Sizes of socket buffers.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,7 +11,7 @@ namespace railweave {
 inline constexpr std::pair kReceiveBufferOptions{SO_RCVBUFFORCE, SO_RCVBUF};
 inline constexpr std::pair kSendBufferOptions{SO_SNDBUFFORCE, SO_SNDBUF};
 
-/// Beyond net.core.{r,w}mem_max where the process may, up to it where not.
+/// Sets a size beyond net.core.{r,w}mem_max if the process may, else up to that limit.
 inline void set_buffer(int fd, std::pair<int, int> options, int bytes) {
   const auto [forced, limited] = options;
   if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as the protocol machines see it: a number that somebody else hands in.
+// Time as the protocol machines see it: a number that the caller passes in.
 #pragma once
 
 #include <cstdint>

@@ -61,13 +61,14 @@ inline constexpr Duration kRedoTime =
 // Two heartbeats may be lost, and one late, before patience ends.
 static_assert(4 * kHeartbeat <= kLeastSilence);
 static_assert(kLeastSilence < kMostSilence);
-// A dead rail is excluded within 200 ms where processes run in time: silence, a heartbeat until it is looked
-// at, and a round with one repetition.
+// A dead rail is excluded within 200 ms where processes run in time. This covers the silence, a heartbeat
+// until the next check, and a round with one repetition.
 static_assert(kMostSilence + 3 * kHeartbeat < 200 * kMillisecond);
-// What is silent on one rail is suspected before it counts as stuck, and long before a rank counts as dead.
+// A peer that is silent on one rail is suspected before its channel counts as stuck, and long before the rank
+// counts as dead.
 static_assert(kMostSilence + kMostLeeway < kStuck);
 static_assert(kStuck < kPeerTimeout);
-// A late tick is no standstill, and of a standstill less counts than any patience.
+// A late tick is no standstill, and the part of a standstill that counts is shorter than any patience.
 static_assert(4 * kHeartbeat <= kStandstill && kStandstill < kSlowAllowance);
 static_assert(kSettling <= kMemory);
 // A decision is under way when a peer's halted channel is taken for a broken one.

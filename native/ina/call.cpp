@@ -24,8 +24,7 @@ std::uint32_t divide_up(std::size_t value, std::size_t by) {
 
 Order order_of(ReduceOp op) { return op == ReduceOp::kMin ? Order::kMin : Order::kMax; }
 
-/// The call's mark, with the slice's length mixed in: ranks that split a tensor differently must find out
-/// too.
+/// The call's mark, with the slice's length mixed in, so that ranks notice different splits of a tensor.
 std::uint32_t mark_of_slice(const Slice& slice) {
   return (mark_of(slice.call) ^ static_cast<std::uint32_t>(slice.count ^ slice.count >> 32)) * 16777619u;
 }
@@ -300,7 +299,7 @@ std::uint8_t Call::build_data(std::uint32_t chunk, std::byte* lanes) {
   return 0;
 }
 
-/// Sealed sums must not wrap. What the owner adds by itself may.
+/// Sealed sums must not wrap. The owner's own values may wrap, because the owner adds them after the check.
 std::uint8_t Call::build_integers(std::uint32_t chunk, std::byte* lanes) {
   const std::size_t count = chunk_size(chunk);
   const std::byte* const values = input(chunk);
@@ -394,8 +393,8 @@ bool Call::absorb(Item item, std::uint8_t flags, const std::byte* lanes, const C
 }
 
 void Call::absorb_ready(const std::byte* lanes) {
-  // A broken switch may answer anything: too many unfinished calls only keep memory, small chunks only take
-  // time.
+  // A broken switch may send any numbers. Too many unfinished calls only cost memory, and small chunks only
+  // cost time.
   const auto own = static_cast<std::int32_t>(ready_.chunk_bytes);
   ready_.unfinished = static_cast<std::uint32_t>(std::clamp(load_maximum(lanes, 0), 0, kMostUnfinished));
   ready_.chunk_bytes = static_cast<std::uint32_t>(-std::clamp(load_maximum(lanes, 1), -own, -1));
@@ -425,7 +424,7 @@ double Call::error_bound() const {
 
 void Call::absorb_exponents(std::uint32_t segment, std::uint8_t flags, const std::byte* lanes) {
   const std::uint32_t first = segment * lanes_, chunks = small_maxima({Phase::kExponents, segment});
-  // A broken switch may answer anything; what leaves here is an exponent.
+  // A broken switch may send any lanes, so they are clamped to valid exponents.
   for (std::uint32_t i = 0; i < chunks; ++i) {
     const int exponent = std::clamp(load_maximum(lanes, i), kMinExponent, kMaxExponent);
     exponents_[first + i] = static_cast<std::uint8_t>(exponent);
@@ -447,11 +446,11 @@ bool Call::absorb_data(std::uint32_t chunk, std::uint8_t flags, const std::byte*
   ++data_absorbed_;
   if ((result_nonfinite_ && nonfinite) || wraps) flagged_.push_back(chunk);
   if (data_absorbed_ == chunks_) add_items();
-  // Exponents are maxima, which prove nothing by themselves.
+  // Exponents are maxima, so only the count of agreeing ranks proves them.
   return !sealed_ || !kept || !fixed_point() || (counts.agreeing > 0 && (result_nonfinite_ || !nonfinite));
 }
 
-/// What follows the data, in an order that is the same on all ranks.
+/// Lists the items after the data, in the same order on all ranks.
 void Call::add_items() {
   std::sort(flagged_.begin(), flagged_.end());
   for (const std::uint32_t chunk : flagged_) {
@@ -465,7 +464,7 @@ void Call::add_items() {
     added_.push_back({Phase::kWitness, index});
 }
 
-/// The sums of both halves, each of which may exceed 16 bits, wrap as those of the whole do.
+/// The sum of each half may exceed 16 bits. Both together wrap as the sum of whole values does.
 void Call::absorb_halves(Item item, const std::byte* lanes) {
   const std::uint32_t chunk = chunk_of(item);
   const auto [first, is_first] = halves_.try_emplace(chunk, lanes, lanes + lanes_ * kLaneBytes);

@@ -16,7 +16,7 @@ std::byte* bytes_of(std::vector<Integer>& integers) {
 
 ReduceOp reduce_op(WireOp op) { return op == WireOp::kMax ? ReduceOp::kMax : ReduceOp::kSum; }
 
-/// Lanes of exponents and flags as bytes, and back. What is below 0 is the identity of a maximum.
+/// A lane of exponents or flags as a byte. A lane below 0 is the identity of a maximum, and becomes 0.
 std::uint8_t packed(std::int32_t lane) { return static_cast<std::uint8_t>(std::clamp(lane, 0, 255)); }
 
 }  // namespace
@@ -77,13 +77,13 @@ bool ComposedAllReduce::complete(const Segment& segment) const {
          });
 }
 
-/// Of data, in a segment.
+/// The most items of data in a segment.
 std::size_t ComposedAllReduce::most_items() const {
   return std::max<std::size_t>(1, options_.message_bytes * size() / ((options_.lanes + 1) * kLaneBytes));
 }
 
-/// How many items of data the segment has before which so many are issued. The ring idles while the first
-/// pieces are summed, and the last ones handed out: so the first segment is small, and so is the last one.
+/// How many items of data the next segment has if `issued` are issued. The ring idles while the first pieces
+/// are summed and while the last pieces are handed out. So the first and the last segment are small.
 std::size_t ComposedAllReduce::items_after(std::size_t issued) const {
   const std::size_t most = most_items(), left = data_ - issued;
   const std::size_t small = std::max<std::size_t>(1, most / kSmall);
@@ -92,7 +92,7 @@ std::size_t ComposedAllReduce::items_after(std::size_t issued) const {
   return std::min(items, left - small);
 }
 
-/// Items of exponents of the data that are issued, and of so many segments more.
+/// Items of exponents that the issued data and `segments` more segments need.
 std::uint32_t ComposedAllReduce::exponents_for(std::size_t issued, std::size_t segments) const {
   if (exponents_ == 0) return 0;
   for (; segments > 0 && issued < data_; --segments) issued += items_after(issued);
@@ -170,7 +170,7 @@ Item ComposedAllReduce::next_item(Phase phase) const {
   return phase == Phase::kClasses ? *call_.next() : Item{phase, first_left(phase)};
 }
 
-/// Whether some of the next items may have flags: these and class counts follow from those of exponents.
+/// Whether some of the next items may have flags. The flags of exponents determine these flags.
 bool ComposedAllReduce::may_be_flagged(Phase phase, std::uint32_t count) const {
   if (phase != Phase::kData || exponents_ == 0) return phase == Phase::kExponents;
   const std::uint32_t first = first_left(phase);
@@ -179,7 +179,7 @@ bool ComposedAllReduce::may_be_flagged(Phase phase, std::uint32_t count) const {
   return std::find(begin, end, true) != end;
 }
 
-/// All blocks from `first` downwards, and round, in pieces of about equal size.
+/// All blocks in pieces of about equal size, cyclically from `first` downwards.
 std::vector<ComposedAllReduce::Blocks> ComposedAllReduce::pieces(const Part& part, int first) const {
   const std::size_t members = size();
   if (part.narrow) return {{0, members}};
@@ -199,7 +199,7 @@ void ComposedAllReduce::start_in_rack(Part& part, const Blocks& piece, Collectiv
   const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
   const bool bytes = part.bytes && !sums;
   const std::size_t begin = part.column * piece.begin / size();
-  // In place of a number that no switch looks at, the mark of the call: who calls something else is found.
+  // Switches ignore the count. It carries the call's mark, so that ranks notice if their calls differ.
   const CallDescription call{.op_index = slice_.call.op_index,
                              .collective = collective,
                              .dtype = bytes ? DType::kUInt8 : DType::kInt32,
@@ -223,7 +223,7 @@ void ComposedAllReduce::start_in_rack(Part& part, const Blocks& piece, Collectiv
   }
 }
 
-/// Its first blocks are summed.
+/// The first blocks of the segment are summed.
 bool ComposedAllReduce::may_enter(const Segment& segment) const {
   return std::all_of(segment.parts.begin(), segment.parts.end(),
                      [this](const Part& part) { return part.sums.empty() || part.summed >= slices(part); });
@@ -290,8 +290,8 @@ void ComposedAllReduce::go_round(Segment& segment, Time now) {
   for (const Part& part : segment.parts) counts_.rings += part.rings.size();
 }
 
-/// Starts what is complete in the ring, in order; whether that is all. Exponents come last, as the others
-/// need not have come round for long.
+/// Starts to hand out the pieces that are complete in the ring, in order. Returns whether these were all.
+/// Exponents come last, so that data need not wait for the ring of exponents.
 bool ComposedAllReduce::hand_out(Segment& segment, Time now) {
   if (!segment.in_ring) return false;
   for (auto part = segment.parts.rbegin(); part != segment.parts.rend(); ++part) {

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allreduce over racks of ranks and single ranks that form a ring (Chen et al., "Rina", ICNP 2024,
-// arXiv 2407.19721).
+// An allreduce over racks of ranks and single ranks that form a ring (Chen et al., "Rina", ICNP 2024, arXiv
+// 2407.19721).
 //
-// What the ranks contribute is what they would send to one tree of all of them (ina::Call): integers, whose
-// sums and maxima depend on no order, so that all ranks get the same bits. They go in segments:
+// Each rank contributes the integers that it would send to one tree of all ranks (ina::Call). Sums and maxima
+// of integers do not depend on their order, so all ranks get the same bits. The integers go in segments:
 //
-//   1. in each rack switches add: every rank gets the rack's sum of the columns of which it is the agent
-//   2. each column goes round the ring of members, a reduce-scatter and an allgather
-//   3. in each rack every agent hands its columns to the others
+//   1. In each rack, switches add. Every rank gets the rack's sum of the columns for which it is the agent.
+//   2. Each column goes round the ring of members, in a reduce-scatter and an allgather.
+//   3. In each rack, every agent hands its columns to the other ranks.
 //
-// A rank that is a member by itself has only the second step. The steps of up to kDepth segments overlap, two
-// of which are in the ring: where one ends, the next one's messages follow. The steps of one segment overlap,
-// too: racks sum and hand out pieces, in the order in which the ring takes blocks and completes them. Of a
-// small tensor, columns would only multiply the messages: it goes round as one, with the first rank of each
-// rack as agent, behind an allreduce in the rack and before a broadcast there.
+// A single rank has only the second step. The steps of up to kDepth segments overlap. Two segments are in the
+// ring, so that the messages of one follow those of the other. The steps of one segment overlap, too: racks
+// sum and hand out pieces in the order in which the ring takes and completes blocks. A small tensor is one
+// column, because more columns only multiply its messages. It takes an allreduce in the rack, the ring with
+// the first rank of each rack as agent, and a broadcast in the rack.
 //
-// So do exponents, as bytes. Those of the first kLead segments of data are a segment by themselves, which all
-// else waits for; where those of fewer segments than that are ahead of the data, a segment has with it those
-// of the next kMostLead: few messages carry them.
+// Exponents take the path of a small tensor, as bytes. The exponents of the first kLead segments of data are
+// one segment, for which all others wait. Later, if the exponents of fewer than kLead segments are ahead, a
+// segment carries those of the next kMostLead segments. So few messages carry exponents.
 //
-// Racks take slices in one order on all of their ranks: the sums of segments 0 to kDepth - 1, then in turn
-// the handing out of one and the sum of the next one, each piece by piece. Which items a segment has follows
-// from the number of elements; class counts, which follow from results, begin when all data are complete.
+// All ranks of a rack start slices in the same order. First come the sums of segments 0 to kDepth - 1. Then
+// handing out one segment and summing the next alternate, piece by piece. The number of elements determines
+// the items of a segment. Class counts depend on results, so they begin when all data are complete.
 #pragma once
 
 #include <cstddef>
@@ -39,24 +39,24 @@
 namespace railweave::ina {
 
 struct ComposedOptions {
-  std::uint32_t lanes;                    // of a chunk: what has one exponent
-  std::size_t message_bytes = 32 * 1024;  // of a segment, per member of the ring, at most
-  std::size_t piece_bytes = 2 * 1024;     // of a column that a rack sums or hands out, at least
+  std::uint32_t lanes;                    // of a chunk, which has one exponent
+  std::size_t message_bytes = 32 * 1024;  // the most of a segment, per member of the ring
+  std::size_t piece_bytes = 2 * 1024;     // the least of a column that a rack sums or hands out at once
   std::size_t narrow_bytes = 20 * 1024;   // a tensor up to this is one column
-  /// Starts a slice in this rank's rack, whose ends come in the order of their starts, by `rack_done`. Never
-  /// called for a rank that is a member by itself.
+  /// Starts a slice in this rank's rack. `rack_done` reports the ends, in the order of the starts. Never
+  /// called for a single rank.
   std::function<void(const Slice&, Time)> start_in_rack;
 };
 
 /// How much rings have exchanged.
 struct RingCounts {
-  std::uint64_t rings = 0;     // of a part's column each
+  std::uint64_t rings = 0;     // one per column of a part
   std::uint64_t messages = 0;  // sent
 };
 
 class ComposedAllReduce final : public Algorithm {
  public:
-  /// Of a call that `carries`. `transport`, `ring` and `counts` outlive it.
+  /// The call is one that `carries` accepts. `transport`, `ring`, `options` and `counts` outlive this object.
   ComposedAllReduce(Transport& transport, const MemberRing& ring, const Slice& slice,
                     const ComposedOptions& options, RingCounts& counts);
 
@@ -71,36 +71,36 @@ class ComposedAllReduce final : public Algorithm {
 
  private:
   static constexpr std::size_t kDepth = 4, kInRing = 2;    // segments
-  static constexpr std::size_t kLead = 6, kMostLead = 24;  // likewise, of exponents before data
-  static constexpr std::size_t kSmall = 4;                 // of the largest segment: this part
+  static constexpr std::size_t kLead = 6, kMostLead = 24;  // segments of exponents before data
+  static constexpr std::size_t kSmall = 4;                 // a small segment is this part of the largest
   static constexpr std::size_t kMostPieces = 16;
-  struct Blocks {  // of a column: side by side in memory
+  struct Blocks {  // of a column, adjacent in memory
     std::size_t begin, end;
   };
-  /// What of a segment is reduced alike.
+  /// The items of a segment that are reduced in the same way.
   struct Part {
     std::vector<Item> items;
     std::size_t step;  // lanes of an item, and one for its flag where it may have one
     WireOp op;
     bool narrow;                        // it is one column
-    bool bytes;                         // which goes round, and is handed out, as one byte per lane
+    bool bytes;                         // it goes round and is handed out as one byte per lane
     std::size_t column;                 // elements
-    std::vector<std::int32_t> all;      // of all columns: what this rank contributes, in the end the result
-    std::vector<std::int32_t> own;      // of the columns of which it is the agent
+    std::vector<std::int32_t> all;      // of all columns: this rank's contribution, in the end the result
+    std::vector<std::int32_t> own;      // of the columns for which this rank is the agent
     std::vector<std::uint8_t> packed;   // where `bytes`: the column
-    std::vector<Blocks> sums, spreads;  // the rack's pieces; none of a single rank
-    std::size_t summed = 0, handed_out = 0;      // slices of the rack, one of each piece and own column
+    std::vector<Blocks> sums, spreads;  // the rack's pieces; empty for a single rank
+    std::size_t summed = 0, handed_out = 0;      // slices of the rack, one per piece and own column
     std::size_t started = 0;                     // of `spreads`
     std::vector<std::unique_ptr<Column>> rings;  // of own columns
   };
   struct Segment {
     std::vector<Part> parts;
-    bool in_ring = false, round = false;  // it has entered, and left the ring
+    bool in_ring = false, round = false;  // it has entered the ring, it has left it
   };
 
   bool in_rack() const { return ring_.rack().size() > 1; }
   std::size_t size() const { return static_cast<std::size_t>(ring_.size()); }
-  /// How many slices of the rack are of one piece.
+  /// How many slices of the rack one piece has.
   std::size_t slices(const Part& part) const {
     return part.narrow ? 1 : static_cast<std::size_t>(ring_.own_columns());
   }
@@ -134,7 +134,7 @@ class ComposedAllReduce final : public Algorithm {
   RingCounts& counts_;
   Call call_;
   const std::uint32_t exponents_, data_;  // items in all
-  std::vector<bool> nonfinite_;           // by item of exponents that is known
+  std::vector<bool> nonfinite_;           // by item of exponents, as far as known
   Columns columns_;
   std::deque<Segment> segments_;
   std::size_t handed_out_ = 0;  // of `segments_`, from the first
@@ -142,7 +142,7 @@ class ComposedAllReduce final : public Algorithm {
     Part* part;
     bool sums;
   };
-  std::deque<InRack> in_rack_;  // what the rack works on
+  std::deque<InRack> in_rack_;  // the rack's slices in progress
   std::uint64_t rack_slices_ = 0;
 };
 

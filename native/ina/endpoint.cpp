@@ -17,15 +17,15 @@ namespace {
 
 constexpr std::uint32_t kMaxLanes = 2048;  // 8 KiB: a jumbo frame
 constexpr std::uint32_t kFirstBurst = 2;
-constexpr std::uint32_t kQuickRepeats = 4;  // transmissions a round trip apart; then intervals double …
-constexpr std::uint32_t kMaxDoublings = 3;  // … so often
+constexpr std::uint32_t kQuickRepeats = 4;  // transmissions a round trip apart; then intervals double
+constexpr std::uint32_t kMaxDoublings = 3;  // of the interval
 constexpr std::uint32_t kMaxReorderSteps = 8;
 constexpr std::uint32_t kForgetReordering = 1024;  // results without a spurious retransmission
 constexpr Duration kMinReorderWindow = 250 * kMicrosecond;
-constexpr std::uint32_t kMostRefused = 4;         // results of a chunk that are wrong: then its sum is
-constexpr std::uint32_t kMostRedone = 32;         // moves to make a chunk's sum again
-constexpr std::uint32_t kMostMismatches = 3;      // likewise, where marks differ
-constexpr Duration kDamageMemory = 60 * kSecond;  // packets that were damaged before say nothing about now
+constexpr std::uint32_t kMostRefused = 4;     // wrong results of a chunk, after which its sum counts as wrong
+constexpr std::uint32_t kMostRedone = 32;     // moves to repeat a chunk's sum
+constexpr std::uint32_t kMostMismatches = 3;  // moves after which different marks are believed
+constexpr Duration kDamageMemory = 60 * kSecond;  // older damage says nothing about the present
 constexpr Stalled kSpoilt{.first_switch_ok = true, .root_ok = true, .spoilt = true};
 constexpr std::int32_t kMaxIdentity = std::numeric_limits<std::int32_t>::min();
 
@@ -64,7 +64,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   if (const auto& seal = options_.seal)
     seal_.emplace(seal->secret, seal->tree, seal->rank, options_.world_size, options_.lanes);
   data_lanes_ = data_lanes(options_.lanes, seal_.has_value());
-  // Exponents come back a window after they were sent; so far ahead, data never wait for them.
+  // Exponents come back one window after they were sent. With this lead, data never wait for them.
   lead_ = std::max(1u, (options_.slots + data_lanes_ - 1) / data_lanes_);
   flights_.grow(std::size_t{2} * options.slots, 0);
 }
@@ -122,7 +122,7 @@ Bytes Endpoint::transmit_again(Time now) {
   return depart(index, now);
 }
 
-/// The call whose item comes next in the group's sequence; null if there is none.
+/// The call that has the next item of the group's sequence; null if there is no such call.
 Call* Endpoint::issuing() {
   while (issuing_call_ < first_call_ + calls_.size() && call(issuing_call_).exhausted()) ++issuing_call_;
   return issuing_call_ < first_call_ + calls_.size() ? &call(issuing_call_) : nullptr;
@@ -150,12 +150,13 @@ Bytes Endpoint::transmit_next(Time now) {
   return depart(flights_.index(chunk), now);
 }
 
-/// What was sent before something that has its result is no longer in a queue, but lost or waits for a rank.
+/// The number of packets that may be in queues. Packets sent before the newest one with a result have left
+/// the queues. They are lost, or wait for a rank.
 std::uint64_t Endpoint::in_network() const {
   return std::min<std::uint64_t>(in_flight(), next_transmission_ - 1 - newest_delivered_);
 }
 
-/// The next item of the sequence as a packet; the group's fields come when it departs.
+/// Builds the packet of the next item. The group's fields are set when it departs.
 void Endpoint::build() {
   Call& from = *issuing();
   const Item item = *from.next();
@@ -175,8 +176,8 @@ void Endpoint::build() {
   if (item.phase == Phase::kClasses) ++stats_.nonfinite_chunks;
 }
 
-/// Sums are sealed, and small maxima tagged. What stays here, as the result is this rank's alone, needs no
-/// seal.
+/// Sums are sealed, and small maxima tagged. A sum of which this rank owns the result is not sent, so it
+/// needs no seal.
 void Endpoint::seal(Flight& flight, Header& header, std::byte* lanes) {
   const Call& from = call(flight.call);
   const std::uint64_t identity = seal_->identity(label_of(from.slice()), flight.item);
@@ -248,7 +249,7 @@ void Endpoint::receive_result(const Header& header, Bytes lanes, Time now) {
   if (slot >= options_.slots) return refuse(Refusal::kSlot);
   const std::uint64_t sent = next_sent_ - base_;
   if (sent <= slot) return refuse(Refusal::kUnsent);
-  // How often the slot has been used, as 33 bits on the wire: 32 of the round and the copy.
+  // How often the slot has been used: 33 bits on the wire, 32 of the round and the copy.
   const std::uint64_t uses = (sent - 1 - slot) / options_.slots;
   const std::uint64_t claimed = std::uint64_t{header.round} << 1 | (header.slot & 1);
   const auto ahead = static_cast<std::int64_t>((claimed - uses) << 31);
@@ -267,13 +268,13 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   std::byte* const packet = flights_.packet(chunk);
   const Header own = decode(packet);
   if (header.mark != own.mark && seal_ && !seal_->by_member(chunk, header.mark)) {
-    damaged_at_ = now;  // or forged: it ends nothing
+    damaged_at_ = now;  // or forged, so it does not end the call
     return refuse(Refusal::kMark);
   }
   if (!flight.held && (header.flags & flag::kMismatch)) {
-    // With this rank's own mark it may be one bit that was damaged on the way here: then not twice.
+    // With this rank's own mark, the flag may be a bit damaged on the way here. That hardly happens twice.
     if (seal_ && header.mark == own.mark && flight.refused == 0) return refuse_lanes(chunk, now);
-    // Or a mark that was damaged on the way up: then not in other slots, again and again.
+    // A mark may have been damaged on the way up. That hardly repeats in other slots, after moves.
     if (options_.redo_within == 0 || (!flight.redo && flight.mismatches++ == kMostMismatches))
       return fail(mismatch(call(flight.call)));
     return redo(flight, mismatch(call(flight.call)), now);
@@ -281,7 +282,7 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   if (header.mark != own.mark) return refuse(Refusal::kMark);
   if (header.op != own.op) return refuse(Refusal::kOp);
   if (lanes.empty() == flight.keeps) return refuse(Refusal::kLength);
-  // What is held from before a move needs no lanes: only the slot must be known to be free.
+  // A result that is held from before a move needs no lanes. Here it only shows that the slot is free.
   if (seal_ && !flight.held && !lanes.empty() && !proven(chunk, own, header, lanes))
     return refuse_lanes(chunk, now);
   ++stats_.results;
@@ -321,8 +322,8 @@ void Endpoint::accept(std::uint64_t chunk, const Header& header, Bytes lanes, Ti
   finish_calls(flight.call);
 }
 
-/// Whether the lanes can be the result of the ranks' contributions: maxima are at least this rank's own, and
-/// small ones have their tags; sums have the seal.
+/// Whether the lanes can be the result of the ranks' contributions. Sums must have the seal. Maxima must be
+/// at least this rank's own, and small maxima must have their tags.
 bool Endpoint::proven(std::uint64_t chunk, const Header& own, const Header& header, Bytes lanes) const {
   if (header.op == static_cast<std::uint8_t>(WireOp::kSum))
     return seal_->holds(lanes.data(), flights_.at(chunk).pads, (own.flags & flag::kOwner) != 0);
@@ -331,7 +332,7 @@ bool Endpoint::proven(std::uint64_t chunk, const Header& own, const Header& head
          seal_->tagged(lanes.data(), calls_[flight.call - first_call_].small_maxima(flight.item), chunk);
 }
 
-/// The switch may have the right ones: they are asked for at once.
+/// Asks for the lanes again at once, because the switch may have the right ones.
 void Endpoint::refuse_lanes(std::uint64_t chunk, Time now) {
   refuse(Refusal::kSeal);
   damaged_at_ = now;
@@ -347,8 +348,8 @@ void Endpoint::refuse_lanes(std::uint64_t chunk, Time now) {
   flight.after_timeout = false;
 }
 
-/// The slot's sum is wrong. After a move the ranks contribute to it again, from the packets that they have
-/// kept. The timer asks for its result until then, because a contribution may still be under way.
+/// The slot's sum is wrong. After a move the ranks contribute to the chunk again, from the packets that they
+/// have kept. The timer asks for the result until then, because a contribution may still be under way.
 void Endpoint::redo(Flight& flight, Failure otherwise, Time now) {
   if (flight.redo) return;
   if (options_.redo_within == 0 || flight.redone == kMostRedone) return fail(std::move(otherwise));
@@ -359,7 +360,7 @@ void Endpoint::redo(Flight& flight, Failure otherwise, Time now) {
   events_.emplace_back(kSpoilt);
 }
 
-/// A right result may have come meanwhile.
+/// Whether a chunk still waits for a move. A right result may have come meanwhile.
 bool Endpoint::awaits_redo() const {
   for (std::uint64_t chunk = position_; chunk < next_sent_; ++chunk)
     if (flights_.at(chunk).redo && !flights_.at(chunk).held) return true;
@@ -382,9 +383,9 @@ Failure Endpoint::mismatch(const Call& owner) const {
           .op_index = owner.slice().call.op_index};
 }
 
-/// Once a rank has begun a call, only one that runs late, or a late switch, keeps results away for long: a
-/// lost chunk delays no other one's. The first result after a gap may be of a chunk that the timer has sent
-/// again; one that was sent once, and before the gap, shows that nothing was lost.
+/// After a call's first result, only a late rank or switch delays results for long, because a lost chunk does
+/// not delay others. The first result after a gap may be of a chunk that the timer has sent again. Only the
+/// result of a chunk that was sent once, before the gap, shows that nothing was lost.
 void Endpoint::note_gap(const Flight& flight, Time now) {
   const Duration gap = now - std::exchange(result_at_, now);
   if (gap > gap_) gap_ = gap;
@@ -402,8 +403,8 @@ void Endpoint::learn(const Flight& flight, Time now) {
   if (silence_) progress_resumed_at_ = now;
   silence_ = false;
   if (stats_.results % kForgetReordering == 0 && reorder_steps_ > 1) --reorder_steps_;
-  // What was sent again says nothing about order or time: the result may answer any transmission, of any
-  // rank.
+  // A chunk that was sent again says nothing about order or time. Its result may answer any transmission of
+  // any rank.
   if (flight.transmissions == 1) {
     if (flight.sent > newest_delivered_) {
       newest_delivered_ = flight.sent;
@@ -412,7 +413,7 @@ void Endpoint::learn(const Flight& flight, Time now) {
     if (flight.sent >= untimed_before_)
       window_.sample(now - flight.sent_at, flight.sent, next_transmission_, now);
   }
-  // Sooner than any path: it was under way already, so patience was too short.
+  // Faster than any path, so the result was already under way, and patience was too short.
   if (flight.transmissions > 1 && now - flight.sent_at < window_.least_rtt()) {
     ++stats_.spurious;
     reorder_steps_ = std::min(reorder_steps_ + 1, kMaxReorderSteps);
@@ -433,7 +434,7 @@ void Endpoint::finish_calls(std::uint64_t number) {
   issuing_call_ = std::max(issuing_call_, first_call_);
 }
 
-/// How many spread calls right before the one that is issued are not done here.
+/// How many spread calls are not done here, from the oldest unfinished one up to the call being issued.
 std::uint32_t Endpoint::unfinished_spreads() const {
   std::uint32_t count = 0;
   for (std::uint64_t number = first_call_; number < issuing_call_; ++number) {
@@ -443,15 +444,15 @@ std::uint32_t Endpoint::unfinished_spreads() const {
   return count;
 }
 
-/// All ranks have begun it.
+/// All ranks have begun the task.
 void Endpoint::enter(std::uint64_t task) {
   if (spreads_.empty() || task < spreads_.front().task) return;
   spreads_[task - spreads_.front().task].entered = true;
   announce_spreads();
 }
 
-/// In their order, also where results come in another one. What a packet may hold is what READY of the one
-/// before has told; what ranks lack of earlier tasks this one's READY has yet to tell.
+/// Announces spread calls in their order, also if results come in another order. An early announcement has
+/// the packet size of the READY before. Only the call's own READY tells what ranks lack of earlier tasks.
 void Endpoint::announce_spreads() {
   for (; !spreads_.empty() && call(spreads_.front().call).begun(); spreads_.pop_front()) {
     const Spread& spread = spreads_.front();
@@ -476,12 +477,12 @@ void Endpoint::spread_done(std::uint64_t slice_id) {
 
 // --- losses ---
 
-/// How much later than another a result may come that was sent earlier; wider after spurious retransmissions.
+/// How late a result may come after that of a later transmission. Wider after spurious retransmissions.
 Duration Endpoint::reorder_window() const {
   return std::max(kMinReorderWindow, window_.smoothed_rtt() / 8 * reorder_steps_);
 }
 
-/// How long to wait after a retransmission: another rank may have to send the chunk again, too.
+/// How long to wait after a retransmission. Another rank may have to send the chunk again, too.
 Duration Endpoint::patience(const Flight& flight) const {
   const std::uint32_t slow = std::max(flight.transmissions, kQuickRepeats) - kQuickRepeats;
   const Duration rtt = window_.smoothed_rtt();
@@ -489,7 +490,7 @@ Duration Endpoint::patience(const Flight& flight) const {
          << std::min(slow, kMaxDoublings);
 }
 
-/// When the first of a list counts as lost; kNever if only more results can tell.
+/// When the first chunk of a list counts as lost; kNever if only more results can tell.
 Time Endpoint::due(const FlightList& list) const {
   if (list.empty() || silence_) return kNever;
   const Flight& oldest = flights_.by_index(list.front());
@@ -498,7 +499,7 @@ Time Endpoint::due(const FlightList& list) const {
   return overtaken ? oldest.sent_at + newest_rtt_ + reorder_window() : kNever;
 }
 
-/// The list whose first was sent before the other's, so that all have their turn.
+/// The list whose first chunk was sent earlier, so that all chunks have their turn.
 FlightList& Endpoint::earlier(FlightList& a, FlightList& b) {
   if (a.empty() || b.empty()) return a.empty() ? b : a;
   return flights_.by_index(a.front()).sent < flights_.by_index(b.front()).sent ? a : b;
@@ -543,8 +544,8 @@ void Endpoint::expire_silence(Time now) {
     stall_due_ = now + options_.stall_every;
     events_.emplace_back(*stalled);
   }
-  // A slot keeps the mark of its first contribution, and refuses older rounds, also if these were damaged. A
-  // late rank looks the same: so moves are asked for rarely.
+  // A slot keeps the mark of its first contribution and refuses older rounds, also if that contribution was
+  // damaged. A late rank looks the same, so moves are requested rarely.
   const bool damaged = damaged_at_ && now - *damaged_at_ < kDamageMemory;
   const bool may_move = options_.redo_within > 0 && now >= redo_due_;
   if (damaged && may_move && now - silent_since_ >= options_.stall_after) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a group goes on: beyond what it has given up, or in another tree.
+// How a group goes on after a halt, or in another tree.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -24,7 +24,7 @@ void Endpoint::restart(std::uint64_t base, Time now) {
   begin_anew(now);
 }
 
-/// Nothing is in flight, and what was learnt of the way may be of another one.
+/// Nothing is in flight. Earlier measurements may be of another path.
 void Endpoint::begin_anew(Time now) {
   for (FlightList* list : {&fresh_, &again_, &lost_}) list->clear();
   window_ = Window(options_.capped_window());

@@ -13,8 +13,8 @@ namespace railweave::ina {
 namespace {
 
 constexpr int kUnit = -149;                            // exponent of the least float
-constexpr int kBits = 128 - kUnit;                     // of the largest, in that unit
-constexpr int kMantissa = 23;                          // bits of a float, without the one that is implied
+constexpr int kBits = 128 - kUnit;                     // of the largest float, in that unit
+constexpr int kMantissa = 23;                          // bits of a float, without the implied bit
 constexpr std::size_t kMostLimbs = (kBits + 20) / 21;  // of kMaxWorldSize ranks
 constexpr int kDoubleBits = 53;
 
@@ -31,7 +31,7 @@ ValueClass class_of(std::uint32_t bits) {
   return bits >> 31 ? kNegativeInfinity : kPositiveInfinity;
 }
 
-/// A sum as digits without a sign: limbs of the same width, and what they have carried over above them.
+/// A sum as unsigned digits: limbs of the same width, and the carry above them.
 struct Magnitude {
   std::array<std::uint64_t, kMostLimbs + 1> digits;
   bool negative;
@@ -53,8 +53,8 @@ Magnitude carried(const std::byte* lanes, std::size_t count, std::size_t limbs, 
   return sum;
 }
 
-/// The number in units of 2^power, with as many bits as a double has, the last of which is 1 if any below it
-/// is or there is more: so rounding it once more to a float is rounding once.
+/// `number` in units of 2^power, cut to the bits of a double. The last bit is 1 if any lower bit is 1, or if
+/// `more`. So rounding the double to a float equals rounding the exact number once.
 double jammed(std::uint64_t number, bool more, int power) {
   if (const int excess = std::bit_width(number) - kDoubleBits; excess > 0) {
     more = more || (number & ((std::uint64_t{1} << excess) - 1)) != 0;
@@ -64,7 +64,7 @@ double jammed(std::uint64_t number, bool more, int power) {
   return std::ldexp(static_cast<double>(number | (more ? 1 : 0)), power);
 }
 
-/// The quotient of a sum, likewise.
+/// The quotient of a sum, with the last bit as in `jammed`.
 double divided(const Magnitude& sum, std::size_t limbs, int bits, std::uint64_t divisor) {
   std::uint64_t top = 0, rest = 0;
   int power = kUnit + static_cast<int>(limbs + 1) * bits;  // of the digit before; one is below the unit
@@ -84,7 +84,7 @@ double divided(const Magnitude& sum, std::size_t limbs, int bits, std::uint64_t 
   return jammed(top, more || rest != 0, power);
 }
 
-/// The quotient of a number in units of 2^power, likewise.
+/// The quotient of a number in units of 2^power, with the last bit as in `jammed`.
 double divided(std::uint64_t number, int power, std::uint64_t divisor) {
   const int shift = std::countl_zero(number | 1);
   number <<= shift;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of so few floats that each can have several lanes, without an exchange of exponents before.
+// Sums of few floats, so that each float can have several lanes. They need no exchange of exponents.
 //
 // Exact: a finite float32 is an integer in units of 2^-149, of at most 277 bits. It is cut into limbs of 31 -
-// h bits, h = headroom_bits(n), each a lane with the float's sign, so that n of them cannot overflow; a
-// switch adds them limb by limb (a superaccumulator, as in Collange et al., "Numerical reproducibility for
-// the parallel reduction on multi- and many-core architectures", 2015). One more lane counts NaN and Inf.
-// Lanes go limb by limb, least first, of all values each; the counts come last.
+// h bits, h = headroom_bits(n). Each limb is a lane with the float's sign, so n of these lanes cannot
+// overflow. A switch adds them limb by limb (a superaccumulator, as in Collange et al., "Numerical
+// reproducibility for the parallel reduction on multi- and many-core architectures", 2015). One more lane
+// counts NaN and Inf. Lanes go limb by limb, lowest first, each for all values. The counts come last.
 //
-// Wide: fixed point in two such limbs, the upper with the sign, whose unit is the same for all calls. What
-// they hold are values below kWideTop of which the largest is so large that cutting the others off at the
-// unit errs by no more than fixed point with the chunk's own exponent (fixed_point.hpp) may, or of which all
-// are whole.
+// Wide: fixed point in two such limbs, the upper one with the sign. The unit is the same for all calls. All
+// values are below kWideTop. Either all are multiples of the unit, or the largest is large enough. Then
+// truncation to the unit errs at most as much as fixed point with the chunk's exponent may (fixed_point.hpp).
 #pragma once
 
 #include <cstddef>
@@ -31,10 +30,10 @@ void decode_exact(const std::byte* lanes, std::size_t count, int world_size, int
 inline constexpr std::size_t kWideLanes = 2;  // of a value
 inline constexpr double kWideTop = 256;
 
-/// What a value is cut off at.
+/// The unit to which values are truncated.
 double wide_unit(int world_size);
 
-/// Writes kWideLanes * count lanes, limb by limb, least first. False if they do not hold the values.
+/// Writes kWideLanes * count lanes, limb by limb, lowest first. Returns false if they do not hold the values.
 bool encode_wide(const std::byte* floats, std::size_t count, int world_size, std::byte* lanes);
 
 /// As `decode_exact`.

@@ -28,9 +28,9 @@ struct PowerOfTwo {
 
 int lane_power(int exponent, int headroom) { return 30 - headroom - (exponent - kExponentBias); }
 
-/// Scaled, saturated (NaN too) and rounded half to even. Choices are masks of integers, and rounding is plain
-/// arithmetic (adding 2^23 to something smaller leaves no bits for a fraction): so compilers make vector
-/// instructions of it on any machine, without licence to bend floating point.
+/// Scaled, saturated (NaN too) and rounded half to even. Choices are integer masks. Rounding is plain
+/// arithmetic, because adding 2^23 to a smaller number leaves no bits for a fraction. So compilers can
+/// vectorise it on any machine, without relaxed floating-point rules.
 [[gnu::always_inline]] inline std::int32_t to_lane(float value, const PowerOfTwo& scale) {
   const auto bits = std::bit_cast<std::int32_t>(value * scale.first * scale.second);
   const std::int32_t sign = bits & ~kMagnitude;
@@ -43,8 +43,8 @@ int lane_power(int exponent, int headroom) { return 30 - headroom - (exponent - 
   return static_cast<std::int32_t>(std::bit_cast<float>(nearest));
 }
 
-/// Whether floats do: 2^power is a normal float, so is every nonzero result, and no sum reaches infinity.
-/// Then rounding the lane and scaling it exactly equals rounding once.
+/// Whether float arithmetic is enough: 2^power is a normal float, so is every nonzero result, and no sum
+/// reaches infinity. Then rounding the lane and scaling it exactly equals rounding once.
 bool narrow(int exponent, int headroom) {
   const int power = -lane_power(exponent, headroom);
   return power >= -126 && exponent - kExponentBias + headroom < 127;
@@ -63,7 +63,7 @@ void dequantise_narrow(const std::byte* __restrict lanes, std::size_t count, flo
   for (std::size_t i = 0; i < count; ++i) store(floats, i, static_cast<float>(load_lane(lanes, i)) * unit);
 }
 
-/// A lane of which float32 holds every bit, or all but those below bit 7, which are 1 together if any is.
+/// A lane that float32 can hold: of a large lane, bit 7 becomes 1 if any bit below is, and these become 0.
 [[gnu::always_inline]] inline std::int32_t jam(std::int32_t lane) {
   const std::int32_t sign = lane >> 31;
   const auto magnitude = static_cast<std::uint32_t>((lane ^ sign) - sign);  // -2^31 too

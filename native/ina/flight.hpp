@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contributions that a group may still need: as packets, with what became of each.
+// The contributions that a group may still need, as packets, with the state of each.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ enum class FlightState : std::uint8_t {
   kDone,      // the group's result came
 };
 
-/// What became of one contribution.
+/// The state of one contribution.
 struct Flight {
   FlightState state = FlightState::kBuilt;
   bool keeps = true;           // its result has lanes for this rank
@@ -29,8 +29,8 @@ struct Flight {
   bool after_timeout = false;  // the last transmission was the timer's: its result may answer an earlier one
   std::uint32_t transmissions = 0;  // to this group
   std::uint32_t refused = 0;        // results of this group whose lanes were not the sums
-  std::uint32_t redone = 0;         // moves that were asked for to make its sum again
-  std::uint32_t mismatches = 0;     // groups that said that marks differ
+  std::uint32_t redone = 0;         // moves requested to repeat its sum
+  std::uint32_t mismatches = 0;     // groups that reported different marks
   bool redo = false;                // a move is awaited
   Pads pads{};                      // of its seal
   std::uint64_t call = 0;           // in the endpoint's sequence of calls
@@ -41,7 +41,7 @@ struct Flight {
   std::uint32_t next = 0;
 };
 
-/// The latest contributions by the number of their chunk: after a move they go to the new group again.
+/// The latest contributions, by chunk number. After a move they go to the new group again.
 class Flights {
  public:
   explicit Flights(std::size_t packet_bytes) : packet_bytes_(packet_bytes) {}
@@ -66,7 +66,7 @@ class Flights {
   }
   Flight& at(std::uint64_t chunk) { return flights_[index(chunk)]; }
   const Flight& at(std::uint64_t chunk) const { return flights_[index(chunk)]; }
-  /// Neighbours lie side by side: they leave as one super-packet.
+  /// Packets of consecutive chunks are adjacent, so that they can leave as one super-packet.
   std::byte* packet(std::uint64_t chunk) { return packets_.data() + index(chunk) * packet_bytes_; }
   const std::byte* packet(std::uint64_t chunk) const {
     return packets_.data() + index(chunk) * packet_bytes_;
@@ -81,8 +81,8 @@ class Flights {
   std::vector<std::byte> packets_;
 };
 
-/// A queue of flights, linked through themselves: any of them leaves it in constant time. Names them by
-/// index.
+/// A queue of flights, linked through the flights themselves. Any flight can be removed in constant time.
+/// Flights are given by index.
 class FlightList {
  public:
   explicit FlightList(Flights& flights) : flights_(flights) {}

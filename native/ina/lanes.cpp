@@ -15,7 +15,7 @@ constexpr std::int32_t kQuietNan = 0x7fc00000;
 constexpr std::int32_t kMagnitude = 0x7fffffff;
 constexpr std::int32_t kInfinity = 0x7f800000;
 
-/// Between IEEE's sign and magnitude and two's complement; its own inverse.
+/// Converts between IEEE's sign and magnitude and two's complement. It is its own inverse.
 [[gnu::always_inline]] inline std::int32_t flip_negative(std::int32_t bits) {
   return bits ^ (bits >> 31 & kMagnitude);
 }
@@ -72,8 +72,8 @@ bool at_least(const std::byte* lanes, const std::byte* least, std::size_t count)
   return below == 0;
 }
 
-// A double holds the quotient to 2^-21, and one that is not an integer is at least 1/n away from the next:
-// the truncation is exact.
+// A double holds the quotient to 2^-21. A quotient that is not an integer is at least 1/n away from the next
+// integer. So the truncation is exact.
 RAILWEAVE_SIMD
 void decode_integer_mean(const std::byte* __restrict lanes, std::size_t count, int world_size,
                          std::byte* __restrict values) {

@@ -30,10 +30,10 @@ template <typename T>
   store(lanes, index, __builtin_bswap32(static_cast<std::uint32_t>(value)));
 }
 
-/// A switch knows MAX but not MIN: the complement turns the order of int32 round.
+/// A switch has MAX but not MIN. The complement reverses the order of int32.
 enum class Order : std::int32_t { kMax = 0, kMin = -1 };
 
-/// int32 as they are (kMax, also for sums), or complemented. Its own inverse: `decode_integers` undoes it.
+/// int32 unchanged (kMax, also for sums), or complemented. `decode_integers` is the inverse.
 void encode_integers(const std::byte* values, std::size_t count, Order order, std::byte* lanes);
 void decode_integers(const std::byte* lanes, std::size_t count, Order order, std::byte* values);
 
@@ -46,19 +46,19 @@ bool at_least(const std::byte* lanes, const std::byte* least, std::size_t count)
 /// Sums divided by `world_size`, truncated towards zero.
 void decode_integer_mean(const std::byte* lanes, std::size_t count, int world_size, std::byte* values);
 
-/// Float32 as int32 of the same order. NaN is above everything, whichever the order, so that it wins as in
-/// numpy.maximum and numpy.minimum; -0 is below +0.
+/// Float32 as int32 of the same order. NaN is above everything in both orders, so that it wins as in
+/// numpy.maximum and numpy.minimum. -0 is below +0.
 void encode_ordered(const std::byte* floats, std::size_t count, Order order, std::byte* lanes);
 void decode_ordered(const std::byte* lanes, std::size_t count, Order order, std::byte* floats);
 
-// float16 and bfloat16 take the ways of float32, which holds both.
+// float16 and bfloat16 are reduced as float32, which holds both exactly.
 constexpr bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-/// Exactly, as float32.
+/// Exact conversion to float32.
 void widen(DType half, const std::byte* values, std::size_t count, std::byte* floats);
 /// Rounded half to even; Inf where that exceeds the type. NaN stay NaN.
 void narrow(DType half, const std::byte* floats, std::size_t count, std::byte* values);
 
-/// What a switch would make of both: their sums, or the greater ones, in `into`.
+/// Sums or maxima of both, as a switch computes them, in `into`.
 void merge_sum(const std::byte* lanes, std::size_t count, std::byte* into);
 void merge_max(const std::byte* lanes, std::size_t count, std::byte* into);
 

@@ -26,11 +26,11 @@ inline constexpr std::uint8_t kNonfinite = 2;  // a contributor saw NaN or Inf
 inline constexpr std::uint8_t kOverflow = 4;   // a contributor has values that wide lanes do not hold
 inline constexpr std::uint8_t kMismatch = 8;   // contributions with different marks
 inline constexpr std::uint8_t kToRoot = 16;
-inline constexpr std::uint8_t kOwner = 32;  // the result is for the rank that says so only
-inline constexpr std::uint8_t kLast = 64;   // behind this call a contributor has begun no multicast yet
+inline constexpr std::uint8_t kOwner = 32;  // the result is only for the rank that sets this
+inline constexpr std::uint8_t kLast = 64;   // a contributor has begun no multicast after this call yet
 }  // namespace flag
 
-/// The header's fields as numbers. `kind` and `op` stay raw: what arrives may hold any value.
+/// The header's fields as numbers. `kind` and `op` stay raw, because arriving packets may hold any value.
 struct Header {
   std::uint8_t version = kVersion;  // 4 bits
   std::uint8_t kind = 0;            // 4 bits
@@ -45,7 +45,7 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-inline constexpr std::uint32_t kGroupAt = 2;  // where a header has its group
+inline constexpr std::uint32_t kGroupAt = 2;  // offset of the group in a header
 
 constexpr std::size_t packet_bytes(std::size_t lanes) { return kHeaderBytes + lanes * kLaneBytes; }
 
@@ -55,7 +55,7 @@ inline void encode(const Header& header, std::byte* to) {
                header.group, header.child, header.flags, header.slot, header.round, header.mark);
 }
 
-/// Reads kHeaderBytes from `from`; every byte pattern is a header, its owner judges the fields.
+/// Reads kHeaderBytes from `from`. Every byte pattern is a header, and the caller checks the fields.
 inline Header decode(const std::byte* from) {
   Header header;
   load_fields(from, header.kind, header.op, header.group, header.child, header.flags, header.slot,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a rank that is late from a path that is dead: while results stay out, probes go to the first switch
-// and to the root, which answer by themselves. They are network control, so that they pass queues of data.
-// Where answers are late all the same, as processes wait for CPUs, the longest silence that ended lately says
-// how long the next one may be.
+// Distinguishes a late rank from a dead path. While results are missing, probes go to the first switch and to
+// the root, which answer without ranks. Probes are network control, so they pass queues of data. Answers may
+// still be late where processes wait for CPUs. So the longest silence that ended lately bounds the next one.
 //
-// A probe's mark is a code of its number, so that only what has seen the probe can answer it. An answer
+// A probe's mark is a code of its number, so only somebody who has seen the probe can answer it. An answer
 // counts once.
 #pragma once
 
@@ -22,20 +21,20 @@
 
 namespace railweave::ina {
 
-/// Why a tree brings no results: probes stay unanswered, or the switch has a wrong sum. The root's answer
-/// crosses the first switch, so that one is never alone.
+/// Why a tree brings no results: probes stay unanswered, or a switch has a wrong sum. The root's answer
+/// crosses the first switch, so the first switch is never the only silent one.
 struct Stalled {
   bool first_switch_ok;
   bool root_ok;
-  bool spoilt = false;  // a result does not have the ranks' seal, however often it is asked for
+  bool spoilt = false;  // results do not have the ranks' seal, or damage may block a slot
 };
 
-/// What an answer to a probe says.
+/// Whether an answer is new, late, or of a probe that was never sent.
 enum class ProbeAnswer : std::uint8_t { kNew, kLate, kUnsent };
 
 class Prober {
  public:
-  /// `key` is this rank's alone; nothing: marks are 0.
+  /// `key` is known to this rank only. Without a key, marks are 0.
   explicit Prober(const std::optional<Key>& key) : key_(key) {}
 
   /// Nothing came for a timeout: a probe of each kind is due.
@@ -50,7 +49,7 @@ class Prober {
     hear(first_switch_, now);
     hear(root_, now);
   }
-  /// Forgets what is under way: the group has moved.
+  /// Forgets the probes under way, because the group has moved.
   void reset() {
     for (Target* target : {&first_switch_, &root_}) {
       forget(*target);
@@ -59,7 +58,7 @@ class Prober {
     }
   }
 
-  /// The next probe that is due; empty if none. Its bytes stay until the next one to the same target.
+  /// The next probe that is due, or nothing. Its bytes stay until the next probe to the same target.
   Bytes transmit(std::uint16_t group, std::uint8_t child, Time now) {
     if (!first_switch_.due && !root_.due) return {};
     const bool to_root = !first_switch_.due;
@@ -96,8 +95,8 @@ class Prober {
     return ProbeAnswer::kNew;
   }
 
-  /// What has been silent for `least` or, where more ended lately, 5/2 of that, and for several probes;
-  /// nothing if the root answers.
+  /// The silent targets, or nothing if the root answers. A silent target has not answered several probes for
+  /// `least`, or for 5/2 of the longest silence that ended lately if that is longer.
   std::optional<Stalled> stalled(Time now, Duration least) const {
     const Duration lately = ended_.get(now) * timing::kGapFactor / timing::kGapDivisor;
     const Duration limit = std::max(least, std::min(lately, kMostSilence));
@@ -108,14 +107,14 @@ class Prober {
  private:
   // Answers cross every link of a path twice: at 5 % loss and three links one in four is lost.
   static constexpr std::uint32_t kUnanswered = 6;
-  static constexpr Duration kMostSilence = 2 * kSecond;  // a longer one was an outage, and teaches nothing
+  static constexpr Duration kMostSilence = 2 * kSecond;  // a longer one was an outage, which does not count
 
   /// Probes of one kind. Their numbers count up and come back in the answer.
   struct Target {
     bool due = false;
     std::uint32_t number = 0;
     std::uint32_t answered = 0;  // the newest number that has come back
-    Time sent_at = kNever;       // of the newest, while its answer is out
+    Time sent_at = kNever;       // of the newest probe, until its answer comes
     std::uint32_t unanswered = 0;
     Time silent_since = kNever;
     std::array<std::byte, kHeaderBytes> packet{};

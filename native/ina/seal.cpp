@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kSign = std::uint32_t{1} << 31;
 constexpr std::uint64_t kMarks = 1, kCoefficients = 2, kPads = 3, kBindings = 4,
-                        kMaxima = 5;      // what `hash` is of
+                        kMaxima = 5;      // the first word of `hash`
 constexpr std::uint32_t kFieldBits = 10;  // of a count: 1,023 ranks
 constexpr std::uint32_t kField = (1u << kFieldBits) - 1;
 
@@ -58,8 +58,8 @@ struct VectorSum {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
-/// Compilers unpack the factors of such products. The multiplier reads the lower half of 64 bits only: odd
-/// lanes need a shift, and odd coefficients an address.
+/// Intrinsics are used because compilers unpack the factors. The multiplier reads the lower half of 64 bits
+/// only, so odd lanes need a shift, and odd coefficients an address.
 [[gnu::target("avx2")]]
 void multiply_vectors(const std::byte* lanes, std::size_t count, const Coefficients& by, Sums& sums) {
   const __m256i swap = _mm256_set_epi32(0x0c0d0e0f, 0x08090a0b, 0x04050607, 0x00010203, 0x0c0d0e0f,
@@ -191,8 +191,7 @@ Residues Seal::linear(const std::byte* lanes) const {
   return out;
 }
 
-/// The terms of the ring's edges to this rank and from it, and that of all together, which is part of the pad
-/// of rank 0.
+/// The terms of the ring's edges to and from this rank, and the common term, which rank 0's pad includes.
 Pads Seal::pads(std::uint64_t chunk, std::uint64_t bound) const {
   const Hashes terms = keyed_hashes(key_, {kPads, chunk, bound}, terms_);
   Pads pads;

@@ -9,9 +9,10 @@
 //
 // over the lanes x_i before them. Switches add the tags like any lane, without overflow. So modulo p_j their
 // sum is the tag of the sums. This is a Carter-Wegman code ("New hash functions and their use in
-// authentication and set equality", 1981) of a linear hash. Pads depend on the chunk and what it is, so that
-// no tag serves twice. They are differences around the ring of ranks, of which the sum over all ranks
-// telescopes to one term that every rank computes alone; that of any other set of contributions does not.
+// authentication and set equality", 1981) of a linear hash. Pads depend on the chunk and its identity, so
+// that no tag serves twice. They are differences around the ring of ranks. Their sum over all ranks
+// telescopes to one term that every rank computes alone. The sum over any other set of contributions does
+// not.
 #pragma once
 
 #include <array>
@@ -49,24 +50,24 @@ class Seal {
  public:
   Seal(const Secret& secret, std::uint64_t tree, int rank, int world_size, std::uint32_t lanes);
 
-  /// 64 bits that stand for an item of a call, its type, operation and length.
+  /// 64 bits that identify an item of a call, with its type, operation and length.
   std::uint64_t identity(const MessageLabel& label, Item item) const;
   /// Combine an item's identity with a number for the results of other chunks that the item was made from.
   std::uint64_t bind(std::uint64_t identity, std::uint64_t to) const;
   /// A hash of results, to bind to.
   std::uint64_t digest(std::uint32_t chunk, const std::byte* lanes) const;
 
-  /// Return the mark of all contributions to a chunk, and of its result. The upper half stands for the item,
-  /// the lower half proves that a member wrote it.
+  /// Return the mark of all contributions to a chunk, and of its result. The upper half identifies the item,
+  /// and the lower half proves that a member wrote it.
   std::uint32_t mark(std::uint64_t chunk, std::uint64_t identity) const;
-  /// Whether a member has written it, of whatever call.
+  /// Whether a member has written this mark, for any call.
   bool by_member(std::uint64_t chunk, std::uint32_t mark) const;
 
   /// The pads of a chunk whose identity and origin are `bound`.
   Pads pads(std::uint64_t chunk, std::uint64_t bound) const;
   /// Writes counts and tags behind the data lanes.
   void close(std::byte* lanes, const Counts& counts, const Pads& pads) const;
-  /// Whether these are the sums of one contribution of each rank; of all but this one's with `without_own`.
+  /// Whether these are the sums of one contribution of each rank. With `without_own`, this rank is left out.
   bool holds(const std::byte* lanes, const Pads& pads, bool without_own) const;
   /// The counts of a result that holds.
   Counts counts(const std::byte* lanes) const;
@@ -79,9 +80,9 @@ class Seal {
 
  private:
   std::uint64_t hash(std::uint64_t of, std::uint64_t a, std::uint64_t b, std::uint64_t c) const;
-  /// The remainder by a prime.
+  /// The remainder of a division by a prime.
   std::uint32_t reduce(std::uint64_t value, std::uint32_t prime) const;
-  /// Of the lanes before the tags.
+  /// The linear hash of the lanes before the tags.
   Residues linear(const std::byte* lanes) const;
   std::int32_t tag(std::uint64_t chunk, std::uint32_t lane, std::int32_t value) const;
 
@@ -93,7 +94,7 @@ class Seal {
   Hashes terms_;
   std::array<std::uint32_t, kPrimes> primes_;
   std::array<std::uint64_t, kPrimes> reciprocals_;                // 2^64 / prime, rounded down
-  std::array<std::vector<std::uint32_t>, kPrimes> coefficients_;  // and zeros up to a multiple of 8, and one
+  std::array<std::vector<std::uint32_t>, kPrimes> coefficients_;  // and zeros up to a multiple of 8, plus one
   Residues offset_{};  // of the linear hash: lanes count from -2^31 there
 };
 

@@ -28,7 +28,7 @@ std::uint32_t Window::target(Time now) const {
 
 bool Window::open(std::uint64_t chunk, std::uint64_t held) {
   const std::uint64_t into = chunk % lot_;
-  // Half a window at most: else what is in flight could be less than a lot, and none would follow.
+  // At most half a window. Otherwise less than a lot could be in flight, and no lot would follow.
   const std::uint64_t rest = std::clamp<std::uint64_t>(lot_ - into, 1, std::max(size_ / 2, 1u));
   full_ = held + (into == 0 || full_ ? rest : 1) > size_;
   limited_ = limited_ || full_;
@@ -36,7 +36,7 @@ bool Window::open(std::uint64_t chunk, std::uint64_t held) {
 }
 
 Duration Window::rto(Time now) const {
-  // On a shared link another group may put as much into the queue at any time.
+  // On a shared link, another group may add its own queue target at any time.
   const Duration others = options_.packet_time > 0 ? options_.queue_target : 0;
   const Duration estimate =
       round_trip_.measured()
@@ -52,7 +52,7 @@ void Window::back_off(Time now) {
 }
 
 void Window::late(Duration gap, Duration rtt, Time now) {
-  // Another group that begins may put as much into the queue at once, and a lot more while its window grows.
+  // A new group may put its target into the queue at once, and a lot more while its window grows.
   const Duration others = options_.queue_target + 2 * kPacingQuantum;
   const Duration late = std::min(gap, rtt - round_trip_.smoothed() - options_.queue_target);
   if (gap > others && late > 0) lateness_.add(std::min(late, kMostLate), now);
@@ -69,11 +69,12 @@ void Window::sample(Duration rtt, std::uint64_t sent, std::uint64_t next, Time n
   round_end_ = next;
 }
 
-/// Half-way to K^2 / q: the queue answers a round later, and so the step neither swings nor lags.
+/// Goes half-way to K^2 / q, because the queue reacts one round later. Half a step neither swings nor lags.
 std::uint32_t Window::wanted(Time now) const {
   if (options_.packet_time == 0) return 2 * size_;
   const std::uint32_t held = target(now);
-  // More than the queue may hold is for long paths alone: these can wait, others would find the queue full.
+  // Only long paths need more than the queue may hold, and they can wait. With fast growth, others would find
+  // the queue full.
   const std::uint32_t growth = size_ < held ? std::min(2 * size_, held) : size_ + std::max(size_ / 8, 1u);
   const Duration path = std::min(base_, options_.longest_path);
   const auto queued = static_cast<double>(std::max<Duration>(round_least_ - path, 1));
@@ -84,7 +85,7 @@ std::uint32_t Window::wanted(Time now) const {
 void Window::end_round(Time now) {
   round_trip_.sample(round_least_);
   const std::uint32_t next = wanted(now);
-  // One that was not full has not shown how a larger one would do.
+  // A window that was not full has not shown how a larger one would do.
   if (limited_ || next < size_) size_ = std::clamp(next, options_.least, options_.most);
   limited_ = false;
   round_least_ = kNever;

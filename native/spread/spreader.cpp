@@ -11,16 +11,16 @@
 namespace railweave::spread {
 namespace {
 
-// Of one source, so many later chunks make a gap, at most: they take one path, where little overtakes.
+// At most this many later chunks of a source make a gap. They take one path, where few are overtaken.
 constexpr std::uint32_t kMostReorder = 256;
 constexpr std::size_t kMostQuestions = 1024;  // that wait to be sent
 constexpr std::size_t kMostAnswers = 1024;    // FETCHes that wait for their answers
 constexpr std::size_t kMostEarly = 512;       // packets of tasks that this rank has not begun
-constexpr std::uint32_t kLongestRun = 8;      // chunks of one, before others have their turn
+constexpr std::uint32_t kLongestRun = 8;      // chunks of one answer, before the next has its turn
 constexpr Duration kMostCalm = 40 * kMillisecond;
 constexpr Duration kMostPatience = 100 * kMillisecond;
 constexpr int kMostDoublings = 3;
-constexpr Duration kLate = 2 * kMillisecond;  // a timer is so late when a process had no core
+constexpr Duration kLate = 2 * kMillisecond;  // a timer this late shows that the process had no core
 
 }  // namespace
 
@@ -75,7 +75,7 @@ void Spreader::start(std::uint64_t task, const Slice& slice, std::size_t chunk_b
   take_early(now);
 }
 
-/// Of the first tasks all but the last `unfinished`.
+/// Drops the finished tasks among the first `before`, except the last `unfinished`.
 void Spreader::drop(std::size_t before, std::size_t unfinished) {
   for (; before > unfinished && front_ > 0; --before) {
     tasks_.pop_front();
@@ -90,7 +90,7 @@ void Spreader::forget(std::uint64_t task, std::size_t unfinished) {
   drop(before, unfinished);
 }
 
-/// The number nearest to the last task's that ends with these bits.
+/// The task number with these low bits that is nearest to the last task's.
 std::uint64_t Spreader::number_of(std::uint32_t mark) const {
   const std::uint64_t last = last_task_.value_or(near_);
   const auto ahead = static_cast<std::int32_t>(mark - static_cast<std::uint32_t>(last));
@@ -124,7 +124,7 @@ void Spreader::receive(Bytes datagram, Time now, std::uint64_t near) {
   refuse(Refusal::kKind);
 }
 
-/// The payload of a SPREAD that a rank has sent.
+/// The payload of a SPREAD with a valid code.
 std::optional<Bytes> Spreader::proven(const ina::Header& header, Bytes body) {
   if (!options_.keys) return body;
   if (body.size() < kCodeBytes) {
@@ -159,20 +159,20 @@ void Spreader::receive_spread(const ina::Header& header, Bytes payload, Time now
   } else {
     reach_ = kLeastReach;
   }
-  // It was not lost, but overtaken by more than was thought possible.
+  // The chunk was not lost, but overtaken by more chunks than expected.
   const bool overtaken = !(header.flags & ina::flag::kRetransmission) && chunk < task->judged(shard);
   if (overtaken) reorder_ = std::min(2 * reorder_, kMostReorder);
   take_answer_time(header, now);
   progress(*task, now);
   const std::uint32_t frontier = task->frontier(shard);
   ask_gaps(*task, shard, frontier > reorder_ ? frontier - reorder_ : 0);
-  // Whoever is well under way has begun after the one before it had sent all but the last few.
+  // A rank in the middle of its shard began when the one before it had sent all except its last few chunks.
   if (shard >= task->roots() && frontier > kLastChunks + reorder_ && shard - task->roots() != task->own())
     ask_gaps(*task, shard - task->roots(), task->chunks());
   settle(now);
 }
 
-/// Others may know before this rank that all are ready: what tells it may have been lost, or overtaken.
+/// Others may know before this rank that all are ready, because its result of READY may be lost or overtaken.
 void Spreader::keep_early(const ina::Header& header, Bytes payload) {
   const bool ahead = !last_task_ || static_cast<std::int64_t>(number_of(header.mark) - *last_task_) > 0;
   if (ahead) early_.push_back({header, {payload.begin(), payload.end()}});
@@ -185,7 +185,7 @@ void Spreader::take_early(Time now) {
   for (const Early& each : std::exchange(early_, {})) receive_spread(each.header, each.payload, now);
 }
 
-/// The first answer to what was asked for once, as RFC 6298 times segments.
+/// Times the first answer to a question that was sent once, as RFC 6298 times segments.
 void Spreader::take_answer_time(const ina::Header& header, Time now) {
   if (asked_at_ == kNever || header.mark != static_cast<std::uint32_t>(timed_.task) ||
       header.slot != timed_.source || header.round != timed_.range.first)
@@ -201,7 +201,7 @@ Mac Spreader::code_of_fetch(const Question& question, std::uint16_t sender, std:
   return authenticate(options_.keys->fetch, said);
 }
 
-/// What a rank asks this one.
+/// A peer's question to this rank, if it is valid.
 std::optional<Spreader::Question> Spreader::question(const ina::Header& header, Bytes body) {
   const auto no = [this](Refusal why) {
     refuse(why);
@@ -241,7 +241,7 @@ void Spreader::receive_fetch(const ina::Header& header, Bytes body, Time now) {
       range.count > task->chunks() - range.first)
     return refuse(Refusal::kChunk);
   if (shard == task->own()) {
-    // What has not been sent yet, all will get in its turn.
+    // Chunks that have not been sent yet will go to all ranks.
     const std::uint32_t sent = task->frontier(shard);
     range.count = std::min(range.count, sent - std::min(range.first, sent));
   }
@@ -271,8 +271,8 @@ void Spreader::ask(const Task& task, std::uint32_t shard, Range range, std::uint
                         .range = range});
 }
 
-/// Asks for what is missing before `limit` and has not been asked for; for the rest when the socket takes
-/// questions again.
+/// Asks for missing chunks before `limit` that it has not asked for. If too many questions wait, it asks for
+/// the rest later.
 void Spreader::ask_gaps(Task& task, std::uint32_t shard, std::uint32_t limit) {
   std::uint32_t& judged = task.judged(shard);
   while (judged < limit && questions_.size() < kMostQuestions) {
@@ -282,10 +282,9 @@ void Spreader::ask_gaps(Task& task, std::uint32_t shard, std::uint32_t limit) {
   }
 }
 
-/// Nothing has come of the oldest task for long: asks for what is missing up to the last that came, and for a
-/// few chunks more, twice as many each time until something is multicast again. What has not been sent, its
-/// owner does not answer; but an owner that comes late, as where processors are taken away, has sent it when
-/// it reads that.
+/// Nothing has come of the oldest task for long. Asks for missing chunks up to the last that came, and for a
+/// few more. These double each time until a chunk is multicast again. An owner does not answer for chunks
+/// that it has not sent. But an owner that runs late has sent them when it reads the question.
 void Spreader::ask_again(Time now) {
   const Task& task = tasks_[front_];
   asked_at_ = kNever;  // an answer may be to either question
@@ -314,7 +313,7 @@ Duration Spreader::patience() const {
   return std::min(std::max({usual, calm_, 2 * reducing_}) << silences_, kMostPatience);
 }
 
-/// A chunk of the task has come, or has been sent: while a rank sends, the others may wait for it.
+/// A chunk of the task has come, or was sent. While a rank sends, other ranks may wait for this rank.
 void Spreader::progress(const Task& task, Time now) {
   if (&task != &tasks_[front_]) return;
   silences_ = 0;
@@ -326,7 +325,8 @@ void Spreader::watch(Time now) { quiet_at_ = idle() ? kNever : now + patience();
 
 // --- sending ---
 
-/// The task whose own shard has the next chunk to send; null if none, or if others have their turn.
+/// The task whose own shard has the next chunk to send. Null if nothing is left, or if others have their
+/// turn.
 Task* Spreader::sending() {
   while (sending_ < tasks_.size() && tasks_[sending_].over()) ++sending_;
   if (sending_ == tasks_.size()) return nullptr;
@@ -335,7 +335,7 @@ Task* Spreader::sending() {
   return turn ? &task : nullptr;
 }
 
-/// What of it no answer that waits will send.
+/// The part of the range that no waiting answer will send.
 Range Spreader::unanswered(const Answer& asked) const {
   std::uint32_t first = asked.rest.first, end = first + asked.rest.count;
   for (const Answer& each : answers_) {
@@ -344,14 +344,13 @@ Range Spreader::unanswered(const Answer& asked) const {
     if (begin <= first) {
       first = std::max(first, beyond);
     } else {
-      end = std::min(end, begin);  // what lies behind it will be asked for again
+      end = std::min(end, begin);  // chunks behind it will be asked for again
     }
   }
   return {.first = first, .count = end > first ? end - first : 0};
 }
 
-/// The first FETCH that still can be answered; null if none. They take turns, so that nobody hears nothing
-/// for long.
+/// The first FETCH that can be answered, or null. FETCHes take turns, so that every rank soon gets an answer.
 Spreader::Answer* Spreader::answering() {
   while (!answers_.empty()) {
     Answer& answer = answers_.front();
@@ -450,18 +449,18 @@ Packet Spreader::send_own(Task& task, Time now) {
   return {.bytes = bytes};
 }
 
-/// Makes room for packets that are not of the own shard. What the caller holds stays where it is.
+/// Makes room for packets that are not of the own shard. Packets that the caller holds stay where they are.
 void Spreader::reserve(std::size_t chunk_bytes) {
   const std::size_t largest =
       ina::kHeaderBytes + std::max(chunk_bytes + kCodeBytes, kQuestionBytes + kFetchProofBytes);
-  const std::size_t size = (kHeldPackets + 2) * largest;  // what is over at the end stays empty
+  const std::size_t size = (kHeldPackets + 2) * largest;  // the rest at the end stays empty
   if (size <= scratch_size_) return;
   scratch_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
   scratch_size_ = size;
   scratch_used_ = 0;
 }
 
-/// Behind the packet before: those that follow each other leave together.
+/// Places a packet right behind the one before, so that they can leave together.
 std::byte* Spreader::scratch(std::size_t bytes) {
   if (scratch_used_ + bytes > scratch_size_) scratch_used_ = 0;
   return scratch_.back().get() + std::exchange(scratch_used_, scratch_used_ + bytes);
@@ -469,7 +468,7 @@ std::byte* Spreader::scratch(std::size_t bytes) {
 
 // --- time and ends ---
 
-/// Reports what is complete.
+/// Reports complete tasks.
 void Spreader::settle(Time now) {
   const std::size_t before = front_;
   while (front_ < tasks_.size() && tasks_[front_].complete()) {
@@ -489,7 +488,7 @@ void Spreader::expire(Time now) {
   if (now >= wake_at_) wake_at_ = kNever;
   if (now < quiet_at_) return;
   if (now < quiet_at_ + kLate || was_late_) return ask_again(now);
-  was_late_ = true;  // this process had no core, nor perhaps had others: that is no silence of theirs
+  was_late_ = true;  // this process had no core, and perhaps peers had no core either
   watch(now);
 }
 

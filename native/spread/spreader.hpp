@@ -2,25 +2,25 @@
 // A rank's side of multicast broadcast and allgather, without I/O: slices and datagrams in, datagrams and
 // events out. docs/design/multicast.md describes the protocol.
 //
-// Whoever drives it has the ranks agree, before each task, that all have begun it (READY: one chunk of the
-// slot machine), and on two numbers: the least payload of a packet, and `unfinished`. Then, on every rank and
-// in the same order, `start`. It hands over what comes with kind SPREAD or FETCH and this tree's group. After
-// every call of `start`, `receive` (better: of several), `expire` and `resume` it takes packets by `transmit`
-// until there is none, and events by `poll`; it calls `expire` at `deadline`. A packet goes to the group's
-// virtual address, or by unicast to a rank's socket of this rail.
+// Before each task, the caller makes the ranks agree that all have begun it (READY: one chunk of the slot
+// machine). READY also agrees on two numbers, the least payload of a packet and `unfinished`. Then every rank
+// calls `start`, in the same order. The caller hands over packets of kind SPREAD or FETCH of this tree's
+// group. After each `start`, `receive` (better: several), `expire` and `resume` it takes packets by
+// `transmit` until it gets an empty one, and events by `poll`. It calls `expire` at `deadline`. A packet goes
+// to the group's virtual address, or by unicast to a rank's socket of this rail.
 //
-// It does not find out that a path is dead or a rank is: `stats().received` and `sent` tell of progress. And
-// a rank must not leave while peers may fetch from it: one more READY in which none is unfinished tells it
-// so.
+// The machine does not notice a dead path or rank. `stats().received` and `sent` show progress. A rank must
+// not leave while peers may fetch from it. One more READY without unfinished tasks tells the rank that it may
+// leave.
 //
-// Shards are sent once, chunk by chunk, to all. Of an allgather a few ranks send at once, each followed by
-// the next of its chain when that has seen the end. A receiver asks for gaps when later chunks have come, for
-// what is missing at the end after a silence: first its left neighbour, who answers if it has all that is
-// asked for, else passes the question on to the owner.
+// Each shard is sent once, chunk by chunk, to all ranks. In an allgather a few ranks send at once. The next
+// rank of a chain begins when it has seen the end of the rank before. A receiver asks for gaps when later
+// chunks have come, and for missing chunks at the end after a silence. It first asks its left neighbour. The
+// neighbour answers if it has all these chunks. Otherwise it passes the question on to the owner.
 //
-// What a rank sends carries a code that needs the job's secret: SPREAD over the task, the source, the chunk
-// and its bytes, so that nothing else is ever placed; FETCH over all that it says, its sender, its receiver
-// and a number, so that each is answered once.
+// Packets carry a code that needs the job's secret. A SPREAD's code covers the task, the source, the chunk
+// and its bytes, so that nothing else is ever placed. A FETCH's code covers its content, sender, receiver and
+// a number, so that each FETCH is answered once.
 #pragma once
 
 #include <array>
@@ -44,15 +44,15 @@
 namespace railweave::spread {
 
 inline constexpr std::size_t kQuestionBytes = 4;  // origin and number of chunks, 16 bits each
-/// Behind them: sender, 16 bits, number, 64, code.
+/// Proof behind them: sender, 16 bits; number, 64 bits; code.
 inline constexpr std::size_t kFetchProofBytes = 2 + 8 + kCodeBytes;
 
-/// Of one tree; all its ranks have the same.
+/// The keys of one tree, the same on all its ranks.
 struct Keys {
   Key spread;
   Key fetch;
 
-  /// `tree`: its number in the job.
+  /// `tree`: the number of the tree in the job.
   static Keys of(const Secret& secret, std::uint64_t tree);
 };
 
@@ -61,23 +61,23 @@ struct SpreaderOptions {
   std::uint8_t child;
   int rank;
   int world_size;
-  std::uint64_t rate_bps = 0;  // of the link, or of this tree's part of it; 0: unknown
-  int roots = 65535;           // ranks that send at once in an allgather, at most
+  std::uint64_t rate_bps = 0;  // of the link, or this tree's part of the link; 0: unknown
+  int roots = 65535;           // the most ranks that send at once in an allgather
   std::optional<Keys> keys{};  // nothing: packets have no codes
 
-  /// Throws std::invalid_argument for what is outside the protocol's limits.
+  /// Throws std::invalid_argument for values outside the protocol's limits.
   const SpreaderOptions& checked() const;
 };
 
-/// A datagram, and where it goes: to the group's tree, or to a rank.
+/// A datagram and its destination: the group's tree, or a rank.
 struct Packet {
   static constexpr int kTree = -1;
   Bytes bytes{};
   int to = kTree;
 };
 
-/// The slice's output is complete; its memory is the caller's again. In the order in which tasks were
-/// started.
+/// The slice's output is complete, and its memory is the caller's again. Done comes in the order of the
+/// starts.
 struct Done {
   std::uint64_t slice_id;
 };
@@ -91,8 +91,8 @@ enum class Refusal : std::uint8_t {
   kSource,   // of a rank that sends nothing in the task, or of this rank itself
   kChunk,    // outside the shard
   kLength,   // not what the chunk or a FETCH has
-  kOrigin,   // a FETCH for nobody who could have sent it
-  kCode,     // without a valid code: made up, or spoilt on the way
+  kOrigin,   // a FETCH whose origin cannot have asked
+  kCode,     // without a valid code: forged or damaged
   kReplay,   // a FETCH that has come before
 };
 inline constexpr std::size_t kRefusals = 10;
@@ -102,7 +102,7 @@ struct SpreaderStats {
   std::uint64_t tasks = 0;  // started
   std::uint64_t sent = 0;   // chunks of own shards, to all
   std::uint64_t sent_bytes = 0;
-  std::uint64_t received = 0;  // chunks taken, those that were asked for included
+  std::uint64_t received = 0;  // chunks taken, also from answers
   std::uint64_t received_bytes = 0;
   std::uint64_t fetched = 0;  // chunks taken that a peer sent as an answer
   std::uint64_t fetched_bytes = 0;
@@ -111,10 +111,10 @@ struct SpreaderStats {
   std::uint64_t fetches_sent = 0;
   std::uint64_t fetches_taken = 0;    // to be answered
   std::uint64_t fetches_passed = 0;   // on to the owner
-  std::uint64_t fetches_dropped = 0;  // because too many wait, or nothing of it has been sent yet
+  std::uint64_t fetches_dropped = 0;  // too many wait, or its chunks already wait or are not sent yet
   std::uint64_t answered = 0;         // chunks
   std::uint64_t answered_bytes = 0;
-  std::uint64_t silences = 0;  // after which something was asked for again
+  std::uint64_t silences = 0;  // after which chunks were asked for again
   std::array<std::uint64_t, kRefusals> refused{};
 
   std::uint64_t refused_in_all() const;
@@ -123,8 +123,9 @@ struct SpreaderStats {
 /// `now` never decreases from call to call.
 class Spreader {
  public:
-  /// Packets that the caller may hold: the bytes of one stay while fewer than so many later ones are taken,
-  /// and until `halt` or `pause`. They leave in the order in which they were taken, to whomever.
+  /// The most packets that the caller may hold. The bytes of a packet stay while fewer than this many later
+  /// packets are taken, and until `halt` or `pause`. Packets leave in the order in which they were taken, to
+  /// any destination.
   static constexpr std::size_t kHeldPackets = 256;
 
   /// Throws std::invalid_argument for options outside the protocol's limits.
@@ -132,34 +133,33 @@ class Spreader {
   Spreader(const Spreader&) = delete;
   Spreader& operator=(const Spreader&) = delete;
 
-  /// All ranks have begun this task. `task` is a number that was never used before in the group, and greater
-  /// than those before: that of READY's chunk; its low 32 bits go into packets. `chunk_bytes`: payload of a
-  /// packet, the same on all ranks. `unfinished`: how many of the tasks right before this one some rank had
-  /// not done when it entered READY, the most of all ranks; what is older is forgotten. The slice's memory
-  /// stays valid until its Done, or `halt`. Throws std::invalid_argument for what this group cannot carry,
-  /// and takes no notice of it.
+  /// All ranks have begun this task. `task` is the same number on all ranks, and greater than all earlier
+  /// ones of the group. Its low 32 bits go into packets. `chunk_bytes` is the payload of a packet, the same
+  /// on all ranks. `unfinished` is how many tasks right before this one were not done when a rank entered
+  /// READY, the maximum of all ranks. Older tasks are forgotten. The slice's memory stays valid until its
+  /// Done, or `halt`. Throws std::invalid_argument for a slice that this group cannot carry, and ignores it.
   void start(std::uint64_t task, const Slice& slice, std::size_t chunk_bytes, std::size_t unfinished,
              Time now);
-  /// `unfinished`, of a task that was started when that was not known.
+  /// Sets `unfinished` of a task that was started when the number was not known.
   void forget(std::uint64_t task, std::size_t unfinished);
-  /// Takes a SPREAD or FETCH from the network, whoever sent it. `near`: before the first task, a number that
-  /// the tree's tasks are near now.
+  /// Takes a SPREAD or FETCH from the network, from any sender. `near` is used before the first task: a
+  /// number near the present task numbers of the tree.
   void receive(Bytes datagram, Time now, std::uint64_t near = 0);
-  /// The next packet to send now; its bytes are empty if there is none. Packets that follow each other in
-  /// memory and have one destination may leave as one super-packet.
+  /// The next packet to send now; its bytes are empty if nothing is to be sent. Packets that are adjacent in
+  /// memory and have the same destination may leave as one super-packet.
   Packet transmit(Time now);
-  /// Reductions use the same links now, and their chunks' round trip is so long; 0: none do. They count as
-  /// one more rank that sends to all, and packets may wait as long behind theirs before they count as
-  /// missing.
+  /// Reductions use the same links now, and `round_trip` is that of their chunks; 0: no reductions. They
+  /// count as one more rank that sends to all. Packets may wait behind theirs, so a silence lasts at least
+  /// two of these round trips.
   void set_reducing(Duration round_trip) { reducing_ = round_trip; }
-  /// When `expire` wants to be called; kNever if not.
+  /// When `expire` must be called; kNever if not.
   Time deadline() const;
   void expire(Time now);
   std::optional<Done> poll();
 
   /// Drops all tasks, without events; the next one may be started at once.
   void halt();
-  /// Sends nothing until `resume`. What was taken by `transmit` and has not left is to be thrown away.
+  /// Sends nothing until `resume`. The caller must discard packets from `transmit` that have not left.
   void pause();
   /// Goes on in another group, or the same.
   void resume(std::uint16_t group, std::uint8_t child, Time now);
@@ -180,8 +180,8 @@ class Spreader {
     std::uint16_t to;
     Range range;
   };
-  /// A FETCH that came, or what is left of it. What waits is not taken again: whoever hears nothing repeats
-  /// its question.
+  /// A FETCH that came, or its unanswered rest. Chunks that already wait for a rank are not taken again. A
+  /// rank that gets no answer repeats its question.
   struct Answer {
     std::uint64_t task;
     std::uint32_t shard;
@@ -231,7 +231,7 @@ class Spreader {
   bool paused_ = false;
   Duration reducing_ = 0;
   std::optional<std::uint64_t> last_task_;
-  std::uint64_t near_ = 0;              // before it is known
+  std::uint64_t near_ = 0;              // used before `last_task_` is known
   std::vector<std::uint64_t> fetches_;  // by rank: the number of the last one sent there
   std::vector<ReplayWindow> heard_;     // by rank: of FETCHes
   std::deque<Task> tasks_;
@@ -249,16 +249,16 @@ class Spreader {
   std::size_t scratch_size_ = 0;
   std::size_t scratch_used_ = 0;
   Time wake_at_ = kNever;   // for the pacer
-  Time quiet_at_ = kNever;  // unless a chunk of the first task that is not done comes
-  int silences_ = 0;        // since one did
-  bool was_late_ = false;   // since then, to see that
+  Time quiet_at_ = kNever;  // unless a chunk of the first unfinished task comes
+  int silences_ = 0;        // since the last such chunk
+  bool was_late_ = false;   // a timer was late since then
   static constexpr Duration kLeastCalm = 5 * kMillisecond;
   Duration calm_ = kLeastCalm;  // the shortest silence after which to ask
-  bool hasty_ = false;          // an answer brought what was here already
+  bool hasty_ = false;          // an answer brought a chunk that was here already
   static constexpr std::uint32_t kLeastReach = 4;
-  std::uint32_t reach_ = kLeastReach;  // chunks beyond the last that came, for which the next silence asks
+  std::uint32_t reach_ = kLeastReach;  // the next silence asks for this many chunks beyond the last
   RoundTrip answer_time_;
-  Time asked_at_ = kNever;  // when the question was sent that is being timed
+  Time asked_at_ = kNever;  // when the question in `timed_` was sent
   Question timed_{};
 };
 

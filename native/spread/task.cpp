@@ -71,7 +71,7 @@ std::uint16_t Task::rank_of(std::uint32_t shard) const {
 }
 
 std::uint32_t Task::senders() const {
-  const std::uint32_t first = own_ / roots_ * roots_;  // of those that send at the same time
+  const std::uint32_t first = own_ / roots_ * roots_;  // of the shards that are sent at the same time
   const std::uint32_t together = std::min(roots_, shards() - first);
   return together < shards() || shards() == 1 ? together : shards() - 1;
 }
@@ -109,7 +109,7 @@ void Task::count(std::uint32_t shard, std::uint32_t chunk) {
   complete_ += ++source.count == chunks_;
 }
 
-/// The copy is what peers are answered from once the input is the caller's again.
+/// Peers are answered from the copy once the input is the caller's again.
 Bytes Task::build_next(std::uint16_t group, std::uint8_t child) {
   const std::uint32_t chunk = frontier(own_);
   const std::size_t size = chunk_size(chunk);
@@ -142,7 +142,7 @@ bool Task::has(std::uint32_t shard, Range range) const {
   return !released_ && seek(shard, /*placed=*/false, range.first, end) == end;
 }
 
-/// The first chunk from `from` on that is in place, or that is not; `end` if there is none before.
+/// The first chunk from `from` on that is in place, or that is missing; `end` if no such chunk comes before.
 std::uint64_t Task::seek(std::uint32_t shard, bool placed, std::uint64_t from, std::uint64_t end) const {
   while (from < end) {
     const std::uint64_t word = bits_[shard * words_ + from / 64];

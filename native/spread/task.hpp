@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One broadcast or allgather as one rank has it: which chunks of which shard are in place, and the own shard
+// One rank's state of a broadcast or allgather: which chunks of which shard are in place, and the own shard
 // as packets.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace railweave::spread {
 
-/// Behind a chunk, where ranks prove what they send.
+/// Size of the code behind a chunk, where packets have codes.
 inline constexpr std::size_t kCodeBytes = sizeof(Mac);
 inline constexpr std::size_t kMostChunkBytes =
     65535 - 20 - 8 - ina::kHeaderBytes - kCodeBytes;  // of a UDP datagram
-/// Chunks for which one FETCH may ask: what a forged one can cost.
+/// The most chunks for which one FETCH may ask. It bounds the cost of a forged FETCH.
 inline constexpr std::uint32_t kMostFetched = 1024;
-/// Any of so many chunks at the end of a shard lets the next rank of the chain begin: it bridges the way
-/// from one to the other, and one of them may be lost.
+/// Each of this many chunks at the end of a shard lets the next rank of the chain begin. This hides the delay
+/// between both ranks, and one of these chunks may be lost.
 inline constexpr std::uint32_t kLastChunks = 4;
 
 /// Chunks of one shard.
@@ -32,15 +32,15 @@ struct Range {
   std::uint32_t count = 0;
 };
 
-/// A chunk's code. It does not say who sends it: a peer that has the chunk may answer with it.
+/// A chunk's code. It does not cover the sender, because a peer that has the chunk may answer with it.
 Mac code_of(const Key& key, std::uint64_t task, std::uint16_t source, std::uint32_t chunk, Bytes payload);
 
-/// Shards have numbers: of an allgather the rank's, of a broadcast there is only 0, the root's.
+/// Shards are numbered by their rank in an allgather. A broadcast has only shard 0, the root's.
 class Task {
  public:
-  /// `roots`: how many ranks send at once. `key`: of the packets' codes, if they have any. Throws
-  /// std::invalid_argument for what is neither a broadcast nor an allgather, for chunk sizes that no packet
-  /// has, and for more chunks than the header can number.
+  /// `roots` is how many ranks send at once. `key` is that of the packets' codes, if they have any. Throws
+  /// std::invalid_argument for other collectives, for chunk sizes that no packet has, and for more chunks
+  /// than the header can number.
   Task(std::uint64_t number, const Slice& slice, std::size_t chunk_bytes, int roots,
        const std::optional<Key>& key);
 
@@ -49,9 +49,9 @@ class Task {
   std::uint32_t chunks() const { return chunks_; }
   std::uint32_t shards() const { return static_cast<std::uint32_t>(sources_.size()); }
   std::uint32_t roots() const { return roots_; }
-  /// How many shards come to a link at once while the own one is sent: nobody receives its own.
+  /// How many shards a link carries at once while the own shard is sent. Nobody receives its own shard.
   std::uint32_t senders() const;
-  /// Of a rank; kNone for one that sends nothing.
+  /// The shard of a rank; kNone for a rank that sends nothing.
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t shard_of(std::uint32_t rank) const;
   std::uint16_t rank_of(std::uint32_t shard) const;
@@ -62,22 +62,22 @@ class Task {
   bool place(std::uint32_t shard, std::uint32_t chunk, Bytes payload);
   /// Builds the packet of the own shard's next chunk; it stays until the task ends.
   Bytes build_next(std::uint16_t group, std::uint8_t child);
-  /// A chunk that is in place, or of the own shard one that is built.
+  /// A chunk that is in place, or a chunk of the own shard that is built.
   Bytes payload(std::uint32_t shard, std::uint32_t chunk) const;
   bool has(std::uint32_t shard, Range range) const;
 
-  /// Beyond the last chunk that has come, or was sent.
+  /// One past the last chunk that has come or was sent.
   std::uint32_t frontier(std::uint32_t shard) const { return sources_[shard].frontier; }
-  /// Gaps before it have been asked for as they appeared.
+  /// This rank has asked for the gaps before this chunk, as they appeared.
   std::uint32_t& judged(std::uint32_t shard) { return sources_[shard].judged; }
-  /// The first gap at or after `from` that begins before `limit`; none has count 0.
+  /// The first gap at or after `from` that begins before `limit`. Its count is 0 if there is no gap.
   Range gap(std::uint32_t shard, std::uint32_t from, std::uint32_t limit) const;
 
   bool complete(std::uint32_t shard) const { return sources_[shard].count == chunks_; }
   bool complete() const { return complete_ == shards(); }
   /// Whether the shard's sender is at its end, as far as this rank knows.
   bool ended(std::uint32_t shard) const;
-  /// Whether every sender is, and this rank has sent its shard: the next task may begin.
+  /// Whether every sender is at its end, and this rank has sent its shard. Then the next task may begin.
   bool over() const;
   /// Whether it is the shard's turn in its chain.
   bool due(std::uint32_t shard) const { return shard < roots_ || ended(shard - roots_); }
@@ -87,7 +87,7 @@ class Task {
   bool released() const { return released_; }
 
  private:
-  /// What has come of one shard, or was sent of the own one.
+  /// Progress of one shard: chunks that have come, or that were sent of the own shard.
   struct Source {
     std::uint32_t frontier = 0;
     std::uint32_t judged = 0;
