@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's calls, and how it ends. What recovery means for it is in recovery.cpp.
+// The agent's calls, and its end. recovery.cpp has the effects of recovery.
 #include "agent/agent.hpp"
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace railweave {
 namespace {
 
 constexpr Duration kLongestGoodbye = 30 * kSecond;
-constexpr std::size_t kMaxStalls = 64;  // the oldest are forgotten
-// Only the callers of calls so small spin: larger ones have links to wait for.
+constexpr std::size_t kMaxStalls = 64;  // more stalls replace the oldest
+// Only callers of calls up to this size spin. Larger calls wait for links anyway.
 constexpr std::size_t kSpinBytes = std::size_t{64} << 10;
-// Results are copied by so much between two turns of the loop: less than a millisecond.
+// Bytes of a result that are copied between two turns of the loop; this takes less than a millisecond.
 constexpr std::size_t kCopiedPerTurn = std::size_t{2} << 20;
 
 }  // namespace
@@ -100,8 +100,8 @@ void Agent::check(const Submission& submission, std::uint32_t op_index) const {
   }
 }
 
-// All calls before the one that waits here are submitted on all ranks, so they end and free their memory: no
-// deadlock. The largest does not count: the next call must not wait for a large one and its survey.
+// No deadlock: all ranks have submitted the calls before the one that waits here, so these calls end and free
+// their memory. The largest call does not count, so that the next call need not wait for it and its survey.
 bool Agent::has_room() const {
   if (calls_.kept_bytes() < most_kept_) return true;
   const std::size_t others = calls_.kept_beside_largest();
@@ -132,7 +132,7 @@ bool Agent::submit(const Submission& submission, const PlanPoint& planned_from, 
   return true;
 }
 
-// Rails learn of calls in order, of each call's slices first.
+// Rails learn of calls in order. Rails with slices of a call learn of it first.
 void Agent::start_submitted() {
   std::unique_lock lock(mutex_);
   while (started_ops_ < calls_.next() && !closing_) {
@@ -157,8 +157,8 @@ void Agent::start_slices(std::unique_lock<std::mutex>& lock, ChannelId channel) 
   }
 }
 
-// The rails that have no part in a call learn of it last, so that a peer that uses one of them for it is
-// found.
+// Rails without a part in a call learn of it last. If a peer uses such a rail for this call, the rail can
+// then report the mismatch.
 void Agent::skip_call(std::unique_lock<std::mutex>& lock, std::uint32_t op_index) {
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
     if (!in_use(rail) || calls_.has_part(op_index, rail)) continue;
@@ -201,7 +201,7 @@ void Agent::slice_done(ChannelId channel, std::uint64_t id, Time now) {
                 .bytes = finished->bytes,
                 .repair = channel.repair});
   if (finished->last && !calls_.delivering()) shared_loop_.notify();
-  if (finished->last && calls_.delivering() && !delivering) deliver(lock);  // else with the next turns
+  if (finished->last && calls_.delivering() && !delivering) deliver(lock);  // otherwise in the next turns
   start_slices(lock, channel);
 }
 
@@ -302,10 +302,10 @@ std::optional<std::pair<std::size_t, Stall>> Agent::next_stall(Time latest) {
 // ---------------------------------------------------------------- failure and the end
 
 void Agent::rail_failed(ChannelId channel, const Failure& failure, Time now) {
-  // All ranks make the same trial: what differs there was damaged on the way, or forged.
+  // All ranks run the same trial, so different data was damaged on the way, or forged.
   const bool of_trial = failure.kind == FailureKind::kMismatch && !channel.repair && !in_use(channel.rail);
   const bool of_rail = failure.kind == FailureKind::kSilent || of_trial ||
-                       (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // who says so has ended
+                       (failure.kind == FailureKind::kRailDown && !failure.by_peer);  // that peer has ended
   if (of_rail && recovery_ && recovery_->enabled()) return recovery_->rail_failed(channel, failure, now);
   if (of_rail && undecided_) {
     early_failures_.try_emplace(channel.rail, failure);
@@ -317,7 +317,7 @@ void Agent::rail_failed(ChannelId channel, const Failure& failure, Time now) {
   abort(located, now);
 }
 
-// A peer that is silent on this rail and heard on another one is alive: the path to it is down.
+// A peer that is silent on this rail but heard on another one is alive: only the path is down.
 void Agent::explain_silence(std::size_t rail, Failure& silence, Time now) const {
   if (silence.by_peer || silence.rank < 0) {
     silence.kind = silence.by_peer ? FailureKind::kPeerLost : FailureKind::kRailDown;
@@ -335,7 +335,7 @@ void Agent::fail(const Failure& failure) {
   on_loop([&] { abort(failure, EventLoop::now()); });
 }
 
-// If this threw, callers would wait for ever. Rails contain what they throw.
+// An exception here would leave callers waiting forever. Rails handle their own exceptions.
 void Agent::abort(const Failure& failure, Time now) noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -348,7 +348,7 @@ void Agent::abort(const Failure& failure, Time now) noexcept {
     rails_[rail]->abort();
   }
   if (recovery_) recovery_->end();
-  // Only now are the callers' buffers free.
+  // Rails use the callers' buffers until here.
   const std::lock_guard lock(mutex_);
   for (const std::uint32_t op_index : calls_.abort()) failed_ops_.insert(op_index);
   shared_loop_.notify();
@@ -391,7 +391,7 @@ void Agent::say_goodbye(Duration linger) {
     }
     return true;
   };
-  // A peer may still lack what this rank has multicast: it answers for as long as it is asked.
+  // A peer may still lack data that this rank multicast, so this rank answers as long as it is asked.
   for (std::uint64_t before = ~std::uint64_t{0}; !all_closed() && before != resends();) {
     before = resends();
     shared_loop_.turn_until(all_closed, latest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one communicator: it owns the event loop and the rails, cuts calls into slices and completes
-// them.
+// The agent of one communicator. It owns the event loop and the rails, cuts calls into slices and completes
+// calls.
 #pragma once
 
 #include <condition_variable>
@@ -28,37 +28,36 @@
 
 namespace railweave {
 
-/// What a call is planned from: where it stands in the sequence that all ranks share, and what is known.
+/// State from which the planner plans one call. All ranks share the sequence of calls and changes.
 struct PlanPoint {
   std::uint32_t op_index;
-  std::size_t changes;  // so many are known; those from calls up to this one on are in force
+  std::size_t changes;  // number of known changes; those with from_op <= op_index apply
 
   bool operator==(const PlanPoint&) const = default;
 };
 
-/// From this call on, these rails carry calls.
+/// The rails that carry calls from `from_op` on.
 struct Change {
   std::uint32_t from_op;
   std::vector<bool> alive;           // by rail
-  std::vector<std::string> reasons;  // of those that do not; by rail
+  std::vector<std::string> reasons;  // why a rail carries no calls; by rail
 };
 
 struct RailState {
   recovery::State state = recovery::State::kUp;
-  std::string reason{};  // the last one why it was not up, or what is wrong with it although it is
+  std::string reason{};  // last reason why it was not up; if it is up: its present problem
   Time since = 0;
   std::uint32_t epoch = 0;        // of the last decision
   std::uint32_t incarnation = 0;  // restarts of the main channel, failed trials included
-  std::uint64_t failures = 0;     // how often the ranks have agreed to exclude it
-  std::string last_failure{};     // why they did so the last time
-  Duration down = 0;              // for how long in total
+  std::uint64_t failures = 0;     // number of agreed exclusions
+  std::string last_failure{};     // reason of the last exclusion
+  Duration down = 0;              // total time not up
 };
 
-/// Any thread may call anything; the loop is shared among those that wait.
+/// All methods are thread-safe. Waiting threads share the work of the loop.
 ///
-/// Without recovery the first failure ends the communicator: rails drop all buffers, peers are notified,
-/// every pending call fails with it. With recovery only the loss of a rank does; rails may fail and come
-/// back.
+/// Without recovery the first failure ends the communicator: rails drop all buffers, peers are notified, and
+/// every pending call fails. With recovery only the loss of a rank ends it. Rails may fail and come back.
 class Agent final : private SharedLoop::Client, private Timed {
  public:
   Agent(int rank, int world_size);
@@ -69,81 +68,78 @@ class Agent final : private SharedLoop::Client, private Timed {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  /// The job's. Once, before rails are connected.
+  /// Sets the job's secret. Call it once, before rails are connected.
   void set_secret(const Secret& secret);
-  /// std::logic_error before it is set.
+  /// Throws std::logic_error before `set_secret`.
   const Secret& secret() const;
 
   /// Makes a rail that reports to the listener.
   using RailFactory = std::function<std::unique_ptr<Rail>(EventLoop&, RailListener&)>;
   std::size_t add_rail(std::string name, LocalInterface at, std::uint64_t rate_bps, const RailFactory& make);
-  /// Runs `task` on the loop's thread and rethrows what it throws. Not from inside the loop.
+  /// Runs `task` on the loop's thread and rethrows its exception. Must not be called inside the loop.
   void on_loop(const std::function<void()>& task);
-  /// The same for a task that calls what is behind a rail: handlers that it registers are the rail's.
+  /// Like `on_loop`, for a task that uses a rail: the rail owns the handlers that the task registers.
   void on_rail(std::size_t rail, const std::function<void()>& task);
-  /// Waits until `reached`, which is asked on the loop's thread, or the first failure (kDone as well).
+  /// Waits until `reached` is true or a failure comes; both give kDone. The loop's thread calls `reached`.
   Outcome wait_until(const std::function<bool()>& reached, Time latest);
 
   // ---- recovery, see docs/design/recovery.md
 
-  /// Opens what the rail needs for it; the port, of UDP and TCP. std::system_error.
+  /// Opens a rail's control sockets. Returns their port, the same for UDP and TCP. Throws std::system_error.
   std::uint16_t open_control(std::size_t rail);
-  /// Once, when all rails are connected and before the first call: from now on rails may fail and come back.
-  /// `members`: by rail and rank. `rates`: of the rails, as `Calls::keep` wants them. A call waits while
-  /// earlier calls keep `most_kept` bytes for other ranks, without the largest of these calls. Throws
-  /// std::logic_error if recovery cannot be enabled.
+  /// Call it once, when all rails are connected and before the first call. Rails may then fail and come back.
+  /// `members`: by rail and rank. `rates`: see `Calls::keep`. A call waits while earlier calls keep
+  /// `most_kept` bytes for other ranks; the largest of these calls does not count. Throws std::logic_error if
+  /// recovery cannot be enabled.
   void enable_recovery(const std::vector<std::vector<SocketAddress>>& members,
                        std::vector<std::uint64_t> rates, Duration peer_timeout, std::size_t most_kept);
-  /// Recovery will not be enabled although its ports are open: a rail that fails, or has failed, ends the
-  /// communicator.
+  /// Tells the agent that recovery stays off although its ports are open. Any failure of a rail, also an
+  /// earlier one, then ends the communicator.
   void forgo_recovery();
-  /// What the next call is to be planned from: waits while the ranks agree on which rails live, and while
-  /// earlier calls keep too much memory. The ranks do not wait for the plan: a change makes a point stale. At
-  /// once after a failure.
+  /// Gives the state from which to plan the next call. Waits while the ranks agree on the alive rails, and
+  /// while earlier calls keep too much memory. Ranks do not wait for the plan: a later change makes the point
+  /// stale. Returns at once after a failure.
   Outcome plan_point(PlanPoint& point, Time latest);
-  /// The next call's index.
+  /// Returns the next call's index.
   std::uint32_t next_op() const;
-  /// The changes after the first `since`, in order. Forgets the first `since`.
+  /// Returns the changes after the first `since`, in order, and forgets the first `since`.
   std::vector<Change> changes(std::size_t since);
-  /// Waits until there are more than so many changes, or the first failure.
+  /// Waits until more than `since` changes are known, or for the first failure.
   Outcome wait_change(std::size_t since, Time latest);
-  /// Why this rank cannot use a rail, until it is cleared by "". Without recovery it has no effect.
+  /// Says why this rank cannot use a rail; "" clears the reason. Has no effect without recovery.
   void set_obstacle(std::size_t rail, const std::string& reason);
-  /// A rail cannot go on by itself: it is excluded until it has been restarted. Only with recovery.
+  /// Excludes a rail that cannot go on until it has been restarted. Works only with recovery.
   void suspect(std::size_t rail, const std::string& reason);
   std::vector<RailState> rail_states();
 
   // ---- calls
 
-  /// The next call, planned from this point. Its arrays stay valid until it has completed or failed. Without
-  /// `start_now` it starts when somebody waits, which saves the waiter a hand-over. False if the point is
-  /// stale, or one would have to be waited for now: nothing has been submitted. std::logic_error for
-  /// another call than the next one, or parts outside it.
+  /// Submits the next call, planned from `planned_from`. Its arrays must stay valid until it has completed or
+  /// failed. Without `start_now` it starts when a thread waits, which saves that thread a hand-over. Returns
+  /// false and submits nothing if the point is stale or `plan_point` would wait. Throws std::logic_error if
+  /// the call is not the next one or a part is outside the call.
   bool submit(const Submission& submission, const PlanPoint& planned_from, bool start_now);
-  /// How long whoever waits for a small call looks for its end before it sleeps. Before the first call.
+  /// Sets how long a thread that waits for a small call polls before it sleeps. Before the first call only.
   void set_spin(Duration spin) { spin_ = spin; }
-  /// From now on a thread of the agent's own does all the work of calls, on these CPUs alone, and spins as
-  /// set, whatever the call; whoever waits sleeps. std::invalid_argument for CPUs that this process may not
-  /// use.
+  /// Moves all work of calls to a thread of the agent on these CPUs. This thread spins for calls of any size,
+  /// and waiting threads sleep. Throws std::invalid_argument for CPUs that this process may not use.
   void progress_on(const std::vector<int>& cpus) { shared_loop_.lead_on(cpus, spin_); }
-  /// kInterrupted: a signal has come, or it is time to look for one; wait again. Read `failure_of` after
-  /// kDone.
+  /// kInterrupted: a signal may have come; check signals and wait again. kDone: read `failure_of`.
   Outcome wait(std::uint32_t op_index, Time latest);
   bool done(std::uint32_t op_index) const;
-  /// The rails whose parts of a pending call are not complete; empty once it is done.
+  /// The rails with incomplete parts of a pending call; empty once the call is done.
   std::vector<std::size_t> lagging(std::uint32_t op_index) const;
-  /// Why this call did not complete; nothing if it did.
+  /// Why this call failed; nothing if it did not fail.
   std::optional<Failure> failure_of(std::uint32_t op_index) const;
   std::optional<Failure> failure() const;
 
-  /// Ends the communicator, as if a rail had reported this.
+  /// Ends the communicator, as after a rail's report of this failure.
   void fail(const Failure& failure);
-  /// Says goodbye on all rails and gives the peers up to `linger`, and for each time that it sends something
-  /// again up to `linger` more, to need nothing more of this rank; then
-  /// stops.
+  /// Says goodbye on all rails and waits up to `linger` until no peer needs this rank. Each time that this
+  /// rank sends data again, the wait is extended by up to `linger`. Then stops.
   void close(Duration linger);
 
-  /// The next stall that a rail reports, in order; nothing if none comes until `latest` or the agent is
+  /// Returns the rails' next stall, in order. Returns nothing if none comes until `latest` or the agent is
   /// closed.
   std::optional<std::pair<std::size_t, Stall>> next_stall(Time latest);
 
@@ -165,11 +161,11 @@ class Agent final : private SharedLoop::Client, private Timed {
   void stalled(std::size_t rail, const Stall& stall, Time now);
   std::optional<MessageLabel> own_label(ChannelId channel, const SliceKey& key) const;
 
-  // Decisions and questions of recovery. All on the loop's thread.
+  // Decisions and questions of recovery. All run on the loop's thread.
   friend RecoveryDriver;
   recovery::Position prepare(recovery::RailSet alive);  // the agent submits nothing until `commit`
   void commit(const recovery::Commit& commit);
-  void go_on();  // after `commit`, when its channels are open
+  void go_on();  // after `commit`, when the repair channels are open
   void all_completed(std::uint32_t op_index);
   void rail_changed(const recovery::RailChanged& change, std::uint32_t epoch, Time now);
   void restarting(const recovery::Restart& restart);
@@ -178,7 +174,7 @@ class Agent final : private SharedLoop::Client, private Timed {
   std::optional<Calls::Front> front(ChannelId channel) const;
   void peer_lost(int rank, const std::string& reason);
 
-  // Timed: due as long as a result is on its way to its caller.
+  // Timed: due while results are being copied to callers.
   Time deadline() const override;
   void expire(Time now) override;
 
@@ -208,22 +204,22 @@ class Agent final : private SharedLoop::Client, private Timed {
   const int world_size_;
   std::optional<Secret> secret_;
   EventLoop loop_;
-  // What follows changes on the loop's thread only.
-  std::deque<ChannelListener> listeners_;  // by rail; their addresses stay
+  // These members change on the loop's thread only.
+  std::deque<ChannelListener> listeners_;  // by rail; a listener's address must not change
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<Place> places_;
   bool undecided_ = false;                           // whether rails may be excluded
-  std::map<std::size_t, Failure> early_failures_{};  // of rails, until that is known
+  std::map<std::size_t, Failure> early_failures_{};  // of rails, while undecided
   std::unique_ptr<RecoveryDriver> recovery_;         // made by the first `open_control`
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable stall_reported_;
   bool closing_ = false;
   Calls calls_;
   std::uint32_t started_ops_ = 0;  // channels may take slices of calls before this one
   std::size_t most_kept_ = 0;
   std::deque<Change> changes_;
-  std::size_t forgotten_changes_ = 0;  // older ones
+  std::size_t forgotten_changes_ = 0;  // number of changes forgotten
   std::uint32_t released_ = 0;         // calls before this one are complete on all ranks
   std::vector<RailState> states_;
   std::deque<std::pair<std::size_t, Stall>> stalls_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of calls that outlives their callers': taken and given back with every call, so never zeroed, and
-// kept for the next one.
+// Memory for results and kept inputs, which may outlive the callers' arrays. Buffers are never zeroed and are
+// reused by later calls.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,13 +17,13 @@
 
 namespace railweave {
 
-/// Not for several threads at once. Buffers may outlive neither the pool nor its thread rule.
+/// Not thread-safe. A buffer must not outlive the pool, and follows the pool's thread rule.
 ///
 /// The pool holds at most 256 MiB more than the greatest capacity that was in use at once. If more than
 /// 256 MiB is idle, the kernel may take pages of idle buffers when it needs memory.
 class BufferPool {
  public:
-  /// A piece of memory that goes back to its pool.
+  /// A buffer. Its destructor returns the memory to the pool.
   class Buffer {
    public:
     Buffer() = default;
@@ -50,8 +50,8 @@ class BufferPool {
 
     BufferPool* pool_ = nullptr;
     std::byte* data_ = nullptr;
-    std::size_t bytes_ = 0;  // that were asked for
-    std::size_t index_ = 0;  // of its class
+    std::size_t bytes_ = 0;  // the requested size
+    std::size_t index_ = 0;  // index of its class
   };
 
   BufferPool() = default;
@@ -61,7 +61,7 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  /// At least `bytes`, page-aligned, of whatever content. std::bad_alloc if there is no memory.
+  /// Returns at least `bytes` of page-aligned memory with undefined content. Throws std::bad_alloc.
   Buffer take(std::size_t bytes) {
     const std::size_t wanted = class_of(bytes);
     if (wanted >= kClasses) throw std::bad_alloc();
@@ -81,19 +81,19 @@ class BufferPool {
     if (data == nullptr) throw std::bad_alloc();
     return hand_out(data, bytes, wanted);
   }
-  /// Bytes that were asked for and are out.
+  /// Total of the requested bytes of all buffers in use.
   std::size_t taken() const { return taken_; }
 
  private:
-  // All buffers of a class have the same capacity: one to four pages, then four steps from each power of two
-  // to the next. Fewer steps would waste memory, more steps would reuse fewer buffers.
+  // All buffers of a class have the same capacity. The capacities are one to four pages, then four steps
+  // between powers of two. Fewer steps would waste memory; more steps would reuse fewer buffers.
   struct Class {
     std::vector<std::byte*> idle;
-    std::uint64_t used = 0;  // number of the class's last use in the pool
+    std::uint64_t used = 0;  // value of uses_ at the class's last use
   };
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kSteps = 4;
-  static constexpr std::size_t kDoubled = kSteps;  // classes from a capacity to twice the capacity
+  static constexpr std::size_t kDoubled = kSteps;  // number of classes from a capacity to its double
   static constexpr std::size_t kClasses = 46 * kSteps;
   static constexpr std::size_t kMostIdle = std::size_t{256} << 20;
 
@@ -125,7 +125,7 @@ class BufferPool {
     classes_[buffer.index_].used = ++uses_;
     classes_[buffer.index_].idle.push_back(buffer.data_);
     if (idle_bytes_ > kMostIdle)
-      madvise(buffer.data_, capacity, MADV_FREE);  // reuse faults only on pages that it took
+      madvise(buffer.data_, capacity, MADV_FREE);  // reuse faults only on pages that the kernel took
   }
   void free_oldest() {
     Class* oldest = nullptr;
@@ -140,8 +140,8 @@ class BufferPool {
   std::array<Class, kClasses> classes_;
   std::uint64_t uses_ = 0;
   std::size_t idle_bytes_ = 0;
-  std::size_t out_ = 0;       // capacity of the buffers that are out
-  std::size_t most_out_ = 0;  // the greatest that it has been
+  std::size_t out_ = 0;       // capacity of all buffers in use
+  std::size_t most_out_ = 0;  // greatest out_ so far
   std::size_t taken_ = 0;
 };
 

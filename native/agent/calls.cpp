@@ -21,7 +21,7 @@ void Calls::keep(std::vector<std::uint64_t> rates) {
     std::fill(repair_rates_.begin(), repair_rates_.end(), 1);
 }
 
-// An all_reduce is repeated only while no rank has completed it: then the caller's input is still there.
+// An all_reduce is repeated only while no rank has completed it, so the caller's input is still valid.
 std::size_t Calls::kept_input(const CallDescription& call) const {
   return call.collective == Collective::kAllReduce ? 0 : bytes_of(call, rank_, world_size_).input;
 }
@@ -73,7 +73,7 @@ void Calls::skip() {
   if (calls_.empty()) first_ = next_;
 }
 
-// Gives new pieces their places, behind those that their channels have.
+// Gives new pieces the next places of their channels.
 void Calls::enqueue(Call& call) {
   call.missing = 0;
   for (Piece& piece : call.pieces) {
@@ -131,7 +131,7 @@ Slice Calls::slice_of(const Place& place) const {
   slice.call.op = ReduceOp::kSum;
   slice.call.called = Called::kAsCarried;
   slice.call.root = static_cast<std::uint16_t>(piece.fetch_from);
-  slice.input = slice.output;  // the result that lies here, at the root
+  slice.input = slice.output;  // the root's result is here
   return slice;
 }
 
@@ -193,7 +193,7 @@ void Calls::release(std::uint32_t op_index) {
   drop_finished();
 }
 
-// A rank that has completed a call may still have a piece of it that others need: then its memory stays.
+// A completed call may still have a piece that other ranks need: then its memory stays.
 void Calls::drop_finished() {
   while (!calls_.empty()) {
     const Call& front = calls_.front();
@@ -220,22 +220,22 @@ std::vector<std::uint32_t> Calls::abort() {
 
 // ---------------------------------------------------------------- recovery
 
-// Pieces that only the other ranks need do not count: this rank has their results already.
+// Pieces that only other ranks need do not count, because this rank has their results already.
 std::uint32_t Calls::reached(const Channel& channel) const {
   const auto needed =
       std::find_if(channel.queue.begin(), channel.queue.end(), [](const Place& p) { return p.needed; });
   return needed == channel.queue.end() ? next_ : needed->op_index;
 }
 
-// In places, since a call may have many pieces on a repair channel. Calls before the last boundary that have
-// not been submitted here may have pieces behind those that have a place.
+// Counts places, because a call may have many pieces on a repair channel. Calls before the last boundary that
+// are not submitted here yet may add pieces behind the present ones.
 std::uint32_t Calls::repaired(const Channel& channel) const {
   const auto needed = std::ranges::find_if(channel.queue, &Place::needed);
   if (needed == channel.queue.end() && next_ >= last_boundary_) return kAllRepaired;
   return channel.ended + static_cast<std::uint32_t>(needed - channel.queue.begin());
 }
 
-// The ranks' main channels have the same pieces in the same order.
+// All ranks have the same pieces in the same order on a main channel.
 std::uint32_t Calls::begun(const Channel& channel) const {
   const auto waiting = channel.queue.begin() + static_cast<std::ptrdiff_t>(channel.taken);
   const auto first = std::find_if(waiting, channel.queue.end(), [](const Place& p) { return p.movable; });
@@ -284,7 +284,7 @@ void Calls::apply(const recovery::Commit& commit) {
     if (call.description.op_index >= commit.boundary) break;
     call.pieces = recut(call.description, world_size_, repair_rates_, call.complete, call.pieces, cut);
     enqueue(call);
-    // What is repeated overwrites the result: it is delivered from the start when it is there again.
+    // A repeated piece overwrites the result, so the result is delivered again from its start.
     if (call.missing > 0 && std::erase(deliveries_, call.description.op_index) > 0) call.delivered = 0;
   }
   for (Channel& main : main_) std::erase_if(main.queue, [this](const Place& p) { return !holds(p); });
@@ -294,7 +294,7 @@ void Calls::apply(const recovery::Commit& commit) {
 
 // ---------------------------------------------------------------- questions
 
-// Not all up to `next_` are there: calls of an agent that is failing are skipped.
+// Some indices below `next_` have no entry: a failing agent skips calls.
 Calls::Call* Calls::find(std::uint32_t op_index) {
   return op_index >= first_ && op_index - first_ < calls_.size() ? &calls_[op_index - first_] : nullptr;
 }
@@ -340,7 +340,7 @@ std::optional<Calls::Laggard> Calls::laggard(std::size_t rail) const {
   if (channel.taken == 0) return std::nullopt;
   const Call& call = *find(channel.queue.front().op_index);
   if (call.pieces.size() < 2 || call.missing != 1) return std::nullopt;
-  // A rank may have come late: that all are there is known since the other pieces are done.
+  // A rank may have come late. The end of the other pieces proves that all ranks have made the call.
   const Time all_there = call.expected > 0 ? call.last_done - call.expected : call.submitted;
   return Laggard{.rail = rail,
                  .op_index = call.description.op_index,
@@ -361,7 +361,7 @@ std::optional<Calls::Front> Calls::front(ChannelId id) const {
                .alone = id.repair || piece.movable || call.pieces.size() == 1};
 }
 
-// A rail does its parts of a call one after the other.
+// A rail does its parts of a call one after the other, so each part gets its share of the expected time.
 Duration Calls::piece_time(const Call& call, const Piece& piece) const {
   if (!piece.movable) return call.expected;
   std::size_t whole = 0;

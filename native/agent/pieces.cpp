@@ -12,13 +12,13 @@ bool lives(const Piece& piece, const recovery::Commit& commit) {
   return !piece.repair && recovery::has(commit.alive, piece.rail);
 }
 
-// count * part / whole, which may not fit in between; part <= whole.
+// count * part / whole without overflow of the product; part <= whole.
 std::size_t scaled(std::size_t count, std::size_t part, std::size_t whole) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::size_t>(Wide{count} * part / whole);
 }
 
-// What lies together and is repaired alike is one piece again.
+// Joins neighbouring pieces that are repaired in the same way.
 std::vector<Piece> joined(std::vector<Piece> pieces) {
   std::ranges::sort(pieces, {}, &Piece::offset);
   std::vector<Piece> whole;
@@ -34,8 +34,7 @@ std::vector<Piece> joined(std::vector<Piece> pieces) {
   return whole;
 }
 
-// Cuts a rail's part of what is repaired into pieces of about the same size, at the next places of its
-// channel.
+// Cuts a rail's part of a repair into pieces of about the same size, at the next places of its channel.
 void append(Piece part, std::size_t bytes, std::uint32_t& next_place, std::vector<Piece>& onto) {
   const std::size_t pieces =
       std::clamp<std::size_t>(bytes / kRepairBytes, 1, std::min(kMostRepairPieces, part.count));
@@ -115,7 +114,8 @@ std::vector<Piece> recut(const CallDescription& call, int world_size, std::span<
     again.id = 0;
     const bool fetched = call.collective == Collective::kAllReduce && place < reach.done;
     if (piece.fetch_from < 0 && fetched) again.fetch_from = reach.rank;
-    // What is fetched is what lies here already, bit for bit. What is done anew need not be: the call waits.
+    // A fetched piece is a copy of the bits that a complete rank has. A piece done again may differ: the call
+    // waits.
     again.needed = again.fetch_from >= 0 ? piece.needed && !piece.done : !complete;
     lost.push_back(again);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices as they went, for those who read them: each reader gets each of them once.
+// Records of completed slices. Each reader gets each record once.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 
 namespace railweave {
 
-/// One slice as it went. Times are CLOCK_MONOTONIC's.
+/// One completed slice. Times are CLOCK_MONOTONIC.
 struct SliceRecord {
   std::uint32_t op_index;
   std::size_t rail;
   Time start;  // when the channel was free for it
   Time end;
   std::uint64_t bytes;  // of the whole tensor
-  bool repair;          // on the rail's repair channel: TCP, whatever the rail is
+  bool repair;          // on the rail's repair channel, which is TCP for all kinds of rail
 };
 
 class Records {
@@ -31,7 +31,7 @@ class Records {
     held_.push_back(record);
   }
 
-  /// Those that this reader has not had, oldest first; at most the last 65,536.
+  /// The records that this reader has not read, oldest first; at most the last 65,536.
   std::vector<SliceRecord> drain(Reader reader) {
     std::vector<SliceRecord> fresh(held_.begin() + static_cast<std::ptrdiff_t>(read_[reader]), held_.end());
     read_[reader] = held_.size();
@@ -48,7 +48,7 @@ class Records {
   }
 
   std::deque<SliceRecord> held_;
-  std::array<std::size_t, kReaders> read_{};  // so many of those held has each reader had
+  std::array<std::size_t, kReaders> read_{};  // number of held records that each reader has read
 };
 
 }  // namespace railweave

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the decisions of recovery do to an agent's calls.
+// Effects of recovery's decisions on an agent's calls.
 #include <stdexcept>
 #include <utility>
 
@@ -149,7 +149,7 @@ void Agent::go_on() {
 void Agent::all_completed(std::uint32_t op_index) {
   const std::lock_guard lock(mutex_);
   released_ = op_index;
-  // A rank that has told its position keeps what it has told of until the decision: the others cut by it.
+  // The other ranks cut by the position that this rank reported, so it keeps these calls until the decision.
   if (!calls_.preparing()) calls_.release(op_index);
   shared_loop_.notify();
 }

@@ -105,7 +105,7 @@ void RecoveryDriver::links_changed(Time now) {
     bool replaced = false;
     try {
       replaced = seen.empty() && sockets_[rail]->follow_interface();
-    } catch (const std::system_error& error) {  // it has no address yet: another event will come
+    } catch (const std::system_error& error) {  // no address yet: a later event will come
       seen = error.what();
     }
     if (replaced && main.state != MainState::kHalted)
@@ -152,8 +152,7 @@ void RecoveryDriver::rail_failed(ChannelId channel, const Failure& failure, Time
   changed_ = true;
 }
 
-// A peer that closes a repair channel has most likely prepared for a decision of which this rank is about to
-// hear.
+// A peer that closes a repair channel has probably prepared a decision. This rank will hear of it soon.
 void RecoveryDriver::suspect_broken_repairs(Time now) {
   if (!repairs_open_) return;
   for (std::size_t rail = 0; rail < repairs_.size(); ++rail) {
@@ -164,7 +163,7 @@ void RecoveryDriver::suspect_broken_repairs(Time now) {
   }
 }
 
-// While all switches of a tree answer probes, somebody is late; else a part of the path is dead.
+// If all switches of a tree answer probes, a rank is late. Otherwise a part of the path is dead.
 void RecoveryDriver::stalled(std::size_t rail, const Stall& stall, Time now) {
   if ((stall.first_switch_ok && stall.root_ok) || mains_[rail].state != MainState::kInUse) return;
   const std::string silent = stall.first_switch_ok ? "the root of its tree" : "its first switch";
@@ -191,8 +190,8 @@ void RecoveryDriver::suspect_laggards(Time now) {
   }
 }
 
-// All ranks have made the call and all processes run, and yet nothing comes, or so slowly that the rail is
-// not what it was: whatever the cause, the channel is of no use.
+// All ranks have made the call and all processes run, but the channel makes too little progress. The rail
+// becomes suspect, and the cause does not matter.
 void RecoveryDriver::suspect_stuck(ChannelId channel, const Rail& rail, Standing& standing, Time now) {
   const auto front = agent_.front(channel);
   const std::uint64_t progress = rail.progress();
@@ -237,7 +236,7 @@ void RecoveryDriver::end() {
 Time RecoveryDriver::deadline() const { return ended_ ? kNever : recovery_->deadline(); }
 
 void RecoveryDriver::expire(Time now) {
-  // What lies unread is no silence: a loop that was held up finds its sockets full.
+  // A delayed loop finds unread datagrams in its sockets. Read them first: they are no silence.
   for (const auto& socket : sockets_) socket->drain(now);
   recovery_->submitted(agent_.submitted());
   recovery_->completed(completed_);
@@ -323,7 +322,7 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
     main.rail->restart({.incarnation = restart.incarnation, .bases = restart.bases}, now);
     main.state = MainState::kTrial;
     main.rail->start(trials_[restart.rail].slice(), now);
-  } catch (const std::exception&) {  // what is wrong here is not worth more than another attempt later
+  } catch (const std::exception&) {  // any failure here means another attempt later
     halt_main(restart.rail, now);
     recovery_->restarted(restart.rail, restart.incarnation, false, now);
   }
@@ -332,7 +331,7 @@ void RecoveryDriver::apply(const recovery::Restart& restart, Time now) {
 void RecoveryDriver::apply(const recovery::Halt& abandon, Time now) { halt_main(abandon.rail, now); }
 
 void RecoveryDriver::apply(const recovery::PeerLost& lost, Time now) {
-  transmit(now);  // the goodbyes that name it: nothing leaves after the end
+  transmit(now);  // send the goodbyes that name the rank; nothing is sent later
   agent_.peer_lost(lost.rank, lost.reason);
 }
 
@@ -390,13 +389,13 @@ void RecoveryDriver::halt_repairs(Time now) {
   }
 }
 
-// The same on all ranks, so that either all of them or none open their repair channels. Also a rank that has
-// no piece to repair yet must know, as it may be the last to submit a call that has one.
+// The answer is the same on all ranks: all of them open their repair channels, or none. It also counts on a
+// rank without a piece to repair, which may be the last to submit a call with such a piece.
 bool RecoveryDriver::anything_to_repair(const recovery::Commit& commit) const {
   for (std::size_t rail = 0; rail < mains_.size(); ++rail) {
     const recovery::Reach& main = commit.main[rail];
     if (!recovery::has(alive_, rail)) {
-      if (recovery::has(commit.alive, rail) && main.done > 0) return true;  // pieces that it can take over
+      if (recovery::has(commit.alive, rail) && main.done > 0) return true;  // it can take over pieces
       continue;
     }
     if (!recovery::has(commit.alive, rail) && main.least < commit.boundary) return true;

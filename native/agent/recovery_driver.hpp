@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the recovery machine to the world: control sockets, carrier, the rails that it halts and restarts.
+// Connects the recovery machine to control sockets, link events and the rails that it halts and restarts.
 #pragma once
 
 #include <array>
@@ -26,27 +26,27 @@ namespace railweave {
 
 class Agent;
 
-/// How long a rail may take for its piece of a call after all other pieces are done, where processes run in
-/// time.
+/// How long a rail may take for its piece of a call after all other pieces are done. The time is for a
+/// machine that runs processes without delay.
 Duration patience(const Calls::Laggard& laggard);
-/// How long the first piece of a channel may take that all ranks have made; kNever if the other pieces of its
-/// call are to show it, or nothing was expected.
+/// How long the oldest piece of a channel may take after all ranks have made the call. kNever if the call has
+/// other pieces for comparison, or if the expected time is unknown.
 Duration patience(const Calls::Front& front);
 
-/// Made before the rails are connected, so that its ports can be offered; runs from `enable` on.
+/// Created before the rails are connected, because ranks exchange its ports. It works from `enable` on.
 class RecoveryDriver final : public Timed {
  public:
   RecoveryDriver(EventLoop& loop, Agent& agent);
   ~RecoveryDriver() override;
 
-  /// Opens a rail's control socket, and the repair channel's listening one beside it; rail by rail. Their
-  /// port.
+  /// Opens a rail's control socket and the listening socket of its repair channel. Call it in order of the
+  /// rails. Returns the port of both sockets.
   std::uint16_t open(std::size_t rail, const LocalInterface& at, std::uint64_t rate_bps);
-  /// `rails` stay the agent's. `members`: by rail and rank.
+  /// The agent keeps ownership of `rails`. `members`: by rail and rank.
   void enable(std::vector<Rail*> rails, const Secret& secret,
               const std::vector<std::vector<SocketAddress>>& members, Duration peer_timeout, Time now);
   bool enabled() const { return recovery_.has_value(); }
-  /// What is wrong with a rail, as far as this rank knows.
+  /// A rail's problem, to this rank's knowledge; empty: no problem.
   std::string suspicion(std::size_t rail, Time now) const {
     return enabled() ? recovery_->suspicion(rail, now) : std::string();
   }
@@ -54,23 +54,24 @@ class RecoveryDriver final : public Timed {
   /// Whether the rail's main channel takes slices.
   bool in_use(std::size_t rail) const { return !enabled() || mains_[rail].state == MainState::kInUse; }
   Rail& repair(std::size_t rail) { return *repairs_[rail].rail; }
-  /// Adds what a rail's interface has sent for recovery, and tells the trials of its main channel apart.
+  /// Adds the bytes that recovery sent on a rail's interface, and counts bytes of trials as recovery.
   void add_counts(std::size_t rail, RailStats& stats);
   /// Whether repair channels take slices.
   bool repairs_open() const { return repairs_open_; }
 
-  // What the agent reports. Nothing of it acts at once: `pump` does.
+  // Reports of the agent. They only change state; `pump` acts on them.
   void completed(std::uint32_t op_index) { completed_ = op_index; }  // goes out with the next heartbeat
-  /// True if it was no call's slice but a trial's.
+  /// Returns true if the slice belonged to a trial and not to a call.
   bool trial_done(std::size_t rail, std::uint64_t id, Time now);
   void rail_failed(ChannelId channel, const Failure& failure, Time now);
   void stalled(std::size_t rail, const Stall& stall, Time now);
   void set_obstacle(std::size_t rail, const std::string& reason, Time now);
   void leave(Time now);
-  /// The communicator has ended: nothing more is sent or done.
+  /// Ends all work and all sending, because the communicator has ended.
   void end();
 
-  /// After every turn of the loop, outside of all handlers: carries out what the machine wants.
+  /// Carries out the machine's events and sends its datagrams. Called after every turn of the loop, outside
+  /// of handlers.
   void pump(Time now);
 
   Time deadline() const override;
@@ -78,14 +79,14 @@ class RecoveryDriver final : public Timed {
 
  private:
   enum class MainState { kInUse, kHalted, kTrial, kReady };
-  // What a channel was at when it was last seen to move; times by Recovery::ran.
+  // A channel's progress at its last change. Times are values of Recovery::ran.
   struct Standing {
     std::uint64_t id = 0;
     std::uint64_t progress = 0;
     Duration since = 0;
-    Duration begun = 0;  // when this piece was the first that all ranks had made
+    Duration begun = 0;  // start of the wait for this piece, which all ranks have made
   };
-  // The call that waits for this rail alone, since when by Recovery::ran.
+  // The call that waits for this rail alone. `since` is a value of Recovery::ran.
   struct Lag {
     std::uint32_t op_index;
     Duration since;
@@ -95,20 +96,20 @@ class RecoveryDriver final : public Timed {
     std::string interface;
     MainState state = MainState::kInUse;
     std::uint32_t incarnation = 0;
-    std::string obstacle{};  // as the owner said
-    std::string carrier{};   // seen here
+    std::string obstacle{};  // reported by the owner
+    std::string carrier{};   // from link events
     Standing standing{};
     std::optional<Lag> lag{};
-    std::optional<RailStats> trial_from{};  // counts when the trial that runs began
-    SentBytes trials{};                     // sent in trials, by what the rail took it for
+    std::optional<RailStats> trial_from{};  // the rail's counts at the start of the running trial
+    SentBytes trials{};                     // bytes sent in trials, in the rail's own categories
     SentBytes agreement{};                  // datagrams of the control socket
     std::uint64_t agreement_packets = 0;
-    std::uint64_t refused = 0;  // datagrams
+    std::uint64_t refused = 0;  // number of datagrams
     std::uint64_t replayed = 0;
   };
   struct Broken {
     std::string reason{};
-    Time suspect_at = kNever;  // then the rail is suspected
+    Time suspect_at = kNever;  // time at which the rail becomes suspect
   };
   struct Repair {
     TcpTransport* transport;
@@ -156,8 +157,8 @@ class RecoveryDriver final : public Timed {
   bool repairing_ = false;       // the last decision left something to repair
   bool repairs_open_ = false;
   std::uint32_t completed_ = 0;
-  std::uint32_t all_submitted_ = 0;  // all ranks have, calls before this one
-  bool changed_ = false;             // something that the machine has not been asked about since
+  std::uint32_t all_submitted_ = 0;  // all ranks have submitted the calls before this one
+  bool changed_ = false;             // the machine may have new events or datagrams
   bool ended_ = false;
 };
 

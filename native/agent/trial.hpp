@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The all_reduce by which the ranks find out whether a rail that was restarted carries calls again.
+// The all_reduce that tests whether a restarted rail can carry calls again.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace railweave {
 
 class Trial {
  public:
-  static constexpr std::uint64_t kId = std::numeric_limits<std::uint64_t>::max();  // no call's slice has it
+  static constexpr std::uint64_t kId = std::numeric_limits<std::uint64_t>::max();  // no call uses it
   static constexpr std::size_t kElements = 16 * 1024;                              // of int32
 
   Trial(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
-  /// A fresh attempt; its memory stays here. No other rank may use the channel for anything else.
+  /// Starts a new attempt. The slice uses memory of this object. The channel must be free of other slices.
   Slice slice() {
     input_.resize(kElements);
     output_.assign(kElements, -1);
@@ -48,7 +48,8 @@ class Trial {
   }
 
  private:
-  // Differs by rank and element, so that what is missing, doubled or displaced shows. Cannot overflow.
+  // Differs by rank and element, so that missing, doubled or displaced data gives a wrong sum. Cannot
+  // overflow.
   static std::int32_t value(std::size_t element, int rank) {
     return static_cast<std::int32_t>(element) * (rank % 7 + 1);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.agent: the agent of a communicator. Nothing here holds the GIL while it waits.
+// railweave._native.agent: the agent of a communicator. No method holds the GIL while it waits.
 #include "bindings/agent.hpp"
 
 namespace nb = nanobind;
@@ -10,7 +10,7 @@ RAILWEAVE_TUPLE(railweave::PlanPoint, op_index, changes)
 namespace railweave {
 namespace {
 
-// A member of the agent as one of Python's.
+// Binds a method of the agent as a method of Python's object.
 template <typename R, typename... Args>
 auto of_agent(R (Agent::*member)(Args...)) {
   return [member](PythonAgent& self, Args... args) -> R {

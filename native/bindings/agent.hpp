@@ -26,8 +26,7 @@ namespace railweave {
 inline constexpr double kPeerTimeoutS = 5;
 inline constexpr std::int64_t kComplete = -1;
 inline constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
-inline constexpr Duration kRepeatWait =
-    100 * kMillisecond;  // a longer call is waited for where signals are seen
+inline constexpr Duration kRepeatWait = 100 * kMillisecond;  // longer calls wait where signals are checked
 
 inline Liveness liveness(double peer_timeout_s) {
   const auto timeout = nanoseconds(peer_timeout_s);
@@ -40,8 +39,7 @@ inline Time deadline_after(std::optional<double> seconds) {
   return EventLoop::now() + nanoseconds(std::max(0.0, *seconds));
 }
 
-// What Python sees of an agent. It remembers which transport is behind which rail, for those that are
-// connected later.
+// Python's view of an agent. It remembers each rail's transport, because transports connect later.
 class PythonAgent {
  public:
   using InputArray = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
@@ -130,7 +128,7 @@ class PythonAgent {
     });
   }
 
-  // Returns at once: the rank that is ready first keeps trying.
+  // Returns at once. The rank that is ready first repeats its attempts.
   void connect_rdma(std::size_t rail, std::vector<RdmaMember> members,
                     const std::vector<std::size_t>& devices) {
     for (const std::size_t rank : devices) members.at(rank).device = true;
@@ -243,7 +241,7 @@ class PythonAgent {
   }
 
   // Small calls are fast because no Python code runs: on a busy processor no cache holds its code and data.
-  // Keeps the GIL until the call has been submitted, so that no other thread submits a call before it.
+  // Keeps the GIL until the call is submitted, so calls of other threads come later.
   std::optional<std::int64_t> again(nanobind::handle x, nanobind::handle op, nanobind::handle out) {
     if (repeat_.left == 0) return std::nullopt;
     const char* const name = PyUnicode_Check(op.ptr()) ? PyUnicode_AsUTF8(op.ptr()) : nullptr;
@@ -282,7 +280,7 @@ class PythonAgent {
     return std::exchange(repeat_.made, 0);
   }
 
-  // False: the time is up. A failure is for the caller to ask for.
+  // Returns false at the time limit. The caller must check for a failure.
   bool wait(std::uint32_t op_index, std::optional<double> timeout_s) {
     const nanobind::gil_scoped_release release;
     return wait_checking_signals([&](Time latest) { return agent_.wait(op_index, latest); },
@@ -294,12 +292,12 @@ class PythonAgent {
   std::map<std::size_t, TcpTransport*> tcp_;
 
  private:
-  // An in-network rail, and this rank's place among those that its trees join.
+  // An in-network rail, and this rank's place among the members of its trees.
   struct Ina {
     InaRail* rail;
     int rank = 0;
     int world_size = 0;
-    std::uint64_t first = 0;  // of the job's ranks among them
+    std::uint64_t first = 0;  // first of the job's ranks in this rack
   };
 
   struct Rdma {
@@ -358,19 +356,19 @@ class PythonAgent {
     const std::byte* from = submission.input;
     const std::byte* to = submission.output;
     if (reads == 0 || from >= to + writes || to >= from + reads) return false;
-    // Input and output may share memory where both hold the same data: the own shard, or everything.
+    // Input and output may share memory if both hold the same data: the own shard, or everything.
     const auto rank = static_cast<std::size_t>(agent_.rank());
     return reads > writes ? from + rank * writes != to : to + (writes > reads ? rank * reads : 0) != from;
   }
 
-  // Called without the GIL; takes it for good.
+  // Called without the GIL; takes it and keeps it.
   [[noreturn]] static void raise_timeout(const char* message) {
     const nanobind::gil_scoped_acquire acquire;
     PyErr_SetString(PyExc_TimeoutError, message);
     throw nanobind::python_error();
   }
 
-  // Called without the GIL; takes it when it is time to look at signals, whose handlers may raise.
+  // Called without the GIL. Takes the GIL to check signals, whose handlers may raise.
   template <typename Wait>
   bool wait_checking_signals(const Wait& wait, Time latest) {
     for (;;) {
@@ -388,8 +386,8 @@ class PythonAgent {
 
   std::map<std::size_t, Rdma> rdma_;
   std::map<std::size_t, Ina> ina_;
-  InaWorkers workers_;                  // of rails that are attached later
-  Repeat repeat_;                       // with the GIL held only, like the next
+  InaWorkers workers_;                  // for rails that are attached later
+  Repeat repeat_;                       // guarded by the GIL, like unfinished_
   std::vector<Unfinished> unfinished_;  // arrays of repeated calls that outlived `again`
   Agent agent_;
 };

@@ -18,7 +18,7 @@ void bind_collectives(nb::module_& m) {
   RAILWEAVE_ENUM(sub, ReduceOp, kSum, kMax, kMin, kAvg, kProd);
   RAILWEAVE_ENUM(sub, Collective, kAllReduce, kReduceScatter, kAllGather, kBroadcast);
   RAILWEAVE_ENUM(sub, Called, kAsCarried, kEmpty, kReduce, kEmptyReduce, kBarrier);
-  // Parts of a key that every call looks up: Enum's own hash is a function in Python.
+  // Every call looks up keys with these values, and Enum's own hash is a slow Python function.
   for (const char* name : {"DType", "ReduceOp", "Collective", "Called"})
     sub.attr(name).attr("__hash__") = nb::module_::import_("builtins").attr("object").attr("__hash__");
   sub.attr("MOST_HOST_SUM_BYTES") = kMostHostSumBytes;

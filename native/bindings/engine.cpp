@@ -36,14 +36,14 @@ namespace railweave::engine {
 namespace {
 
 using Words = std::vector<std::uint64_t>;
-/// (list, bytes) of each.
+/// One (list, bytes) tuple per item.
 nb::list list_of(const std::deque<Notices::Item>& items) {
   nb::list list;
   for (const auto& item : items) list.append(nb::make_tuple(item.list, to_python(item.bytes)));
   return list;
 }
 
-/// Keeps what leaves, for tests and simulations; every port has the same backlog, and is busy or not.
+/// Collects output, for tests and simulations. All ports have the same backlog and the same state.
 struct Collector : OutputSink {
   OutputBacklog waiting;
   bool busy = false;
@@ -61,7 +61,7 @@ struct Collector : OutputSink {
   }
 };
 
-/// Counts what leaves, for the benchmark.
+/// Counts output, for the benchmark.
 struct Counter : OutputSink {
   std::uint64_t packets = 0;
   void emit(std::uint16_t, const Pieces&) override { ++packets; }
@@ -73,7 +73,7 @@ nb::list inject(Engine& engine, std::uint16_t port, const nb::bytes& packet, std
   out.waiting = backlog;
   out.busy = busy;
   {
-    const nb::gil_scoped_release unlocked;  // a thread that has frozen the engine needs it to go on
+    const nb::gil_scoped_release unlocked;  // the thread that froze the engine may need the GIL
     if (busy) engine.control()->egress_queues = true;
     const auto guard = engine.traffic();
     engine.process(port, view(packet), now_us, out);
@@ -89,7 +89,8 @@ nb::list release(Engine& engine, std::uint16_t port, std::uint64_t now_us, bool 
   return out.to_python();
 }
 
-/// Processes the (port, packet) list `rounds` times; gives nanoseconds of processor time and packets emitted.
+/// Processes the (port, packet) list `rounds` times. Returns nanoseconds of processor time and packets
+/// emitted.
 std::pair<double, std::uint64_t> benchmark(Engine& engine,
                                            const std::vector<std::pair<std::uint16_t, nb::bytes>>& packets,
                                            std::uint32_t rounds) {
@@ -102,9 +103,9 @@ std::pair<double, std::uint64_t> benchmark(Engine& engine,
   return {static_cast<double>(thread_time() - begin), out.packets};
 }
 
-inline constexpr std::uint64_t kCellsAtOnce = 4096;  // of an array; packets pass between two blocks
+inline constexpr std::uint64_t kCellsAtOnce = 4096;  // of an array; packets may pass between two blocks
 
-/// What the control plane does with a table, by the table's number.
+/// Binds a table operation of the control plane. Its first argument is the table's number.
 template <typename R, typename... Args>
 auto on_table(R (Table::*work)(Args...)) {
   return [work](Engine& self, std::uint32_t table, Args... args) -> R {
@@ -149,8 +150,8 @@ void write_registers(Engine& self, std::uint32_t array, std::uint64_t first, con
   });
 }
 
-/// How a value of a plan is packed. A number: its format (as in Python's struct); a list: [how its items
-/// are], behind their count; an array: (how its items are, how many); a struct: {field: how it is}.
+/// How values of a plan are packed. A number: its format, as in Python's struct. A list: [item layout],
+/// packed after the count. An array: (item layout, count). A struct: {field: layout}.
 template <typename T>
 nb::object layout(const T&) {
   if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {

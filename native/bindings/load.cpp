@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._native.load: what `railweave bench switch` and `railweave bench receive` run.
+// railweave._native.load: the loops of `railweave bench switch` and `railweave bench receive`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -30,7 +30,7 @@ namespace railweave::load {
 
 namespace {
 
-constexpr unsigned kMostSegments = 128;  // limit of the kernel for one UDP_SEGMENT message
+constexpr unsigned kMostSegments = 128;  // the kernel's limit for one UDP_SEGMENT message
 constexpr std::size_t kMostBytes = 65507;
 
 nb::dict drive(const std::vector<int>& fds, unsigned lanes, unsigned segments, std::uint32_t slots,

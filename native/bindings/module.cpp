@@ -19,7 +19,7 @@ void bind_ports(nanobind::module_& m);
 }
 
 NB_MODULE(_native, m) {
-  nanobind::set_leak_warnings(false);  // PyTorch keeps whole modules until a process ends
+  nanobind::set_leak_warnings(false);  // PyTorch keeps whole modules until the process ends
   m.doc() = "railweave's native core: protocol machines, event loop and P4 engine";
   railweave::bind_collectives(m);
   railweave::bind_agent(m);

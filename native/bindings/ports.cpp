@@ -49,7 +49,7 @@ class BoundPorts {
       const nb::gil_scoped_release release;
       ports_.set_engine(native, notices);
     }
-    engine_ = engine;  // only now may the one before go
+    engine_ = engine;  // the previous engine may be freed only now
   }
 
   void impair(std::uint16_t port, bool out, const nb::object& values) {
@@ -85,7 +85,7 @@ class BoundPorts {
 
  private:
   nb::object engine_ = nb::none();
-  SwitchPorts ports_;  // after `engine_`: goes first, and its thread with it
+  SwitchPorts ports_;  // declared after `engine_`, so its thread ends first
 };
 
 void raise_os_error(const std::exception_ptr& pointer, void*) {

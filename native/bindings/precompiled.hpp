@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nanobind's headers, parsed once for all bindings. Files still include what they use: this only saves time.
+// nanobind's headers, parsed once for all bindings. Each file still includes the headers that it uses.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ values as Python sees them: bytes, times, and structs and enums by the names of their members.
+// C++ values in Python: bytes, times, and structs and enums with the names of their members.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -55,7 +55,7 @@ inline std::string constant_name(std::string_view enumerator) {
   return name;
 }
 
-/// A counter's count; of everything else itself.
+/// Returns the count of a counter, and any other value unchanged.
 template <typename T>
 decltype(auto) plain(const T& value) {
   if constexpr (requires { value.get(); }) {
@@ -65,7 +65,7 @@ decltype(auto) plain(const T& value) {
   }
 }
 
-/// What `.def` of a class does with one argument: calls it with the class.
+/// A visitor for `.def`: calls `define` with the class.
 template <typename Define>
 struct Definition : nanobind::def_visitor<Definition<Define>> {
   Define define;
@@ -80,7 +80,7 @@ struct Definition : nanobind::def_visitor<Definition<Define>> {
 
 namespace nanobind::detail {
 
-/// A struct that is a tuple of these members in Python; enums in it are numbers.
+/// Converts a struct to a Python tuple of these members. Enums become numbers.
 template <typename T, auto... members>
 struct TupleCaster {
   template <typename M>
@@ -118,7 +118,7 @@ struct TupleCaster {
 #define RAILWEAVE_SCAN2(...) RAILWEAVE_SCAN1(RAILWEAVE_SCAN1(RAILWEAVE_SCAN1(RAILWEAVE_SCAN1(__VA_ARGS__))))
 #define RAILWEAVE_SCAN1(...) __VA_ARGS__
 
-// For `.def`: members to read, or to read and write, under their own names.
+// For `.def`: members to read, or to read and write, with their own names.
 #define RAILWEAVE_RO(T, ...) \
   railweave::Definition([](auto& bound) { RAILWEAVE_EACH(RAILWEAVE_RO_ONE, T, __VA_ARGS__) })
 #define RAILWEAVE_RW(T, ...) \
@@ -126,12 +126,12 @@ struct TupleCaster {
 #define RAILWEAVE_RO_ONE(T, name) bound.def_ro(#name, &T::name);
 #define RAILWEAVE_RW_ONE(T, name) bound.def_rw(#name, &T::name);
 
-// Behind an nb::enum_: its values, kSendFirst as SEND_FIRST.
+// Appends an enum's values to its nb::enum_, kSendFirst as SEND_FIRST.
 #define RAILWEAVE_VALUES(T, ...) RAILWEAVE_EACH(RAILWEAVE_VALUE, T, __VA_ARGS__)
 #define RAILWEAVE_VALUE(T, name) .value(railweave::constant_name(#name).c_str(), T::name)
 #define RAILWEAVE_ENUM(m, T, ...) nanobind::enum_<T>(m, #T) RAILWEAVE_VALUES(T, __VA_ARGS__)
 
-// A dictionary of members of `from` by their names.
+// Makes a dictionary of members of `from`, with their names as keys.
 #define RAILWEAVE_DICT(from, ...)                     \
   [&] {                                               \
     nanobind::dict by_name;                           \
@@ -140,7 +140,7 @@ struct TupleCaster {
   }()
 #define RAILWEAVE_ITEM(from, name) by_name[#name] = railweave::plain(from.name);
 
-// At global scope: T is a tuple of these members in Python.
+// At global scope: converts T to a Python tuple of these members.
 #define RAILWEAVE_TUPLE(T, ...)           \
   template <>                             \
   struct nanobind::detail::type_caster<T> \

@@ -41,7 +41,7 @@ class BitString {
     bits_ += width;
   }
 
-  /// From here on: whole bytes behind the last one begun.
+  /// The following bits begin a new byte.
   void append_payload(Bytes payload) { bytes_.insert(bytes_.end(), payload.begin(), payload.end()); }
 
  private:

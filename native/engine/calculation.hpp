@@ -13,7 +13,7 @@
 
 namespace railweave::engine {
 
-/// The bits of `inputs` behind each other, the last byte filled with zeros, the payload at the end.
+/// The concatenated bits of `inputs`, with zeros in the last byte's free bits, then the payload.
 void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& packet,
             std::vector<std::byte>& buffer);
 
@@ -30,7 +30,7 @@ void gather(const Plan& plan, std::span<const InputPlan> inputs, const Packet& p
   return __builtin_bswap16(checksum(sum));
 }
 
-/// The hash or checksum over `inputs`, gathered in `buffer` (which is kept for the next).
+/// The hash or checksum over `inputs`. `buffer` gathers them and is reused.
 std::uint64_t calculate(const Plan& plan, Algorithm algorithm, std::span<const InputPlan> inputs,
                         const Packet& packet, std::vector<std::byte>& buffer);
 

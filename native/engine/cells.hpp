@@ -41,8 +41,8 @@ class Cells {
   std::uint32_t* cell(const RegisterPlan& array, std::uint32_t index) {
     return bank(array.bank, index) + array.word;
   }
-  /// Packets of a burst go through a bank in steps of the same size: the row where the next one will be is
-  /// fetched while this one, which is at `row`, is worked on.
+  /// Packets of a burst step through a bank by equal distances. Fetches the row of the next packet while this
+  /// packet works at `row`.
   [[gnu::always_inline]] void expect(std::uint32_t of, const BankPlan& plan, std::uint32_t row) {
     constexpr std::uint32_t kLineWords = kCacheLine / sizeof(std::uint32_t);
     if (plan.words < kLineWords) return;  // rows side by side are fetched by the processor itself

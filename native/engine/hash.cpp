@@ -63,7 +63,7 @@ std::uint64_t identity(Bytes input) {
   return result;
 }
 
-/// FNV-1 on signed bytes with an avalanche behind it, as BMv2's simple_switch has it.
+/// FNV-1 on signed bytes, then an avalanche, as in BMv2's simple_switch.
 std::uint32_t hash_ex(Bytes input) {
   std::uint32_t hash = 2166136261;
   for (const std::byte byte : input) {

@@ -38,7 +38,7 @@ const VariablePlan& variable_of(const Plan& plan, const HeaderPlan& header) {
   return plan.variables[header.variable];
 }
 
-/// Exchanges two headers of the same type with all that they hold.
+/// Exchanges the contents of two headers of the same type.
 void swap_headers(const Plan& plan, Packet& packet, std::uint32_t first, std::uint32_t second) {
   const HeaderPlan &a = plan.headers[first], &b = plan.headers[second];
   const auto swap = [&](std::uint32_t x, std::uint32_t y, std::size_t bytes) {

@@ -13,13 +13,13 @@
 namespace railweave::engine {
 namespace {
 
-/// Where a jump ends up that finds a jump forwards at its target, and so on. Backward jumps stay: they count.
+/// The final target of a chain of forward jumps. Backward jumps stay, because they are counted.
 std::uint32_t destination(const std::vector<Instruction>& code, std::uint32_t pc) {
   while (code[pc].op == Op::JMP && code[pc].a > pc) pc = code[pc].a;
   return pc;
 }
 
-/// Jumps go where they end up.
+/// Replaces targets of jumps by their final targets.
 std::vector<Instruction> shorten_jumps(std::vector<Instruction> code) {
   for (Instruction& instruction : code) {
     const char* signature = kOps[static_cast<std::size_t>(instruction.op)].signature;

@@ -35,7 +35,7 @@ struct CloneSession {
 /// Where copies of packets go.
 class Replication {
  public:
-  /// No replicas: the group or session goes.
+  /// Without replicas the group or session is removed.
   void set_group(std::uint32_t group, Replicas replicas) {
     if (replicas.empty()) {
       groups_.erase(group);

@@ -23,7 +23,7 @@ class Table {
  public:
   Table(const TablePlan& plan, std::uint32_t parameter_words);
 
-  /// Actions get at least this many words of parameters from now on.
+  /// Gives actions at least this many words of parameters from now on.
   void reserve_parameters(std::uint32_t words);
 
   /// The entry that matches the key of `plan().words` words, or nullptr. Packets of a burst ask for the same
@@ -40,7 +40,7 @@ class Table {
   void remove(std::uint64_t handle);
   Entry& entry(std::uint64_t handle);  // throws std::out_of_range
 
-  /// A selector group; entries name it as the parameter of kGroup. Empty: the group goes.
+  /// Sets a selector group; entries name it as the parameter of kGroup. An empty group is removed.
   void set_group(std::uint32_t group, std::vector<Choice> choices);
   /// The choice for a hash, or nullptr if there is no such group.
   const Choice* choose(std::uint64_t group, std::uint64_t hash) const {

@@ -9,7 +9,7 @@
 
 namespace railweave::engine {
 
-/// The parts behind each other.
+/// Concatenates the parts.
 template <typename... T>
 std::string text(const T&... parts) {
   std::ostringstream out;

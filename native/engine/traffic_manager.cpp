@@ -115,7 +115,7 @@ void TrafficManager::copy_whole(const Packet& from, Packet& to) const {
 }
 
 /// Clears the metadata of a packet that is cloned, resubmitted or recirculated, except the fields of a list.
-/// A list may also name fields of headers: their bits are kept, their validity is not.
+/// A list may also name header fields: their bits are kept, their validity is not.
 void TrafficManager::keep_fields(const Packet& from, Packet& to, std::uint64_t list,
                                  std::uint64_t instance_type) const {
   const Plan& plan = machine_->plan();

@@ -7,7 +7,7 @@
 namespace railweave::engine::vectors {
 namespace {
 
-/// Calls a loop with an element of this many bytes.
+/// Calls a loop with elements of this size in bytes.
 template <typename Loop>
 [[gnu::always_inline]] inline void with_element(unsigned bytes, const Loop& loop) {
   if (bytes == 1) loop(std::uint8_t{});

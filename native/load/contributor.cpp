@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kMark = 0x10ad10ad;
 constexpr std::uint64_t kNoChunk = ~std::uint64_t{0};
 
-/// Any numbers will do that differ in every bit position (the finaliser of MurmurHash3).
+/// The finaliser of MurmurHash3. Any function works if its values differ in every bit position.
 std::uint32_t mix(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x85ebca6b;
   x = (x ^ x >> 13) * 0xc2b2ae35;

@@ -18,7 +18,7 @@ void Echo::process(ports::Port& port, MutableBytes packet, std::uint64_t /*now_u
   swap(0, 6);
   swap(kIp + kIpv4Addresses, 4);
   swap(kUdp, 2);
-  store_be<std::uint16_t>(&packet[kUdp + kUdpChecksum], 0);  // none, as of results
+  store_be<std::uint16_t>(&packet[kUdp + kUdpChecksum], 0);  // no checksum, as in results
   packet[kUdpHeaders] |= static_cast<std::byte>(ina::Kind::kResult);
   port.emit(engine::Pieces(packet));
 }

@@ -6,7 +6,7 @@
 
 namespace railweave::load {
 
-/// Ports without an engine: UDP packets return to their senders, as results of the aggregation program.
+/// Ports without an engine. UDP packets return to their senders, as results of the aggregation program do.
 class Echo final : public ports::SwitchPorts {
  public:
   using SwitchPorts::SwitchPorts;

@@ -10,7 +10,7 @@
 namespace railweave::load {
 namespace {
 
-/// Moves one batch to the switch and back; false if there was nothing to send.
+/// Moves one batch to the switch and back. Returns false if there was nothing to send.
 bool turn_round(ina::Endpoint& endpoint, std::vector<std::byte>& wire, EndpointCost& cost, Time& now) {
   constexpr std::size_t kBatch = 64;
   const Time begin = thread_time();

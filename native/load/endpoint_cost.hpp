@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor time of an in-network endpoint alone.
+// Measures the processor time of an in-network endpoint alone.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace railweave::load {
 struct EndpointCost {
   std::uint64_t chunks;
   Duration transmit_ns;  // find the next chunk, read the input, build the packet
-  Duration receive_ns;   // judge the packet, write the output, keep the books
+  Duration receive_ns;   // check the packet, write the output, update the state
 };
 
-/// Run `rounds` all-reduces of `count` elements of four bytes through an endpoint in a group of one. Its own
-/// packets, turned round in batches, are the results. `sealed` as the packets of a job.
+/// Runs `rounds` all-reduces of `count` elements of four bytes through an endpoint in a group of one. The
+/// endpoint's own packets return in batches as results. `sealed`: with seals, as in a job.
 EndpointCost measure_endpoint(DType dtype, ReduceOp op, std::uint32_t lanes, std::uint32_t slots,
                               std::uint64_t count, int rounds, bool sealed);
 

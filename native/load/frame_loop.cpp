@@ -19,7 +19,7 @@ namespace railweave::load {
 namespace {
 
 constexpr unsigned kBatch = 64;                     // frames per system call
-constexpr Duration kLostAfter = 60 * kMillisecond;  // well beyond the time that a window takes on any switch
+constexpr Duration kLostAfter = 60 * kMillisecond;  // far longer than any switch takes for a window
 constexpr int kWaitMs = 5;
 
 /// Sends copies of one frame in batches.
@@ -37,7 +37,7 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  /// Sends `count` frames at most; the number that the socket took.
+  /// Sends at most `count` frames. Returns the number that the socket accepted.
   unsigned send(unsigned count) {
     const int sent = sendmmsg(fd_, messages_.data(), std::min(count, kBatch), MSG_DONTWAIT);
     if (sent >= 0) return static_cast<unsigned>(sent);
@@ -52,7 +52,7 @@ class Sender {
   std::array<mmsghdr, kBatch> messages_{};
 };
 
-/// From one packet socket to another one.
+/// From one packet socket to another.
 struct Sockets {
   Sender sender;
   int in;
@@ -65,7 +65,7 @@ struct Sockets {
   }
 };
 
-/// From one shared link to another one.
+/// From one shared link to another.
 struct Links {
   ports::SharedLink& out;
   ports::SharedLink& in;

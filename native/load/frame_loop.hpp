@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One frame through a switch, again and again: a closed loop over packet sockets, for any program.
+// Sends one frame through a switch repeatedly: a closed loop over packet sockets, for any program.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace railweave::load {
 struct FrameCounts {
   std::uint64_t right = 0;  // frames that came back as expected
   std::uint64_t wrong = 0;  // frames of the expected size with other bytes
-  std::uint64_t lost = 0;   // frames of which nothing was heard for a while
+  std::uint64_t lost = 0;   // frames without an answer for a while
   double seconds = 0;
 };
 
 /// Keeps `window` copies of `frame` in flight for `duration`, from packet socket `out` to packet socket `in`,
-/// where `expected` arrives. Other traffic of the interfaces does not count. The sockets stay the caller's.
-/// Throws std::system_error if a socket refuses to send.
+/// where `expected` arrives. Other traffic does not count. The caller keeps the sockets. Throws
+/// std::system_error if a socket refuses to send.
 FrameCounts loop_frame(int out, int in, Bytes frame, Bytes expected, unsigned window, Duration duration);
 
 /// The same over ends of shared links.

@@ -18,12 +18,11 @@ namespace railweave::load {
 
 namespace {
 
-// Well beyond the time that a full window takes on the slowest switch: a repetition means that something was
-// lost.
+// Far longer than the slowest switch takes for a full window, so a repetition means a loss.
 constexpr Duration kSilence = 60 * kMillisecond;
 constexpr int kPollMs = 5;
 
-/// A message with room for one 16- or 32-bit number of UDP's.
+/// A message with room for one 16- or 32-bit control value of UDP.
 struct Message {
   msghdr header{};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
@@ -43,7 +42,7 @@ struct Message {
     std::memcpy(CMSG_DATA(item), &bytes, sizeof bytes);
   }
 
-  /// The size of the datagrams that were received as one, or `otherwise`.
+  /// The size of each datagram in a joined message, or `otherwise`.
   std::size_t segment(std::size_t otherwise) {
     for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
       if (item->cmsg_level != SOL_UDP || item->cmsg_type != UDP_GRO) continue;
@@ -93,7 +92,7 @@ Outcome Generator::run(Duration warm_up, Duration duration) {
   return outcome_;
 }
 
-/// Sends one super-packet if there is one to send; false if not, or if the socket is full.
+/// Sends one super-packet. Returns false without a chunk to send, or if the socket is full.
 bool Generator::send(Worker& worker) {
   if (worker.pending.count == 0) worker.pending = worker.contributor.next(segments_);
   const Run run = worker.pending;
@@ -149,7 +148,7 @@ void Generator::take(Worker& worker, Bytes datagrams, std::size_t size) {
   }
 }
 
-/// Until a result has come, or a little while.
+/// Waits for a result, at most kPollMs.
 void Generator::await() const {
   std::vector<pollfd> polled;
   for (const Worker& worker : workers_) {

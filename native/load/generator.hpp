@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives the hosts of a closed loop over UDP sockets: one thread for all, super-packets both ways.
+// Drives the hosts of a closed loop over UDP sockets: one thread for all, super-packets in both directions.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 namespace railweave::load {
 
 struct Outcome {
-  std::uint64_t right = 0;  // contributions whose right result came back, over all workers
+  std::uint64_t right = 0;  // contributions with a right result, over all workers
   std::uint64_t wrong = 0;  // results with wrong numbers, flags or marks
-  std::uint64_t again = 0;  // results that were there already
+  std::uint64_t again = 0;  // repeated results
   std::uint64_t strangers = 0;
-  std::uint64_t repeated = 0;  // contributions sent once more because nothing came
+  std::uint64_t repeated = 0;  // contributions sent again because nothing came
   double seconds = 0;
 };
 
-/// One run. `fds` are connected UDP sockets, one per worker, with UDP_GRO on; they stay the caller's.
+/// One run. `fds` are connected UDP sockets with UDP_GRO, one per worker. The caller keeps them.
 class Generator {
  public:
   Generator(const Group& group, std::vector<int> fds, unsigned segments);
 
-  /// Loads the switch for `warm_up` and then `duration`, of which alone the outcome tells (but for wrong
-  /// results, which always count). Throws std::system_error when a socket refuses to send.
+  /// Loads the switch for `warm_up`, then for `duration`. The outcome counts only `duration`, except that
+  /// wrong results always count. Throws std::system_error if a socket refuses to send.
   Outcome run(Duration warm_up, Duration duration);
 
  private:

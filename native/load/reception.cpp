@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::byte kUnset{0xff};
 constexpr spread::Keys kKeys{};
-constexpr int kBatchesPerTurn = 16;      // as the rail's
-constexpr std::size_t kPerReading = 64;  // datagrams from memory between two looks at the clock
-// Under way between the sockets: less than the kernel's queues hold, more than the receiver takes at once.
+constexpr int kBatchesPerTurn = 16;      // as in the rail
+constexpr std::size_t kPerReading = 64;  // datagrams from memory between two readings of the clock
+// Data between the sockets: less than the kernel's queues hold, more than the receiver takes at once.
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindowPackets = 512;  // net.core.netdev_max_backlog is 1,000 and more
 constexpr std::size_t kKernelOverhead = 8;
@@ -48,7 +48,7 @@ Slice slice_of(Collective collective, DType dtype, std::size_t count, int rank, 
           .world_size = world_size};
 }
 
-/// Packets of a batch: as many as fit this much, but no more than a group has slots.
+/// Packets of a batch: as many as fit in kBytes, but at most one per slot of a group.
 std::uint32_t batch_of(std::size_t payload_bytes) {
   constexpr std::size_t kBytes = std::size_t{16} << 20;
   const std::size_t fit = kBytes / std::clamp<std::size_t>(payload_bytes, 1, kBytes);
@@ -68,7 +68,7 @@ ina::EndpointOptions endpoint_options(std::size_t payload_bytes, std::uint16_t g
 
 }  // namespace
 
-/// As float32 they are integers of 20 bits, which fixed point holds exactly.
+/// As float32 the values are integers of 20 bits, which fixed point represents exactly.
 Reception::Reception(std::size_t payload_bytes, std::size_t code_bytes)
     : payload_(payload_bytes),
       code_(code_bytes),
@@ -121,7 +121,7 @@ Bytes ResultReception::next_batch(Time now) {
   const std::size_t count = wanted_.size() / sizeof(float);
   endpoint_.start(
       slice_of(Collective::kAllReduce, DType::kFloat32, count, 0, 1, wanted_.data(), output_.data()));
-  // Exponents come before: what is counted are data.
+  // Exchanges the exponents first, because only data packets count.
   for (transmit(now); wire_.size() < batch_of(payload_) * datagram_bytes(); transmit(now)) {
     for (Bytes rest = wire_; !rest.empty(); rest = rest.subspan(datagram_bytes()))
       take(rest.first(datagram_bytes()), now);
@@ -129,7 +129,7 @@ Bytes ResultReception::next_batch(Time now) {
   return wire_;
 }
 
-/// The sums of a group of one are its contributions.
+/// In a group of one, the sums are the contributions.
 void ResultReception::transmit(Time now) {
   wire_.clear();
   for (Bytes packet; !(packet = endpoint_.transmit(now)).empty();) {
@@ -159,7 +159,7 @@ void take_all(Reception& reception, Bytes rest) {
   }
 }
 
-/// Has batches taken for so long, and adds up what that takes.
+/// Takes batches for `duration` and adds up the time.
 template <typename Take>
 Reading measure(Reception& reception, Duration duration, const Take& take) {
   Reading reading;
@@ -183,7 +183,7 @@ Reading receive_from_memory(Reception& reception, Duration duration) {
 
 namespace {
 
-/// Sends batches from a thread of its own, and never more than a window before they are taken.
+/// Sends batches from its own thread, at most a window ahead of the receiver.
 class Feeder {
  public:
   Feeder(std::size_t datagram_bytes, bool super_packets, int cpu)
@@ -215,9 +215,9 @@ class Feeder {
     taken_ = 0;
     ready_.release();
   }
-  /// Until the thread is done with the batch.
+  /// Waits until the thread has sent the batch.
   void finish() { sent_.acquire(); }
-  /// So many of the batch, in all.
+  /// Says that the receiver has taken `count` datagrams of the batch so far.
   void taken(std::size_t count) { taken_.store(count, std::memory_order_release); }
 
  private:
@@ -234,7 +234,7 @@ class Feeder {
     }
   }
 
-  /// Half a window at a time, so that what leaves together is long.
+  /// Sends at least half a window at a time, so that super-packets are long.
   std::size_t send_some(std::size_t sent) {
     const std::size_t most = super_packets_ ? datagrams_.size() : kWindowPackets;
     const std::size_t window = std::clamp<std::size_t>(kWindowBytes / size_, 2, most);
@@ -250,7 +250,7 @@ class Feeder {
   DatagramSocket socket_;
   std::size_t size_;
   bool super_packets_;
-  std::vector<Bytes> datagrams_;  // of the batch; the thread's from `send` until `finish`
+  std::vector<Bytes> datagrams_;  // of the batch; the thread uses them from `send` to `finish`
   std::atomic<std::size_t> taken_{0};
   std::atomic<bool> stopping_{false};
   std::counting_semaphore<2> ready_{0};  // a batch, or the end
@@ -258,7 +258,7 @@ class Feeder {
   std::thread thread_;
 };
 
-/// Takes what comes through the socket, as the rail does.
+/// Takes datagrams from the socket as the rail does.
 class Taker final : public ReadyHandler {
  public:
   Taker(Reception& reception, DatagramSocket& socket, Feeder& feeder)
@@ -318,7 +318,7 @@ namespace {
 constexpr std::uint16_t kFirstGroup = 1;
 const LocalInterface kLoopback{.address = "127.0.0.1", .interface = ""};
 
-/// Sockets on one port, one per worker, and one that fills them.
+/// One socket per worker on one port, and one socket that fills them.
 class DealtSockets {
  public:
   DealtSockets(std::size_t workers, std::size_t groups, std::size_t bytes, bool super_packets)
@@ -344,7 +344,7 @@ class DealtSockets {
     for (std::span<const Bytes> rest = datagrams; !rest.empty();) rest = rest.subspan(sender_.send(rest));
   }
 
-  /// Whatever lies ready for a worker; how many datagrams. What the kernel has dealt wrongly is missed.
+  /// Takes all ready datagrams of a worker and returns their number. Drops datagrams for another worker.
   std::size_t take(std::size_t worker, std::span<const std::unique_ptr<Reception>> groups) {
     std::size_t taken = 0;
     for (std::size_t before = ~std::size_t{0}; taken != before;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receive path of an in-network rail without the rest: batches of datagrams that lie ready before the
-// clock runs go into the machine that judges and places them, straight from memory or through the kernel.
+// Measures the receive path of an in-network rail alone. Batches of datagrams are ready before the clock
+// starts. They go from memory or through the kernel to the machine that checks and places them.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,22 @@
 
 namespace railweave::load {
 
-/// A machine that receives, and the datagrams for it.
+/// A receiving machine, and the datagrams for it.
 class Reception {
  public:
   virtual ~Reception() = default;
-  /// Brings the machine to where it waits for a batch, and returns that: datagrams of one size, one behind
-  /// the other. The memory to which they belong holds something else.
+  /// Prepares the machine for a batch and returns the batch: contiguous datagrams of one size. The output
+  /// memory has other content before.
   virtual Bytes next_batch(Time now) = 0;
   virtual void take(Bytes datagram, Time now) = 0;
-  /// Once the batch is taken: whether every byte of it is in its place.
+  /// Called after the batch: whether every byte is in its place.
   virtual bool placed() = 0;
 
   std::size_t payload_bytes() const { return payload_; }
   std::size_t datagram_bytes() const { return ina::kHeaderBytes + payload_ + code_; }
 
  protected:
-  /// `code_bytes`: behind the payload.
+  /// `code_bytes`: size of the code after the payload.
   Reception(std::size_t payload_bytes, std::size_t code_bytes);
 
   std::size_t payload_;
@@ -43,8 +43,8 @@ class Reception {
   std::vector<std::byte> wire_;
 };
 
-/// One broadcast per batch, of another rank's tensor: SPREAD datagrams. std::invalid_argument for a payload
-/// that no packet has.
+/// One broadcast of another rank's tensor per batch, in SPREAD datagrams. Throws std::invalid_argument for an
+/// impossible payload size.
 class SpreadReception final : public Reception {
  public:
   explicit SpreadReception(std::size_t payload_bytes, std::uint16_t group = 1);
@@ -58,8 +58,8 @@ class SpreadReception final : public Reception {
   std::optional<spread::Spreader> spreader_;
 };
 
-/// One sum of float32 per batch: RESULT datagrams, of chunks that are all on their way. std::invalid_argument
-/// for a payload that no packet has.
+/// One float32 sum per batch, in RESULT datagrams; all chunks are in flight. Throws std::invalid_argument for
+/// an impossible payload size.
 class ResultReception final : public Reception {
  public:
   explicit ResultReception(std::size_t payload_bytes, std::uint16_t group = 1);
@@ -74,21 +74,21 @@ class ResultReception final : public Reception {
   ina::Endpoint endpoint_;
 };
 
-/// What was taken, and how long this took: on the clock, and of the processor.
+/// Received packets, with the clock time and processor time for them.
 struct Reading {
   std::uint64_t packets = 0;
   Duration clock = 0;
   Duration cpu = 0;
 };
 
-/// For about so long. std::runtime_error if a byte is not in its place.
+/// Measures for about `duration`. Throws std::runtime_error if a byte is not in its place.
 Reading receive_from_memory(Reception& reception, Duration duration);
-/// The same through two UDP sockets of 127.0.0.1; another thread sends, on this CPU. `super_packets`: whether
-/// they pass the kernel as such. std::runtime_error also if a datagram is lost.
+/// The same through two UDP sockets on 127.0.0.1. Another thread sends on CPU `send_on`. `super_packets`:
+/// whether the kernel passes super-packets. Throws std::runtime_error also if a datagram is lost.
 Reading receive_from_kernel(Reception& reception, Duration duration, bool super_packets, int send_on);
-/// Batches of all groups, numbered from 1, are taken by a thread on each of these CPUs at once, which has
-/// every so manieth group: from memory, or from a socket of its own on one port, where all lies ready. The
-/// longest that one takes counts. std::runtime_error as above.
+/// Measures one worker thread on each of `cpus`. The batches of the groups, numbered from 1, are dealt to the
+/// workers in turn. Each worker takes its batches from memory, or from its own socket on a shared port. All
+/// datagrams are ready before the start. The slowest worker counts. Throws std::runtime_error as above.
 Reading receive_by_workers(std::span<const std::unique_ptr<Reception>> groups, Duration duration,
                            std::optional<bool> super_packets, const std::vector<int>& cpus);
 

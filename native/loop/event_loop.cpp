@@ -17,7 +17,7 @@ namespace {
 constexpr int kEventsPerRound = 64;
 constexpr std::uint64_t kWakeTag = ~std::uint64_t{0};
 constexpr std::uint64_t kTimerTag = kWakeTag - 1;
-// Deadlines so near, as of pacing, are not worth a system call to set the timer.
+// A deadline this near, for example of pacing, is not worth a system call to set the timer.
 constexpr Duration kSoon = kMillisecond;
 
 timespec timespec_of(Duration duration) {
@@ -32,7 +32,7 @@ EventLoop::EventLoop(HandlerOwner* owner)
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       owner_(owner) {
   epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWakeTag}};
-  epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // wakes once, unread
+  epoll_event timed{.events = EPOLLIN | EPOLLET, .data = {.u64 = kTimerTag}};  // wakes once; never read
   if (!epoll_ || !wake_ || !timer_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &woken) < 0 ||
       epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_.get(), &timed) < 0)
     raise_errno("epoll");
@@ -44,7 +44,7 @@ Time EventLoop::now() {
   return at.tv_sec * kSecond + at.tv_nsec;
 }
 
-// The kernel first: if it refuses, nothing has been registered.
+// Asks the kernel first: if it refuses, nothing is registered.
 void EventLoop::watch(int fd, std::uint32_t events, ReadyHandler& handler) {
   if (watches_.size() <= static_cast<std::size_t>(fd)) watches_.resize(fd + 1);
   if (!suspended(owner_)) control(EPOLL_CTL_ADD, fd, events);
@@ -66,7 +66,7 @@ void EventLoop::unwatch(int fd) {
   Watch& watch = watches_.at(fd);
   if (watch.handler == nullptr) return;
   watch.handler = nullptr;
-  ++watch.generation;  // events that are fetched already carry the old one
+  ++watch.generation;  // events fetched earlier carry the old number
   if (!suspended(watch.owner)) control(EPOLL_CTL_DEL, fd, 0);
 }
 
@@ -137,14 +137,14 @@ bool EventLoop::run_once(Time latest, Duration spin) {
   if (fetched < 0 && !interrupted) raise_errno("epoll_wait");
   const Time time = now();
   for (int i = 0; i < fetched; ++i) dispatch(events[i], time);
-  if (time >= due) expire_due(time);  // what these events have made due is found before the next sleep
+  if (time >= due) expire_due(time);  // deadlines that these events caused are found before the next sleep
   run_posted();
   return interrupted;
 }
 
-// For a time-out of the sleep itself the kernel sets and clears a timer each time, in a virtual machine often
-// by way of the hypervisor. Most deadlines only move away from the time that the timer is set to: it then
-// wakes the loop once too early.
+// A timeout in epoll_pwait2 sets and clears a kernel timer at every sleep, in a virtual machine often through
+// the hypervisor. Most deadlines only move later than the timer's time. The timer then wakes the loop once
+// too early.
 int EventLoop::sleep(epoll_event* events, int capacity, Time until, Duration spin) {
   constexpr timespec kNoTime{};
   for (const Time end = spin > 0 ? std::min(until, now() + spin) : 0; spin > 0 && now() < end;
@@ -186,7 +186,7 @@ void EventLoop::dispatch(const epoll_event& event, Time now) {
       });
 }
 
-// What cannot go to an owner is dropped, and comes out.
+// Exceptions go to the owner. Without an owner the handler is dropped and the exception passes through.
 template <typename Step, typename Drop>
 void EventLoop::call(HandlerOwner* owner, Time now, const Step& step, const Drop& drop) {
   const Owned owned(*this, owner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a process touches sockets: epoll, deadlines and work posted from other threads.
+// The event loop of a process: epoll, deadlines, and tasks from other threads.
 #pragma once
 
 #include <sys/epoll.h>
@@ -17,14 +17,14 @@
 
 namespace railweave {
 
-/// Told when a watched descriptor is ready. `events` are epoll's.
+/// Called when a watched descriptor is ready. `events` are epoll's.
 class ReadyHandler {
  public:
   virtual ~ReadyHandler() = default;
   virtual void on_ready(std::uint32_t events, Time now) = 0;
 };
 
-/// Something with a deadline: a rail, a heartbeat.
+/// An object with a deadline, such as a rail or a heartbeat.
 class Timed {
  public:
   virtual ~Timed() = default;
@@ -32,11 +32,11 @@ class Timed {
   virtual void expire(Time now) = 0;
 };
 
-/// Has handlers and timers on a loop. What one of them throws stays with the owner.
+/// Owns handlers and timers on a loop, and receives their exceptions.
 class HandlerOwner {
  public:
   virtual ~HandlerOwner() = default;
-  /// A handler, a timer or a posted task has thrown. The loop has suspended the owner.
+  /// A handler, a timer or a posted task has thrown. The loop has already suspended the owner.
   virtual void handler_failed(const std::exception& error, Time now) = 0;
 
  private:
@@ -44,19 +44,19 @@ class HandlerOwner {
   bool suspended_ = false;
 };
 
-/// One thread at a time drives the loop, with `run` or `run_once`; that one is "the loop's thread", and only
-/// it calls handlers. `post`, `wake` and `stop` may be called from any thread, everything else from the
-/// loop's thread only.
+/// One thread at a time drives the loop with `run` or `run_once`: the loop's thread. Only this thread calls
+/// handlers. Any thread may call `post`, `wake` and `stop`; all other methods are for the loop's thread.
 class EventLoop {
  public:
-  /// `owner`, if not null, owns all that is registered outside of `Owned`.
+  /// `owner` owns everything that is registered without an `Owned`; it may be null.
   explicit EventLoop(HandlerOwner* owner = nullptr);
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
   static Time now();  // CLOCK_MONOTONIC
 
-  /// While it exists, `owner` owns what is registered. What a handler registers belongs to its own owner.
+  /// Registrations belong to `owner` while this object exists. Registrations by a handler belong to its
+  /// owner.
   class Owned {
    public:
     Owned(EventLoop& loop, HandlerOwner* owner) : loop_(loop), before_(std::exchange(loop.owner_, owner)) {}
@@ -71,11 +71,11 @@ class EventLoop {
   HandlerOwner* owner() const { return owner_; }
   /// Calls no handler, timer or posted task of the owner until `resume`.
   void suspend(HandlerOwner& owner);
-  /// Throws std::system_error and leaves the owner suspended where a descriptor cannot be watched.
+  /// Throws std::system_error if a descriptor cannot be watched. The owner then stays suspended.
   void resume(HandlerOwner& owner);
 
   void watch(int fd, std::uint32_t events, ReadyHandler& handler);
-  // Without effect where `fd` is not watched; safe inside a handler, also for events already fetched.
+  // No effect if `fd` is not watched. Safe inside a handler, also for events that are already fetched.
   void rewatch(int fd, std::uint32_t events, ReadyHandler& handler);
   void unwatch(int fd);  // before the descriptor is closed
 
@@ -83,16 +83,15 @@ class EventLoop {
   void remove_timed(Timed& timed);  // safe inside `expire`
 
   void post(std::function<void()> task, HandlerOwner* owner = nullptr);
-  void run_posted();  // now, what waits
+  void run_posted();  // runs the waiting tasks now
   void wake();        // makes a sleeping `run_once` return
   void stop();
 
   void run();  // until stop()
-  /// Sleeps until something happens, at most until `latest`, and handles it. For the first `spin` it looks
-  /// again and again instead, and lets others have the processor in between: who sleeps wakes up late, and
-  /// with cold caches. True if a signal cut the sleep
-  /// short. If a handler without an owner throws, the exception comes out of here, and that handler is not
-  /// called again: what it could not handle would wake the loop for ever.
+  /// Sleeps until an event, at most until `latest`, and handles it. Returns true if a signal ended the sleep.
+  /// For the first `spin` it polls and yields the processor in between, because a sleeping thread wakes up
+  /// late and with cold caches. If a handler without an owner throws, this method rethrows. The handler is
+  /// then removed, because its unhandled event would wake the loop again and again.
   bool run_once(Time latest, Duration spin = 0);
 
  private:
@@ -122,14 +121,14 @@ class EventLoop {
   void set_timer(Time at);
 
   Descriptor epoll_, wake_, timer_;
-  Time timer_at_ = 0;  // when the timer fires or has fired
+  Time timer_at_ = 0;  // time for which the timer is set; may be past
   std::atomic<bool> stopping_{false};
   std::atomic<bool> woken_{false};  // the eventfd has been written and not read yet
   std::mutex mutex_;
   std::vector<Task> posted_;    // guarded by mutex_
-  std::vector<Timer> timed_;    // with nullptr: removed while expire_due walks over it
+  std::vector<Timer> timed_;    // nullptr: removed during expire_due
   std::vector<Watch> watches_;  // by descriptor
-  HandlerOwner* owner_;         // of what is registered now
+  HandlerOwner* owner_;         // of new registrations
 };
 
 }  // namespace railweave

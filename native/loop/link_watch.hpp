@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when an interface of this network namespace appears, goes, changes state, or gets an address.
+// Reports when an interface of this network namespace appears, disappears, changes state, or gets an address.
 #pragma once
 
 #include <linux/netlink.h>
@@ -13,8 +13,8 @@
 
 namespace railweave {
 
-/// A route netlink socket that listens to link events. What changed is not parsed: the owner looks at its own
-/// interfaces again, which is right also when events were lost.
+/// A route netlink socket for link events. Events are not parsed. The owner checks its own interfaces again,
+/// so lost events do no harm.
 class LinkWatch {
  public:
   LinkWatch() : socket_(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE)) {
@@ -28,12 +28,12 @@ class LinkWatch {
 
   int fd() const { return socket_.get(); }
 
-  /// Throws away all events that wait.
+  /// Discards all waiting events.
   void drain() {
     std::array<std::byte, 16384> scratch;
     for (;;) {
       const ssize_t size = recv(fd(), scratch.data(), scratch.size(), MSG_DONTWAIT);
-      // ENOBUFS says that events were lost and clears the error: as good as an event.
+      // ENOBUFS means lost events, and the call clears the error. It counts as an event.
       if (size < 0 && errno != ENOBUFS && errno != EINTR) return;
     }
   }

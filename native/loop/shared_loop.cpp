@@ -13,18 +13,18 @@
 namespace railweave {
 namespace {
 
-// A thread that has got its result comes back with the next call soon. For so long the loop is left to it:
-// fetching the loop back from the background thread would cost each call a hand-over. Peers wait at most so
-// long for an answer. RoCE's shortest time-out is 4 ms, and an acknowledgement may be held for 1 ms.
+// A thread that got its result will soon make the next call. The background thread leaves the loop to it for
+// this time, because taking the loop back would cost each call a hand-over. Peers may wait this long for an
+// answer. RoCE's shortest timeout is 4 ms, and an acknowledgement may be delayed by 1 ms.
 constexpr Duration kForegroundGrace = 2 * kMillisecond;
-// A wait is cut into pieces of this length, so that a Python thread gets to look at its signals.
+// Longest wait without a return, so that a Python thread can check its signals.
 constexpr Duration kWaitSlice = 100 * kMillisecond;
 
 auto chrono(Duration duration) { return std::chrono::nanoseconds(duration); }
 
 }  // namespace
 
-// A thread that wants to lead wakes the one that does, which makes room after its turn.
+// A thread that wants to lead wakes the leader, which yields after its turn.
 class SharedLoop::Lead {
  public:
   Lead(SharedLoop& loop, std::unique_lock<std::mutex>& lock, Leader as = Leader::kForeground)
@@ -51,7 +51,7 @@ class SharedLoop::Lead {
   std::unique_lock<std::mutex>& lock_;
 };
 
-// Whoever leads is there by chance: what a turn throws is not that thread's, but ends the client.
+// The leading thread is arbitrary. An exception goes to the client, not to that thread, and ends the client.
 template <typename Step>
 void SharedLoop::guarded(const Step& step) {
   try {
@@ -66,7 +66,7 @@ SharedLoop::SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client, const
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the program's own threads
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // only the program's own threads handle signals
   background_ = std::thread([this] { work_in_background(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(background_.native_handle(), name);
@@ -79,7 +79,7 @@ SharedLoop::~SharedLoop() {
 void SharedLoop::lead_on(const std::vector<int>& cpus, Duration spin) {
   run_on(background_.native_handle(), cpus);
   std::unique_lock lock(mutex_);
-  const Lead lead(*this, lock);  // the background thread begins a turn with what is set here
+  const Lead lead(*this, lock);  // the background thread reads these settings at the start of a turn
   own_cpus_ = true;
   own_spin_ = spin;
 }
@@ -118,7 +118,7 @@ Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& re
       if (outcome != Outcome::kDone || reached()) return outcome;
       continue;
     }
-    loop_.wake();  // what this thread waits for may still have to be started
+    loop_.wake();  // the leader may still have to start this thread's call
     const Duration left = std::min(kWaitSlice, latest - EventLoop::now());
     if (!changed_.wait_for(lock, chrono(left), [&] { return known() || can_lead(as_leader); }))
       return EventLoop::now() >= latest ? Outcome::kTimeout : Outcome::kInterrupted;
@@ -126,7 +126,7 @@ Outcome SharedLoop::wait(std::unique_lock<std::mutex>& lock, const Condition& re
   return Outcome::kDone;
 }
 
-// For at most a slice of time. kDone also means that another thread wants to lead.
+// Leads for at most kWaitSlice. kDone may also mean that another thread wants to lead.
 Outcome SharedLoop::drive(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest,
                           Duration spin) {
   const Time slice_end = EventLoop::now() + kWaitSlice;
@@ -144,7 +144,7 @@ void SharedLoop::turn_until(const Condition& reached, Time latest) {
   while (!reached() && EventLoop::now() < latest) turn(lock, reached, latest);
 }
 
-// True if a signal cut the turn short. What begins before it may have ended as soon: then it does not sleep.
+// Returns true if a signal ended the turn early. Does not sleep if `before_turn` already completed the work.
 bool SharedLoop::turn(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest,
                       Duration spin) {
   lock.unlock();

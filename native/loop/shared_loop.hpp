@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event loop that several threads share: one of them leads, which is to drive it, the others follow.
+// An event loop that several threads share. One thread leads, that is, drives the loop; the others follow.
 #pragma once
 
 #include <condition_variable>
@@ -15,49 +15,49 @@ namespace railweave {
 
 enum class Outcome { kDone, kTimeout, kInterrupted };
 
-/// A thread that waits for something leads the loop itself, so that a result needs no hand-over between
-/// threads; while nobody waits, a thread of the shared loop's own does, or always, on CPUs of its own. The
-/// mutex is the client's and guards what the threads wait for.
+/// A waiting thread leads the loop itself, so its result needs no hand-over between threads. While no thread
+/// waits, a background thread leads. After `lead_on` the background thread always leads. The mutex is the
+/// client's and guards the state that threads wait for.
 class SharedLoop {
  public:
-  /// What is done beside the handlers of events, by the leader and without the lock.
+  /// Work of each turn besides the handlers of events. The leader calls it without the lock.
   class Client {
    public:
     virtual ~Client() = default;
-    virtual void before_turn() = 0;  // what other threads have left to do
+    virtual void before_turn() = 0;  // starts work that other threads have left
     virtual void after_turn() = 0;
-    virtual void turn_failed(const std::exception& error) = 0;  // out of a handler, or one of the two
-    /// Asked with the lock: whether the loop is to be driven at once although nobody waits.
+    virtual void turn_failed(const std::exception& error) = 0;  // a handler or one of the two methods threw
+    /// Called with the lock: whether the loop needs a leader at once although no thread waits.
     virtual bool busy() const = 0;
   };
-  using Condition = std::function<bool()>;  // asked with the lock
+  using Condition = std::function<bool()>;  // called with the lock
 
-  /// `loop` is this one's alone to drive from now on. The thread is called `name`.
+  /// From now on only this object drives `loop`. `name` is the name of the background thread.
   SharedLoop(EventLoop& loop, std::mutex& mutex, Client& client, const char* name = "railweave-loop");
   ~SharedLoop();
   SharedLoop(const SharedLoop&) = delete;
   SharedLoop& operator=(const SharedLoop&) = delete;
 
-  /// From now on the loop's own thread leads also while others wait, on these CPUs alone, and looks for so
-  /// long in each turn before it sleeps. std::invalid_argument for CPUs that this process may not use.
+  /// From now on the background thread always leads, also while threads wait. It runs on these CPUs only and
+  /// polls for `spin` in each turn before it sleeps. Throws std::invalid_argument for CPUs that this process
+  /// may not use.
   void lead_on(const std::vector<int>& cpus, Duration spin);
-  /// Runs `task` as the leader, and hands on what it throws. Not from inside the loop.
+  /// Runs `task` as the leader and rethrows its exception. Must not be called inside the loop.
   void run(const std::function<void()>& task);
-  /// Until `reached`; leads unless another thread does or `lead_on` was called, and then spins for so long in
-  /// each turn.
-  /// kInterrupted: a signal has come, or it is time to look for one; wait again.
+  /// Waits until `reached`. This thread leads unless another one does or `lead_on` was called, and polls for
+  /// `spin` in each turn. kInterrupted: a signal may have come; check signals and wait again.
   Outcome wait(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest, Duration spin = 0);
-  /// The same for what only the leader may ask.
+  /// The same for a condition that only the leader may check.
   Outcome wait_leading(std::unique_lock<std::mutex>& lock, const Condition& reached, Time latest);
-  /// Has `before_turn` called: here and now, or soon by the thread that leads.
+  /// Lets the leader call `before_turn` soon, or calls it here if no thread leads.
   void prompt(std::unique_lock<std::mutex>& lock);
-  /// What threads wait for has changed. With the lock.
+  /// Says that the state has changed for which threads wait. Called with the lock.
   void notify() { changed_.notify_all(); }
 
-  /// Runs `task` as the leader and ends the thread of its own: nobody else leads in between. Once; whoever
-  /// comes later waits for the end of it.
+  /// Runs `task` as the leader and ends the background thread. No other thread leads in between. Later calls
+  /// only wait for the end of the first call.
   void close(const std::function<void()>& task);
-  /// Drives the loop until `reached`, for at most so long. From inside `run` or `close`.
+  /// Drives the loop until `reached`, at most until `latest`. Call it inside `run` or `close`.
   void turn_until(const Condition& reached, Time latest);
 
  private:
@@ -77,14 +77,14 @@ class SharedLoop {
 
   EventLoop& loop_;
   Client& client_;
-  std::mutex& mutex_;  // guards what follows
+  std::mutex& mutex_;  // guards the members below
   std::condition_variable changed_;
   std::condition_variable background_wanted_;
   Leader leader_ = Leader::kNone;
   int followers_ = 0;         // threads that wait to lead
-  Time last_foreground_ = 0;  // when one has ceased to
-  bool own_cpus_ = false;     // of the background thread
-  Duration own_spin_ = 0;     // on them
+  Time last_foreground_ = 0;  // when a foreground thread last stopped leading
+  bool own_cpus_ = false;     // the background thread has its own CPUs
+  Duration own_spin_ = 0;     // `spin` of lead_on
   bool closing_ = false;
   bool stopping_ = false;
   bool closed_ = false;

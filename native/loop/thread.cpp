@@ -43,7 +43,7 @@ std::string listed(const cpu_set_t& cpus) {
 void run_on(pthread_t thread, const std::vector<int>& cpus) {
   const cpu_set_t before = affinity(thread);
   cpu_set_t usable;
-  // The kernel takes what it allows of what it is asked for, without a word about the rest.
+  // The kernel silently ignores the CPUs that it does not allow.
   std::memset(&usable, 0xff, sizeof usable);
   set_affinity(thread, usable);
   usable = affinity(thread);

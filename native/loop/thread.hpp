@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread has of the processors: where it may run, and for how long it has.
+// CPUs and processor time of threads.
 #pragma once
 
 #include <pthread.h>
@@ -10,11 +10,11 @@
 
 namespace railweave {
 
-/// From now on the thread runs on these CPUs alone. Throws std::invalid_argument, and changes nothing, where
-/// it may not use one of them.
+/// Restricts the thread to these CPUs. Throws std::invalid_argument without a change if this process may not
+/// use a CPU.
 void run_on(pthread_t thread, const std::vector<int>& cpus);
 
-/// Processor time of this thread: other processes on the machine do not count.
+/// Processor time of this thread. Work of other processes does not count.
 Time thread_time();
 
 }  // namespace railweave

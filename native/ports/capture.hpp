@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets into a file that Wireshark and tcpdump read.
+// Writes packets to a file for Wireshark and tcpdump.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace railweave::ports {
 
-/// A pcap file with times in nanoseconds (magic a1b23c4d, Ethernet), whole once the object has gone.
+/// A pcap file with nanosecond times (magic a1b23c4d, Ethernet). The file is complete after destruction.
 class Capture {
  public:
   /// Throws std::system_error that names the file.
@@ -20,10 +20,10 @@ class Capture {
     if (!file_) raise_errno("writing packets to " + path);
     // Nanoseconds; version 2.4; longest packet; Ethernet.
     for (const std::uint32_t value : {0xa1b23c4du, 2u | 4u << 16, 0u, 0u, 1u << 18, 1u}) word(value);
-    file_.flush();  // a file without packets is one, too
+    file_.flush();  // a file without packets is valid too
   }
 
-  /// `at`: nanoseconds since 1970. After a failed write, as on a full disk, nothing more is written.
+  /// `at`: nanoseconds since 1970. Writing stops after the first failed write, for example on a full disk.
   void add(Bytes packet, Time at) {
     if (!file_) return;
     word(static_cast<std::uint32_t>(at / kSecond));
@@ -34,7 +34,7 @@ class Capture {
   }
 
  private:
-  /// In the byte order of this machine, which the magic number tells.
+  /// Uses this machine's byte order, which readers find out from the magic number.
   void word(std::uint32_t value) { file_.write(reinterpret_cast<const char*>(&value), sizeof value); }
 
   std::ofstream file_;

@@ -64,15 +64,15 @@ bool ImpairedLink::has_room(const Packet& packet) {
   return false;
 }
 
-/// How long the link takes to send a packet.
+/// Time that the link takes to send a packet.
 Duration ImpairedLink::time(const Packet& packet) const {
   if (impairment_.rate_bps == 0) return 0;
   const auto bits = 8.0 * static_cast<double>(packet.bytes.size());
   return static_cast<Duration>(bits * kSecond / static_cast<double>(impairment_.rate_bps));
 }
 
-/// A leaky bucket as a meter (ITU-T I.371, virtual scheduling): a packet leaves when the link has sent all
-/// before it, less the burst that the silence before has earned.
+/// A leaky bucket as a meter (ITU-T I.371, virtual scheduling). A packet leaves after all earlier packets,
+/// minus the burst that the previous silence allows.
 void ImpairedLink::enqueue(Packet packet, Time now) {
   if (!has_room(packet)) return;
   bytes_[packet.priority] += packet.bytes.size();
@@ -93,7 +93,7 @@ void ImpairedLink::enqueue(Packet packet, Time now) {
   queue_.insert(at, Waiting{std::move(packet), sent, taken});
 }
 
-/// Puts those into the queue that enough packets have overtaken, or that have waited long enough.
+/// Queues held packets that enough packets have overtaken or that have waited long enough.
 void ImpairedLink::release_held(Time now) {
   for (std::size_t left = held_.size(); left > 0; --left) {
     Held one = std::move(held_.front());

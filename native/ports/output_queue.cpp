@@ -12,7 +12,7 @@ namespace railweave::ports {
 
 namespace {
 
-constexpr std::size_t kSmallestFrame = 64;  // sizes the list of frames; smaller ones only fill it sooner
+constexpr std::size_t kSmallestFrame = 64;  // sizes the list of frames; smaller frames fill it earlier
 
 constexpr std::size_t kIp = kEthernetSize;
 constexpr std::size_t kUdp = kIp + kIpv4Size;
@@ -24,7 +24,7 @@ bool same(Bytes a, Bytes b, std::size_t from, std::size_t to) {
 
 bool has_checksum(Bytes packet) { return load_be<std::uint16_t>(&packet[kUdp + kUdpChecksum]) != 0; }
 
-/// Whether both are those that the kernel would write; UDP's may be missing.
+/// Whether both checksums are as the kernel would write them; UDP's may be missing.
 bool checksums_right(Bytes packet) {
   const Bytes ip = packet.subspan(kIp, kIpv4Size);
   // All ones mean the same as zero, but the kernel writes zero.
@@ -37,13 +37,13 @@ bool checksums_right(Bytes packet) {
   return fold(pseudo + sum_words(datagram)) == 0xffff;
 }
 
-/// Whether those of both headers are those of the packet: it has no trailer.
+/// Whether both headers' lengths match the packet, so that there is no trailer.
 bool lengths_right(Bytes packet, std::size_t size) {
   return load_be<std::uint16_t>(&packet[kIp + kIpv4Length]) == size - kIp &&
          load_be<std::uint16_t>(&packet[kUdp + kUdpLength]) == size - kUdp;
 }
 
-/// Plain UDP in IPv4, no fragment, with neither a trailer nor an empty payload.
+/// Whether this is plain UDP in IPv4: no fragment, no trailer, no empty payload.
 bool plain(Bytes packet, std::size_t size) {
   const auto headers = locate_headers(packet);
   return headers && headers->plain_udp() && size > headers->payload &&
@@ -51,7 +51,7 @@ bool plain(Bytes packet, std::size_t size) {
          lengths_right(packet, size);
 }
 
-/// Everything but lengths, ids and checksums, and whether there is a UDP checksum at all.
+/// Compares everything except lengths, ids and checksums; also whether there is a UDP checksum.
 bool same_flow(Bytes head, Bytes packet) {
   return same(head, packet, 0, kIp + kIpv4Length) &&
          same(head, packet, kIp + kIpv4Fragment, kIp + kIpv4Checksum) &&
@@ -59,7 +59,7 @@ bool same_flow(Bytes head, Bytes packet) {
          has_checksum(head) == has_checksum(packet);
 }
 
-/// Whether the packet's id is of no use to a receiver.
+/// Whether a receiver has no use for the packet's id.
 bool id_is_free(Bytes packet) {
   const bool atomic = (load_be<std::uint16_t>(&packet[kIp + kIpv4Fragment]) & kDontFragment) != 0;
   return atomic && load_be<std::uint16_t>(&packet[kUdp + kUdpDestination]) != kRocePort;
@@ -86,7 +86,7 @@ bool UdpRun::join(Bytes head, Bytes packet, std::size_t size) {
   if (!open_ || size <= kHeaderSize || size > payload_ + kHeaderSize) return false;
   const std::size_t payload = size - kHeaderSize;
   const bool follows = id_follows(head, packet, packets_);
-  // In the same flow as the first packet, it is as plain as that, but for its lengths.
+  // A packet of the same flow is as plain as the first packet; only its lengths are unchecked.
   if (size_ + payload > max_size_ || !same_flow(head, packet) || !lengths_right(packet, size) ||
       !(follows || (!exact_ && id_is_free(packet))) || !checksums_right(packet)) {
     return false;
@@ -110,7 +110,7 @@ MutableBytes OutputQueue::last_frame() {
   return {&buffer_[last.offset + sizeof(Offload)], last.size - sizeof(Offload)};
 }
 
-/// Enough of a packet for UdpRun.
+/// Returns enough of a packet for UdpRun.
 Bytes OutputQueue::front(const engine::Pieces& packet) {
   const Bytes first = packet.of[0];
   return first.size() < UdpRun::kHeaderSize || has_checksum(first) ? packet.whole(whole_) : first;
@@ -122,7 +122,7 @@ bool OutputQueue::push(const engine::Pieces& packet) {
   if (used_ + size + sizeof(Offload) > limits_.queue_bytes) return false;
   const Bytes first = front(packet);
   if (open && run_.join(last_frame(), first, size)) {
-    // Over its headers, which lie in front of the room: what stands there is put back.
+    // The headers overwrite the bytes before the free room, so these bytes are saved and restored.
     std::array<std::byte, UdpRun::kHeaderSize> kept;
     std::byte* const to = &buffer_[used_ - kept.size()];
     std::memcpy(kept.data(), to, kept.size());
@@ -172,7 +172,7 @@ void OutputQueue::pop(std::size_t count) {
   }
 }
 
-/// Moves what waits to the front of the buffer, so that the room of sent frames is used again.
+/// Moves waiting frames to the front of the buffer, to reuse the room of sent frames.
 void OutputQueue::compact() {
   const std::size_t start = frames_[first_].offset;
   std::memmove(&buffer_[0], &buffer_[start], used_ - start);

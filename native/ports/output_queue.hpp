@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames in one queue of a port: a bounded buffer, allocated once, in which like packets grow
-// together.
+// The frames in one queue of a port. The buffer is bounded and allocated once. Similar packets are joined.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +14,29 @@
 
 namespace railweave::ports {
 
-/// A run of like UDP/IPv4 packets. The owner keeps the bytes: the first packet whole, of the others the
-/// payload.
+/// A run of similar UDP/IPv4 packets. The owner keeps the bytes: the whole first packet, then only payloads.
 ///
-/// Packets are alike when only IP id, lengths and checksums differ; every one but the last has the same size.
-/// The kernel writes lengths, ids that count up, and both checksums when it cuts; so a packet joins only if
-/// both checksums are those that the kernel writes (a wrong one must stay wrong) and its id follows the one
-/// before. Unless bytes are to stay exact, there are two exceptions, and packets so rewritten are counted:
-/// - packets without UDP checksum run together and get one, which RFC 768 allows: zero only says that the
-///   sender made none;
-/// - atomic datagrams (DF set) are numbered anew: their id means nothing (RFC 6864). RoCEv2 disagrees with
-///   the RFC, its ICRC covers the id: on its port ids always count.
+/// Packets of a run differ only in IP id, lengths and checksums. All have the same size, except a shorter
+/// last one. When the kernel cuts the run, it writes lengths, increasing ids, and both checksums. So a packet
+/// joins only if the kernel writes the same checksums (a wrong checksum must stay wrong) and the id follows
+/// the one before. There are two exceptions, unless bytes must stay exact. Packets rewritten in this way are
+/// counted:
+/// - Packets without UDP checksum are joined and get a checksum. RFC 768 allows this: zero means no checksum.
+/// - Atomic datagrams (DF set) get new ids, because their ids have no meaning (RFC 6864). RoCEv2 ignores this
+///   RFC: its ICRC covers the id. On RoCEv2's port ids always count.
 class UdpRun {
  public:
   static constexpr std::size_t kHeaderSize = kEthernetSize + kIpv4Size + kUdpSize;
 
-  /// `max_size`: of a whole super-packet from its IP header on, in bytes. `exact`: no packet is rewritten.
+  /// `max_size`: bytes of a whole super-packet from its IP header on. `exact`: no packet is rewritten.
   UdpRun(std::size_t max_size, bool exact) : max_size_(max_size), exact_(exact) {}
 
-  // A packet is given by its first bytes, at least kHeaderSize if it has as many, and its size; by all of its
-  // bytes if it has a UDP checksum.
+  // A packet argument holds the packet's first bytes, at least kHeaderSize if the packet has that many. With
+  // a UDP checksum it holds the whole packet. `size` is the packet's size.
 
-  /// Begins with `packet`; nothing will join when it cannot be part of any run.
+  /// Begins a run with `packet`. No packet joins if `packet` cannot be part of a run.
   void start(Bytes packet, std::size_t size);
-  /// Whether `packet` follows in the run that `head`, the stored first packet, began; if so it is counted in.
+  /// Whether `packet` continues the run that begins with `head`. If so, the run counts it.
   bool join(Bytes head, Bytes packet, std::size_t size);
 
   void close() {
@@ -47,15 +45,15 @@ class UdpRun {
   }
 
   std::size_t packets() const { return packets_; }
-  /// Packets that the kernel gives another id, or a checksum that they did not have.
+  /// Packets that get another id from the kernel, or a checksum that they did not have.
   std::size_t rewritten() const { return without_checksum_ && packets_ > 1 ? packets_ : renumbered_; }
-  std::size_t payload() const { return payload_; }  // of every packet but a shorter last one
+  std::size_t payload() const { return payload_; }  // bytes per packet; the last packet may have fewer
 
  private:
   std::size_t max_size_;
   bool exact_;
-  std::size_t payload_ = 0;  // of every packet but a shorter last one
-  std::size_t size_ = 0;     // from the IP header on
+  std::size_t payload_ = 0;  // bytes per packet; the last packet may have fewer
+  std::size_t size_ = 0;     // of the super-packet, from the IP header on
   std::size_t packets_ = 0;
   std::size_t renumbered_ = 0;
   bool without_checksum_ = false;
@@ -65,21 +63,21 @@ class UdpRun {
 inline constexpr std::size_t kMaxPriorityQueues = 8;
 
 struct OutputLimits {
-  // Longest run on the wire, IP header included; 0 sends every packet alone.
+  // Longest run on the wire, IP header included. 0: every packet is sent alone.
   std::size_t super_packet_bytes = 65'535;
-  bool exact_bytes = false;           // only runs that the kernel cuts into the very same packets
-  std::size_t queue_bytes = 2 << 20;  // waiting per queue; more packets are dropped
+  bool exact_bytes = false;           // only runs that the kernel cuts into exactly the same packets
+  std::size_t queue_bytes = 2 << 20;  // limit per queue; more packets are dropped
   std::size_t priority_queues = 1;    // per port, 1 to kMaxPriorityQueues
 };
 
-/// A frame ready for the socket: its offload header lies right in front of it.
+/// A frame ready for the socket. Its offload header is directly before it.
 struct OutputFrame {
   std::size_t offset;  // of the offload header in the buffer
   std::size_t size;    // offload header and frame
   std::uint32_t packets;
-  std::uint32_t rewritten;  // of them: the kernel gives them another id or checksum
+  std::uint32_t rewritten;  // packets that get another id or checksum from the kernel
 
-  /// Bytes of the packets that the kernel cuts the frame into.
+  /// Total bytes of the packets that the kernel cuts from the frame.
   std::size_t wire_bytes() const { return size - sizeof(Offload) + (packets - 1) * UdpRun::kHeaderSize; }
 };
 
@@ -87,15 +85,15 @@ class OutputQueue {
  public:
   explicit OutputQueue(const OutputLimits& limits);
 
-  /// Copies `packet` behind what waits. False: no room, the packet is dropped.
+  /// Appends a copy of `packet`. Returns false if there is no room; the packet is then dropped.
   bool push(const engine::Pieces& packet);
 
-  /// Ends the run in progress and gives all frames that wait, oldest first. Valid until the next call of
-  /// another member.
+  /// Ends the present run and returns all waiting frames, oldest first. The result is valid until the next
+  /// call of another method.
   std::span<const OutputFrame> frames();
   std::byte* data(const OutputFrame& frame) { return &buffer_[frame.offset]; }
 
-  /// Forgets the `count` oldest frames.
+  /// Removes the `count` oldest frames.
   void pop(std::size_t count);
 
   bool empty() const { return first_ == frames_.size(); }

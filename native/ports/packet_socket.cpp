@@ -17,14 +17,14 @@ namespace railweave::ports {
 
 namespace {
 
-// A window of super-packets from every host must fit; what waits here for 10 ms at 25 Gbit/s is 32 MiB.
+// A window of super-packets from every host must fit: 32 MiB is 10 ms at 25 Gbit/s.
 constexpr int kReceiveBufferBytes = 32 << 20;
 
 void set_option(int fd, int level, int option, const void* value, socklen_t size, const std::string& what) {
   if (setsockopt(fd, level, option, value, size) != 0) raise_errno(what);
 }
 
-/// The VLAN tag that the kernel keeps beside the frame, if there is one.
+/// The VLAN tag that the kernel removed from the frame, if any.
 const tpacket_auxdata* auxiliary(msghdr& message) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
@@ -37,7 +37,7 @@ const tpacket_auxdata* auxiliary(msghdr& message) {
 }  // namespace
 
 Descriptor open_packet_socket(const std::string& interface, unsigned index) {
-  // Protocol 0 until bound: otherwise frames of every interface would arrive in between.
+  // Protocol 0 until bound: otherwise frames of all interfaces would arrive before the bind.
   Descriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) raise_errno("a raw packet socket");
   const int fd = socket.get();
@@ -73,7 +73,7 @@ std::uint64_t take_kernel_drops(int fd) {
 ReceiveBatch::ReceiveBatch()
     : buffer_(std::make_unique_for_overwrite<std::byte[]>(kFrames * kFrameBytes)), messages_{} {
   for (unsigned i = 0; i < kFrames; ++i) {
-    // A tag that has to be put back needs room in front of the frame.
+    // Leaves room before the frame to restore a VLAN tag.
     vectors_[i] = {iovec{&offloads_[i], sizeof offloads_[i]},
                    iovec{&buffer_[i * kFrameBytes + kVlanTagSize], kFrameBytes - kVlanTagSize}};
     messages_[i].msg_hdr.msg_iov = vectors_[i].data();

@@ -19,11 +19,11 @@ namespace railweave::ports {
 
 inline constexpr int kSendBufferBytes = 4 << 20;  // of a new socket
 
-/// Opens a raw socket for all protocols on the interface of this index, promiscuous, with PACKET_VNET_HDR,
-/// deaf to what it sends itself. Throws std::system_error that names the interface and the step.
+/// Opens a raw socket for all protocols on the interface with this index: promiscuous, with PACKET_VNET_HDR,
+/// without its own outgoing frames. Throws std::system_error with the interface and the step.
 Descriptor open_packet_socket(const std::string& interface, unsigned index);
 
-/// Frames the kernel dropped since the last call because the socket's buffer was full.
+/// Number of frames that the kernel dropped since the last call because of a full socket buffer.
 std::uint64_t take_kernel_drops(int fd);
 
 /// Room for one batch of received frames, allocated once and shared by all ports.
@@ -33,24 +33,24 @@ class ReceiveBatch {
 
   ReceiveBatch();
 
-  /// Receives without waiting; the number of frames, or −errno.
+  /// Receives without waiting. Returns the number of frames, or −errno.
   int receive(int fd);
   int receive(SharedLink& link);
-  /// Whether the last batch was as large as it could be: there may be more.
+  /// Whether the last batch reached its limit, so that more frames may wait.
   bool full() const { return full_; }
-  /// Whether it was full with fewer than kFrames.
+  /// Whether the last batch reached a limit below kFrames.
   bool cut() const { return cut_; }
 
-  /// Frame `i` of the last batch, with a VLAN tag that the kernel had taken out put back in. Empty: it was
-  /// longer than any frame may be.
+  /// Frame `i` of the last batch, with the VLAN tag that the kernel had removed. Empty if the frame was too
+  /// long.
   MutableBytes frame(unsigned i);
   const Offload& offload(unsigned i) const { return offloads_[i]; }
 
  private:
   static constexpr std::size_t kFrameBytes = 66 * 1024;
   static constexpr std::size_t kControlBytes = 64;
-  // What is received, registers and what leaves should all stay in a core's second-level cache until the
-  // batch has been sent: of super-packets there are few in a batch.
+  // Received bytes, registers and output should stay in a core's second-level cache until the batch is sent.
+  // So a batch has few super-packets.
   static constexpr std::size_t kBatchBytes = 128 * 1024;
 
   std::unique_ptr<std::byte[]> buffer_;
@@ -62,7 +62,7 @@ class ReceiveBatch {
   bool full_ = false, cut_ = false;
 };
 
-/// Sends up to 64 of the oldest frames without waiting; the number that went, or −errno if the first did not.
+/// Sends up to 64 of the oldest frames without waiting. Returns their number, or −errno if the first failed.
 int send_batch(int fd, OutputQueue& queue, std::span<const OutputFrame> frames);
 
 }  // namespace railweave::ports

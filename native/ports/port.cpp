@@ -18,17 +18,17 @@ namespace railweave::ports {
 
 namespace {
 
-// How often a full queue behind the socket may refuse a frame, a millisecond apart, before it goes: it may be
-// larger than that queue ever has room for, and must not hold up what follows.
+// How often a full queue behind the socket may refuse a frame, at intervals of a millisecond, before the
+// frame is dropped. A frame larger than that queue must not block later frames.
 constexpr int kMaxRefusals = 100;
 
-// The send buffer of a socket with a limited queue in the kernel. The kernel doubles this number, and counts
-// a full frame as about 2,300 bytes. It wakes a blocked sender when half of the buffer is free. The first
-// size is the default of the kernel, and so of BMv2.
+// Send buffer of a socket with a limited queue in the kernel. The kernel doubles this number, and counts a
+// full frame as about 2,300 bytes. A blocked sender wakes when half of the buffer is free. The first size is
+// the default of the kernel and of BMv2.
 constexpr int kFirstSendBuffer = 104 << 10;
 constexpr int kLeastSendBuffer = 4 << 10;
-constexpr Duration kFastDrain = 2 * kMillisecond;   // of half a buffer: a larger one may be faster
-constexpr Duration kSlowDrain = 10 * kMillisecond;  // a smaller one is as fast
+constexpr Duration kFastDrain = 2 * kMillisecond;   // time for half a buffer: a larger buffer may be faster
+constexpr Duration kSlowDrain = 10 * kMillisecond;  // time for half a buffer: a smaller buffer is as fast
 
 bool is_up(const std::string& interface, int fd) {
   ifreq request{};
@@ -42,7 +42,7 @@ bool is_up(const std::string& interface, int fd) {
 Port::Port(std::uint16_t number, std::string interface, const OutputLimits& limits)
     : number_(number), interface_(std::move(interface)) {
   OutputLimits own = limits;
-  if (interface_.starts_with(kSharedPrefix)) own.super_packet_bytes = 0;  // no kernel cuts them
+  if (interface_.starts_with(kSharedPrefix)) own.super_packet_bytes = 0;  // no kernel would cut super-packets
   for (std::size_t i = 0; i < limits.priority_queues; ++i) queues_.emplace_back(own);
 }
 
@@ -67,7 +67,7 @@ void Port::limit_kernel_queue(bool on) {
   set_buffer(fd(), kSendBufferOptions, send_buffer_);
 }
 
-/// Adapts the send buffer to the time in which its first half has left.
+/// Adapts the send buffer to the time that its first half took to leave.
 void Port::size_kernel_queue(Duration drained) {
   if (drained < kFastDrain) send_buffer_ = std::min(2 * send_buffer_, kSendBufferBytes);
   if (drained > kSlowDrain) send_buffer_ = std::max(send_buffer_ / 2, kLeastSendBuffer);
@@ -88,7 +88,7 @@ Port::Change Port::refresh() {
     try {
       open();
       return Change::kReopened;
-    } catch (const std::system_error&) {  // gone again already: the next event tells
+    } catch (const std::system_error&) {  // the interface has gone again: another event follows
       socket_.reset();
     }
   }
@@ -100,7 +100,7 @@ void Port::emit(const engine::Pieces& packet) {
   OutputQueue& queue = queues_.at(packet.priority);
   const bool open = socket_ || link_;
   bool queued = open && queue.push(packet);
-  // A large batch may fill the queue of a socket that would take it all.
+  // A large batch may fill this queue although the socket still has room.
   if (open && !queued && !waiting && !retry && flush() == Flush::kDone) queued = queue.push(packet);
   if (!queued) counters.tx_dropped.add(1);
   dirty = true;
@@ -113,18 +113,18 @@ void Port::drop_front(OutputQueue& queue, std::span<const OutputFrame> frames, C
   queue.pop(frames.size());
 }
 
-/// Writes the packets into which a frame that has left is cut.
+/// Writes the packets into which a sent frame is cut.
 void Port::capture(OutputQueue& queue, const OutputFrame& frame) {
   const std::byte* data = queue.data(frame);
   Offload offload;
   std::memcpy(&offload, data, sizeof offload);
-  std::vector<std::byte> copy(data + sizeof offload, data + frame.size);  // cut in place
+  std::vector<std::byte> copy(data + sizeof offload, data + frame.size);  // packets are cut in place
   Segments segments(copy, offload);
   const Time at = now<std::chrono::system_clock>();
   while (const auto packet = segments.next()) out.capture->add(*packet, at);
 }
 
-/// As `send_batch`. A shared link that is full counts as a full queue behind a socket.
+/// Like `send_batch`. A full shared link counts as a full queue behind a socket.
 int Port::send(OutputQueue& queue, std::span<const OutputFrame> frames) {
   if (!link_) return socket_ ? send_batch(fd(), queue, frames) : -ENETDOWN;
   int sent = 0;
@@ -181,7 +181,7 @@ Port::Flush Port::flush(OutputQueue& queue) {
       case ENODEV:
         drop_front(queue, frames, counters.tx_dropped);
         break;
-      default:  // EMSGSIZE, EINVAL: this frame's own fault
+      default:  // EMSGSIZE, EINVAL: an invalid frame
         drop_front(queue, frames.first(1), counters.tx_refused);
     }
   }

@@ -22,7 +22,7 @@ Time now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-/// Counts by one thread, readable by all.
+/// A counter that one thread writes and any thread reads.
 class Count {
  public:
   void add(std::uint64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
@@ -36,17 +36,17 @@ class Count {
 struct PortCounters {
   Count rx_packets, rx_bytes, rx_frames;
   Count rx_missed;   // the kernel's buffer was full
-  Count rx_refused;  // an offload that could not be undone, or longer than any frame
+  Count rx_refused;  // invalid offload, or longer than any frame
   Count tx_packets, tx_bytes, tx_frames;
-  Count tx_dropped;    // the queue was full, or the interface down
-  Count tx_refused;    // by the kernel, such as longer than the MTU
+  Count tx_dropped;    // full queue, or interface down
+  Count tx_refused;    // by the kernel, for example longer than the MTU
   Count tx_rewritten;  // left with an IPv4 id or UDP checksum that the program did not write
 };
 
 enum class Direction : std::uint8_t { kIn, kOut };
 
-/// What stands between the wire and the program in one direction: a bad link, and a file of what passes: on
-/// the way in what the program is given, on the way out what leaves.
+/// Stages between the wire and the program in one direction. A capture holds the program's input, or the
+/// packets that leave.
 struct Path {
   std::unique_ptr<ImpairedLink> link;
   std::unique_ptr<Capture> capture;
@@ -61,35 +61,35 @@ class Port {
   int fd() const { return socket_.get(); }  // −1 for a shared link
   bool up() const { return up_.load(std::memory_order_relaxed); }
 
-  /// Opens the socket on the interface of this name, or takes an end of the shared link `shm:NAME`. Throws
-  /// std::system_error where that fails.
+  /// Opens the socket on the interface, or takes an end of the shared link `shm:NAME`. Throws
+  /// std::system_error.
   void open();
 
-  /// Whether this is a shared link, which has frames at any time without an event.
+  /// Whether this is a shared link. A shared link gives no events for its frames.
   bool shared() const { return link_ != nullptr; }
   bool readable() const { return link_->readable(); }
   int receive(ReceiveBatch& batch) { return link_ ? batch.receive(*link_) : batch.receive(fd()); }
 
-  /// Limits the packets in the kernel, on a slow link to those of about 10 ms. The socket is blocked while
-  /// the kernel has more, so packets for a slow link wait in the switch.
+  /// Limits the packets in the kernel, on a slow link to about 10 ms. The socket blocks beyond this limit, so
+  /// packets for a slow link wait in the switch.
   void limit_kernel_queue(bool on);
 
   enum class Change { kNone, kReopened, kGone };
 
-  /// Looks whether the interface is still the one that the socket is bound to, and opens or closes
-  /// accordingly.
+  /// Checks whether the interface is still the one that the socket is bound to. Opens or closes the socket if
+  /// not.
   Change refresh();
 
   void emit(const engine::Pieces& packet);
   std::uint32_t waiting_packets(std::size_t priority) const { return queues_.at(priority).packets(); }
 
-  /// What became of a flush: all sent, the socket's buffer is full (it will turn writable), or a queue behind
-  /// the socket is (which nobody announces: to be tried again a little later).
+  /// Result of a flush. kDone: all sent. kBlocked: the socket's buffer is full; an event follows when it has
+  /// room. kLater: a queue behind the socket is full; no event follows, so try again soon.
   enum class Flush { kDone, kBlocked, kLater };
-  /// Strict priority: a queue is served while all queues of a greater priority are empty.
+  /// Strict priority: a queue is served only while all queues of greater priority are empty.
   Flush flush();
 
-  /// The socket reports an error: reads it away. Whether the link is there, `refresh()` finds out.
+  /// Clears an error of the socket. `refresh()` finds out whether the link exists.
   void clear_error() const;
   void collect_drops() { counters.rx_missed.add(take_kernel_drops(fd())); }
 
@@ -100,7 +100,7 @@ class Port {
   bool dirty = false;    // has output since the last flush
   bool waiting = false;  // for the socket to become writable
   bool retry = false;    // a queue behind the socket was full
-  bool holds = false;    // packets for it may wait in the engine
+  bool holds = false;    // its packets may wait in the engine
 
  private:
   Flush flush(OutputQueue& queue);
@@ -114,10 +114,10 @@ class Port {
   unsigned index_ = 0;
   std::atomic<bool> up_{false};
   int refusals_ = 0;  // of the oldest frame
-  // Of the queue in the kernel.
+  // Limit of the queue in the kernel.
   bool limited_ = false;
   int send_buffer_ = kSendBufferBytes;
-  Time blocked_at_ = 0;  // since when a limited socket takes no frame; 0: it takes frames
+  Time blocked_at_ = 0;  // since when a limited socket accepts no frame; 0: it accepts frames
   Descriptor socket_;
   std::unique_ptr<SharedLink> link_;
   std::vector<OutputQueue> queues_;  // by priority

@@ -23,7 +23,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "indices are shar
 
 }  // namespace
 
-/// Frame n of a ring lies in slot n mod kFrames.
+/// Frame n of a ring is in slot n mod kFrames.
 struct SharedLink::Ring {
   struct Slot {
     std::uint32_t size;
@@ -38,7 +38,7 @@ struct SharedLink::Ring {
 };
 
 struct SharedLink::Memory {
-  Ring rings[2];  // by the end that sends
+  Ring rings[2];  // by the sending end
 };
 
 SharedLink::SharedLink(const std::string& interface)
@@ -55,7 +55,7 @@ SharedLink::SharedLink(const std::string& interface)
     for (end = 0; end < 2 && !take_end(end); ++end) {
     }
     if (end == 2) fail(EBUSY, interface + " has two ends");
-  } while (!named());  // its last end has just removed it
+  } while (!named());  // the file's last end has just removed it
   if (const int error = posix_fallocate(file_.get(), 0, sizeof(Memory)); error != 0) fail(error, interface);
   void* const memory = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   if (memory == MAP_FAILED) raise_errno(interface);
@@ -70,11 +70,11 @@ SharedLink::SharedLink(const std::string& interface)
 SharedLink::~SharedLink() {
   if (memory_ == nullptr) return;
   munmap(memory_, sizeof(Memory));
-  const bool last = take_end(0) && take_end(1);  // a lock that this process has is granted again
+  const bool last = take_end(0) && take_end(1);  // a process may lock its own byte again
   if (last && named()) unlink(path_.c_str());
 }
 
-/// Locks the byte that stands for an end; false if another process has it.
+/// Locks the byte of an end. Returns false if another process holds it.
 bool SharedLink::take_end(unsigned end) const {
   struct flock lock{};
   lock.l_type = F_WRLCK;
@@ -92,7 +92,7 @@ bool SharedLink::named() const {
 }
 
 bool SharedLink::send(Bytes frame) {
-  // The difference is large, too, if the other end writes nonsense.
+  // The difference is also too large if the other end writes invalid numbers.
   if (sent_ - out_->taken.load(std::memory_order_acquire) >= kFrames) return false;
   Ring::Slot& slot = out_->slots[sent_ % kFrames];
   slot.size = static_cast<std::uint32_t>(frame.size());
@@ -108,10 +108,10 @@ std::size_t SharedLink::receive(MutableBytes to) {
   const std::uint32_t waiting = sent - taken_;
   std::size_t size = 0;
   if (waiting > kFrames) {
-    taken_ = sent;  // nonsense: start again from here
+    taken_ = sent;  // invalid: start again from here
   } else if (waiting != 0) {
     Ring::Slot& slot = in_->slots[taken_++ % kFrames];
-    // Read once: it may change after the check.
+    // Read once, because the other end may change it after the check.
     const std::uint32_t claimed = std::atomic_ref(slot.size).load(std::memory_order_relaxed);
     if (claimed <= std::min(to.size(), kMaxFrame)) size = claimed;
     std::memcpy(to.data(), slot.frame, size);

@@ -21,11 +21,11 @@ namespace {
 constexpr std::uint64_t kWakeKey = ~std::uint64_t{0};
 constexpr std::uint64_t kLinksKey = kWakeKey - 1;
 constexpr std::uint64_t kTimerKey = kWakeKey - 2;
-constexpr int kRetryMs = 1;   // a queueing discipline that was full: 1 ms at 1 Gbit/s drains 125 kB
-constexpr int kSharedMs = 1;  // between looks at shared links, which wake nobody
-constexpr Duration kSpin = 50 * kMicrosecond;     // looks for packets for so long before it sleeps
-constexpr Duration kGivenBack = kMillisecond;     // a core that is yielded, and kept for longer, is busy
-constexpr Duration kNoSpin = 100 * kMillisecond;  // then it only sleeps, for so long
+constexpr int kRetryMs = 1;   // a full queueing discipline drains 125 kB in this time at 1 Gbit/s
+constexpr int kSharedMs = 1;  // interval between checks of shared links, which give no events
+constexpr Duration kSpin = 50 * kMicrosecond;     // polls for packets for this time before it sleeps
+constexpr Duration kGivenBack = kMillisecond;     // if a yield takes longer than this, the core is busy
+constexpr Duration kNoSpin = 100 * kMillisecond;  // the thread then only sleeps for this time
 constexpr unsigned kTurns = ReceiveBatch::kFrames / 2;
 constexpr std::size_t kMaxInjected = 1024;
 
@@ -96,7 +96,7 @@ void SwitchPorts::wake() const {
 
 void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   const std::lock_guard guard(engine_mutex_);
-  // For all other programs packets wait in the kernel, whose queues are longer.
+  // With other programs, packets wait in the kernel, whose queues are longer.
   const bool queues = engine != nullptr && (engine->uses_backlog() || priority_queues_ > 1);
   if (engine != nullptr) {
     const auto state = engine->control();
@@ -110,7 +110,7 @@ void SwitchPorts::set_engine(engine::Engine* engine, int notices) {
   }
   engine_ = engine;
   notices_ = notices;
-  injected_.clear();  // meant for the one before
+  injected_.clear();  // meant for the previous engine
 }
 
 bool SwitchPorts::inject(std::uint16_t port, Bytes packet) {
@@ -201,10 +201,10 @@ void SwitchPorts::noticed() {
     const auto written = write(notices_, &one, sizeof one);
 }
 
-// Who wakes a thread that sleeps on a halted core pays for it: on a virtual machine some 20 us of a sender's
-// time. While packets come at short intervals this one stays awake, and lets others run meanwhile. Where
-// these do not give the core back soon it is not halted anyway, and who sleeps gets it sooner than who has
-// yielded it.
+// Waking a thread on a halted core costs a sender about 20 us on a virtual machine. So this thread polls
+// while packets come at short intervals, and yields in between. If other threads keep the core after a yield,
+// the core is busy and does not halt. The thread then sleeps, because a sleeping thread gets a busy core
+// earlier.
 int SwitchPorts::wait(Events& events, int timeout_ms) {
   const auto look = [&](int timeout) {
     return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
@@ -257,23 +257,23 @@ void SwitchPorts::run() {
       if (port->readable()) receive(*port);
     }
     release_due();
-    // Ports take turns with batches that a cache can hold; what they cause leaves together.
+    // Ports take turns with batches that fit in the cache. The output of one round leaves together.
     turns = cut ? (turns + 1) % kTurns : 0;
     if (turns == 0) flush_all();
-    // Last: it may close sockets that events of this round name.
+    // Comes last, because it may close sockets with events in this round.
     if (links_changed) handle_links();
   }
 }
 
-/// Whether more frames may wait that the batch would have had but for their size.
+/// Returns whether more frames may wait because the batch was limited by bytes.
 bool SwitchPorts::receive(Port& port) {
   const int count = port.receive(batch_);
   if (count <= 0) return false;
-  if (batch_.full()) port.collect_drops();  // only where there is a backlog are there drops
+  if (batch_.full()) port.collect_drops();  // drops need a backlog
   const std::lock_guard guard(engine_mutex_);
   const auto lock = engine_ != nullptr ? engine_->traffic() : engine::Engine::Traffic();
   std::uint64_t now = now_us();
-  const bool each = engine_ != nullptr && engine_->uses_clock();  // else one time for all is as good
+  const bool each = engine_ != nullptr && engine_->uses_clock();  // otherwise one time suffices
   PortCounters& counters = port.counters;
   for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
     counters.rx_frames.add(1);
@@ -305,7 +305,7 @@ void SwitchPorts::emit(std::uint16_t number, const engine::Pieces& packet) {
   port->out.link->push(packet.whole(whole_), now<std::chrono::steady_clock>(), packet.priority);
 }
 
-/// Lets pass what impaired links have held back long enough, and asks to be called again for the rest.
+/// Forwards due packets of impaired links, and sets the timer for the others.
 void SwitchPorts::release_due() {
   if (!impaired_) return;
   const std::lock_guard guard(engine_mutex_);
@@ -324,7 +324,7 @@ void SwitchPorts::release_due() {
     while (const auto packet = port->out.link->pop(at)) port->emit(engine::Pieces(*packet));
     next = std::min(next, port->out.link->deadline());
   }
-  itimerspec when{};  // all zeros: none
+  itimerspec when{};  // all zeros: no timer
   if (next != kNever) when.it_value = {next / kSecond, next % kSecond};
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
@@ -339,12 +339,12 @@ void SwitchPorts::flush_all() {
       if (port->retry ? due : port->dirty && !port->waiting) released |= flush(*port);
     }
     due = false;
-  } while (released);  // copies of released packets may go to ports that have had their turn
+  } while (released);  // copies of released packets may go to ports already flushed
 }
 
-/// Whether packets that waited in the engine have run.
+/// Returns whether packets that waited in the engine have run.
 bool SwitchPorts::flush(Port& port) {
-  const std::lock_guard guard(engine_mutex_);  // a capture may end
+  const std::lock_guard guard(engine_mutex_);  // a capture may end meanwhile
   Port::Flush result = port.flush();
   const bool releases = port.holds && result == Port::Flush::kDone;
   if (releases) result = release(port);
@@ -360,7 +360,7 @@ bool SwitchPorts::flush(Port& port) {
   return releases;
 }
 
-/// Sends packets that wait in the engine, one at a time, until the socket takes no more.
+/// Sends packets that wait in the engine, one at a time, until the socket accepts no more.
 Port::Flush SwitchPorts::release(Port& port) {
   const auto lock = engine_->traffic();
   while (engine_->release(port.number(), now_us(), *this)) {
@@ -374,11 +374,11 @@ void SwitchPorts::handle_links() {
   links_.drain();
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     {
-      const std::lock_guard guard(engine_mutex_);  // `set_engine` uses the socket, too
+      const std::lock_guard guard(engine_mutex_);  // `set_engine` uses the socket too
       if (ports_[i]->refresh() != Port::Change::kReopened) continue;
     }
     ports_[i]->waiting = false;
-    watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);  // the old socket left the set when it was closed
+    watch(ports_[i]->fd(), EPOLLIN, i, EPOLL_CTL_ADD);  // closing the old socket removed it from epoll
     flush(*ports_[i]);
   }
 }

@@ -21,38 +21,38 @@
 
 namespace railweave::ports {
 
-/// Owns ports and thread. A batch of frames from a port is run through the engine at once, and what it sends
-/// is flushed at the end of the batch: latency is one batch, and like packets leave together. Interfaces may
-/// go down, vanish and come back; the thread carries on with the others.
+/// Owns the ports and their thread. A batch of frames from a port runs through the engine at once. The output
+/// is sent at the end of the batch, so similar packets leave together and latency is one batch. Interfaces
+/// may go down, disappear and come back. The thread goes on with the others.
 class SwitchPorts : private engine::OutputSink {
  public:
   using Interface = std::pair<std::uint16_t, std::string>;  // port number, name
 
-  /// Opens all interfaces. Throws std::system_error that names the one that failed, std::invalid_argument for
-  /// a port number or name that is given twice, and for a number of queues that ports cannot have.
+  /// Opens all interfaces. Throws std::system_error with the interface that failed. Throws
+  /// std::invalid_argument for a repeated port number or name, and for a number of queues out of range.
   SwitchPorts(const std::vector<Interface>& interfaces, const OutputLimits& limits);
   ~SwitchPorts() override { stop(); }
 
   void start();
   void stop();
 
-  /// Packets go through this engine from now on; nullptr drops them. When this returns, the one before is not
-  /// in use any more. The engine must outlive its time here. `notices` is an eventfd that is written when the
-  /// engine has something for the control plane; -1: nobody waits.
+  /// Sends packets through this engine from now on; nullptr drops them. On return the previous engine is no
+  /// longer in use. The engine must stay valid while it is set. `notices`: an eventfd that is written when
+  /// the engine has news for the control plane; -1: nobody waits.
   void set_engine(engine::Engine* engine, int notices);
 
-  /// Runs a packet through the engine as if it came in on `port`, soon, on the thread of the ports. False if
-  /// too many wait.
+  /// Runs a packet through the engine as if it came from `port`, soon and on the ports' thread. Returns false
+  /// if too many packets wait.
   bool inject(std::uint16_t port, Bytes packet);
 
-  /// Impairs a port in one direction from the next packet on; nothing: not any more. What waits at that
-  /// moment is lost, as when a cable is changed. This and `capture` throw std::out_of_range where there is no
+  /// Impairs a port in one direction from the next packet on; nullopt ends the impairment. Waiting packets
+  /// are lost, as with an unplugged cable. This method and `capture` throw std::out_of_range if there is no
   /// such port.
   void impair(std::uint16_t port, Direction direction, const std::optional<Impairment>& impairment);
   std::optional<ImpairmentCounts> impairment_counts(std::uint16_t port, Direction direction);
 
-  /// Writes what the program is given (in), or what leaves the interface (out), to a pcap file from now on,
-  /// as packets on a wire; empty: not any more, and the file is whole. Throws std::system_error.
+  /// Writes the program's input (in) or the interface's output (out) to a pcap file, as packets on a wire. An
+  /// empty path ends the capture and completes the file. Throws std::system_error.
   void capture(std::uint16_t port, Direction direction, const std::string& path);
 
   /// Packets that came while there was no program.
@@ -63,7 +63,7 @@ class SwitchPorts : private engine::OutputSink {
   const std::vector<std::unique_ptr<Port>>& ports() const { return ports_; }
 
  protected:
-  /// Has a packet that has come in go through the engine.
+  /// Runs a received packet through the engine.
   virtual void process(Port& port, MutableBytes packet, std::uint64_t now_us);
 
  private:
@@ -93,23 +93,23 @@ class SwitchPorts : private engine::OutputSink {
   void handle_links();
   bool watch(int fd, std::uint32_t events, std::uint64_t key, int operation) const;
 
-  const std::uint64_t start_us_;  // programs' timestamps count from here
+  const std::uint64_t start_us_;  // origin of programs' timestamps
   const std::size_t priority_queues_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<Port*> by_number_, shared_;
   ReceiveBatch batch_;
   LinkWatch links_;
   Descriptor epoll_, wake_, timer_;
-  std::mutex engine_mutex_;  // held for a batch: an engine is swapped between batches only
+  std::mutex engine_mutex_;  // held during a batch, so an engine is replaced only between batches
   engine::Engine* engine_ = nullptr;
   int notices_ = -1;
-  std::atomic<bool> impaired_{false};  // any port, in any direction
-  std::vector<Injected> injected_;     // behind `engine_mutex_`
+  std::atomic<bool> impaired_{false};  // some port has an impairment
+  std::vector<Injected> injected_;     // guarded by `engine_mutex_`
   Count without_program_, no_such_port_;
   std::atomic<bool> stopping_{false};
-  std::uint64_t retry_at_us_ = 0;  // when to try ports again behind which a queue was full; 0: there are none
-  Duration interval_ = 0;          // between packets, mean of the latest
-  Time spin_from_ = 0;             // not before: the core is busy
+  std::uint64_t retry_at_us_ = 0;  // when to try ports with a full kernel queue again; 0: no such port
+  Duration interval_ = 0;          // mean time between recent packets
+  Time spin_from_ = 0;             // no spinning before this time, because the core is busy
   std::thread thread_;
   std::vector<std::byte> whole_;
 };

@@ -17,10 +17,9 @@ constexpr auto kRestarting = ChannelState::kRestarting;
 constexpr auto kPassed = ChannelState::kPassed;
 constexpr auto kFailed = ChannelState::kFailed;
 
-// A PREPARE may leave out any channel in any state. An incarnation may be halted before this rank has
-// heard of it, or after it has gone down with a round: then it is halted already. A result that comes after
-// that halt concerns nothing, and a channel that is up is not restarted: rank 0 waits until all have halted
-// it.
+// A PREPARE may leave out any channel in any state. A kHalt may find a channel that is halted already: the
+// incarnation never started here, or a round has halted the rail. A result after the halt has no effect. A
+// channel that is up never restarts, because rank 0 waits until all ranks have halted it.
 constexpr std::array<Row, kChannelStates> kTable = {{
     //               kExclude  kHalt  kHalted  kRestart     kPassed   kFailed   kAdmit
     /* up */ Row{{kHalting, kUp, kNo, kNo, kNo, kNo, kUp}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has become of a rail's main channel on this rank. All that may happen is one table.
+// The state of a rail's main channel on this rank. One table has all transitions.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 namespace railweave::recovery {
 
 enum class ChannelInput : std::uint8_t {
-  kExclude,  // a PREPARE goes on without the rail
+  kExclude,  // a PREPARE leaves the rail out
   kHalt,     // rank 0 has decided to halt this incarnation
   kHalted,   // the agent has halted it
   kRestart,  // rank 0 has decided to start the next incarnation
-  kPassed,   // the agent's trial was right
-  kFailed,   // or not
-  kAdmit,    // a commit with the rail alive
+  kPassed,   // the agent's trial had the right result
+  kFailed,   // the agent's trial failed
+  kAdmit,    // a commit admits the rail
 };
 inline constexpr std::size_t kChannelInputs = 7;
 
-/// Nothing: the input is not allowed in that state.
+/// Returns nothing if the input is not allowed in that state.
 std::optional<ChannelState> next_channel_state(ChannelState state, ChannelInput input);
 
 }  // namespace railweave::recovery

@@ -57,7 +57,7 @@ RailSet Coordinator::joined() const {
   return rails;
 }
 
-/// Without any fit rail one is kept, whose transport may yet get through: rather one that is not broken.
+/// If no rail is fit, one rail is kept whose transport may still work. Rails that are not broken come first.
 RailSet Coordinator::survivors(RailSet candidates) const {
   if (const RailSet fit = candidates & ~unfit()) return fit;
   RailSet broken = 0;
@@ -65,7 +65,7 @@ RailSet Coordinator::survivors(RailSet candidates) const {
     for (std::size_t rail = 0; rail < count_; ++rail)
       if (status.channels[rail].broken) broken |= bit(rail);
   const RailSet choice = (candidates & ~broken) ? candidates & ~broken : candidates;
-  return choice & (~choice + 1);  // the lowest
+  return choice & (~choice + 1);  // the lowest rail
 }
 
 std::string Coordinator::objection(std::size_t rail) const {
@@ -108,7 +108,7 @@ void Coordinator::step(Time now) {
   decide(now);
   deadline_ = kNever;
   if (!settled()) return;
-  for (const Probation& rail : rails_)  // what was due before now waits for a rank's status
+  for (const Probation& rail : rails_)  // overdue trials and holds wait for a rank's status
     if (rail.deadline() > now) deadline_ = std::min(deadline_, rail.deadline());
 }
 
@@ -139,7 +139,7 @@ void Coordinator::narrow(RailSet alive, Time now) {
   decision_.prepare = PrepareRequest{.attempt = decision_.prepare->attempt + 1, .alive = alive};
 }
 
-/// Ranks halt these rails when they prepare, whatever state they are in: so they are down from here on.
+/// Ranks halt these rails in any state when they prepare, so the rails are down from now on.
 void Coordinator::leave_out(RailSet rails, Time now) {
   for (std::size_t rail = 0; rail < count_; ++rail) {
     if (!has(rails, rail)) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's part in the agreement: from the newest status of every rank to the decision that all get.
+// Rank 0's part in the agreement: it makes one decision for all ranks from their newest statuses.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace railweave::recovery {
 
-/// A round begins when all ranks have applied the last decision and some rail should leave or join: the
-/// PREPARE goes out, all ranks submit nothing more and say how far they are, and the COMMIT follows. While it
-/// lasts further rails may be left out; then all are asked again. The last rail is never left out.
+/// A round begins when all ranks have applied the last decision and some rail should leave or join. Rank 0
+/// sends the PREPARE. All ranks stop submitting calls and report how far they are. Rank 0 then sends the
+/// COMMIT. If more rails fail meanwhile, rank 0 leaves them out and asks again. The last rail always stays.
 class Coordinator {
  public:
   Coordinator(const Options& options, Time now);
 
-  /// The newest status of a rank. False: it is impossible, and ignored.
+  /// Takes the newest status of a rank. Returns false and ignores the status if it is impossible.
   bool take(int rank, const Status& status, Time now);
   void expire(Time now) { step(now); }
   Time deadline() const { return deadline_; }
   const Decision& decision() const { return decision_; }
-  /// Whether all ranks have applied the last decision and none is under way.
+  /// Whether all ranks have applied the last decision and no round runs.
   bool settled() const;
-  /// What a rank has against a rail, in words; empty if none has.
+  /// The reason why some rank calls the rail unfit; empty if no rank does.
   std::string objection(std::size_t rail) const;
 
  private:

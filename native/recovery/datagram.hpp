@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recovery machines of a communicator's ranks send each other, over UDP on every rail.
+// Datagrams between the recovery machines of a communicator's ranks, over UDP on every rail.
 //
-// Each datagram has a number, against replay, and ends with a code over all that is before it. The code's key
-// is the receiver's own, so no rank takes what was sent to another.
+// Each datagram has a number against replay, and ends with an authentication code over all its other bytes.
+// Each receiver has its own key for this code, so a rank refuses datagrams for other ranks.
 //
-// Heartbeats go around the ring. Inquiries go to a rank at whose address nobody seems to listen any more.
-// STATUS goes to rank 0; PREPARE and COMMIT come from it in its decision. Both
-// are states, not messages. Each says all that its sender has to say, is numbered, and is repeated until the
-// number has been seen.
+// Heartbeats go around the ring. An INQUIRY goes to a rank when nobody seems to listen at its address. STATUS
+// goes to rank 0. Rank 0's decision carries PREPARE and COMMIT. STATUS and decision are states, not messages.
+// Each has a number and the sender's whole state, and is repeated until the receiver has seen the number.
 #pragma once
 
 #include <array>
@@ -24,48 +23,48 @@
 namespace railweave::recovery {
 
 inline constexpr std::uint8_t kVersion = 3;
-inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame's
+inline constexpr std::size_t kMaxDatagram = 8192;  // bytes; with few rails far below an Ethernet frame
 inline constexpr std::size_t kMaxReason = 96;      // bytes of text
 inline constexpr std::size_t kWindow = 64;         // ranks whose progress one heartbeat carries
 
-/// How far a rank is. All three only grow.
+/// How far a rank is. All three numbers only grow.
 struct Standing {
   std::uint32_t completed = 0;  // all calls before this one are complete
   std::uint32_t submitted = 0;  // all calls before this one have been submitted
-  std::uint32_t tick = 0;       // of its last heartbeat
+  std::uint32_t tick = 0;       // number of its last heartbeat
 
   bool operator==(const Standing&) const = default;
 };
 
-/// On all rails with the same tick, so that the receiver can hold one rail against another.
+/// Sent on all rails with the same tick, so that the receiver can compare the rails.
 struct Heartbeat {
   std::uint32_t tick = 0;
   std::uint16_t first = 0;            // rank of the first entry; the window wraps around
-  std::vector<Standing> standings{};  // as far as the sender knows; min(kWindow, world size) of them
+  std::vector<Standing> standings{};  // to the sender's knowledge; min(kWindow, world size) entries
 
   bool operator==(const Heartbeat&) const = default;
 };
 
-/// Which state this is, and which of the other's has been seen.
+/// The number of the sender's state, and the newest number that the sender has seen from the receiver.
 struct Stamp {
   std::uint32_t serial = 0;
   std::uint32_t seen = 0;
-  bool answer = false;  // the sender repeats this until it is seen
+  bool answer = false;  // the sender repeats its state until the receiver has seen `serial`
 
   bool operator==(const Stamp&) const = default;
 };
 
-/// What has become of a rail's main channel on one rank.
+/// The state of a rail's main channel on one rank.
 enum class ChannelState : std::uint8_t { kUp, kHalting, kHalted, kRestarting, kPassed, kFailed };
 inline constexpr std::size_t kChannelStates = 6;
 
 struct ChannelStatus {
   ChannelState state = ChannelState::kUp;
   std::uint32_t incarnation = 0;
-  bool unfit = false;                        // the sender does not hear it, or something stands in its way
-  bool broken = false;                       // the main channel cannot go on by itself; then unfit as well
+  bool unfit = false;                        // the sender does not hear the rail, or has an obstacle on it
+  bool broken = false;                       // the main channel needs a restart; implies unfit
   std::string reason{};                      // why it is unfit
-  std::vector<std::uint64_t> next_chunks{};  // when it was halted
+  std::vector<std::uint64_t> next_chunks{};  // at the halt
 
   bool operator==(const ChannelStatus&) const = default;
 };
@@ -81,14 +80,14 @@ struct Prepared {
 struct Status {
   std::uint32_t epoch = 0;  // of the last commit applied
   std::vector<ChannelStatus> channels{};
-  std::optional<Prepared> prepared{};  // on the way to epoch + 1
+  std::optional<Prepared> prepared{};  // for epoch + 1
 
   bool operator==(const Status&) const = default;
 };
 
 struct ChannelDecision {
   std::uint32_t incarnation = 0;
-  bool active = false;   // being restarted, or about to be admitted; else it stays halted unless alive
+  bool active = false;   // it restarts, or a round will admit it; false: it stays halted unless alive
   std::string reason{};  // why it is down
   std::vector<std::uint64_t> bases{};
 
@@ -103,14 +102,14 @@ struct PrepareRequest {
 };
 
 struct Decision {
-  Commit committed{};  // the last one
+  Commit committed{};  // the last commit
   std::vector<ChannelDecision> channels{};
-  std::optional<PrepareRequest> prepare{};  // of the next
+  std::optional<PrepareRequest> prepare{};  // of the next epoch
 
   bool operator==(const Decision&) const = default;
 };
 
-/// A rank is dead, or is done and all others with it; passed on by all that hear it for the first time.
+/// A rank is dead, or is finished and so are all others. Each rank passes the first copy on.
 struct Goodbye {
   std::uint16_t rank = 0;
   bool dead = false;
@@ -119,7 +118,7 @@ struct Goodbye {
   bool operator==(const Goodbye&) const = default;
 };
 
-/// Whether the receiver lives; or the answer, that the sender does.
+/// Asks whether the receiver is alive. An answer says that its sender is alive.
 struct Inquiry {
   bool answer = false;
 
@@ -144,19 +143,19 @@ struct Datagram {
   bool operator==(const Datagram&) const = default;
 };
 
-/// What bounds the fields.
+/// Bounds of the fields.
 struct Shape {
   int world_size;
   std::size_t rails;
 };
 
-/// The key of what is sent to a rank.
+/// The key for datagrams to a rank.
 Key key_of(const Secret& secret, int receiver);
-/// Appends the code.
+/// Appends the authentication code.
 void append_code(std::vector<std::byte>& datagram, const Key& key);
-/// Writes the datagram into `to`, whose old content goes. Fields must fit `shape`; long reasons are cut.
+/// Replaces the content of `to` by the datagram. Fields must fit `shape`. Long reasons are cut.
 void encode(const Datagram& datagram, const Shape& shape, const Key& key, std::vector<std::byte>& to);
-/// Whatever comes back fits `shape`. Replays are for the caller to find.
+/// A decoded datagram fits `shape`. The caller must check for replays.
 std::variant<Datagram, Refusal> decode(Bytes from, const Shape& shape, const Key& key);
 
 }  // namespace railweave::recovery

@@ -14,7 +14,7 @@ constexpr auto kNone = Round::kNone;
 constexpr auto kPreparing = Round::kPreparing;
 constexpr auto kPrepared = Round::kPrepared;
 
-// A commit needs the answer of every rank to that very attempt, so none comes before it.
+// A commit needs every rank's answer to the same attempt, so it cannot come before this rank's answer.
 constexpr std::array<std::array<Next, kRoundInputs>, kRoundStates> kTable = {{
     //              kPrepare   kPrepared  kCommit
     /* none */ {{kPreparing, kNo, kNo}},
@@ -49,7 +49,7 @@ bool Member::step(RoundInput input) {
 void Member::suspect(std::size_t rail, std::string reason) {
   const ChannelState channel = rails_[rail].channel;
   if (channel == ChannelState::kHalting || channel == ChannelState::kHalted)
-    return;  // nothing runs that could break
+    return;  // a halted channel cannot break
   if (rails_[rail].broken.empty()) rails_[rail].broken = std::move(reason);
 }
 
@@ -69,7 +69,7 @@ void Member::halted(std::size_t rail, std::vector<std::uint64_t> next_chunks) {
 }
 
 void Member::restarted(std::size_t rail, std::uint32_t incarnation, bool passed) {
-  if (rails_[rail].incarnation != incarnation) return;  // an earlier one, halted since
+  if (rails_[rail].incarnation != incarnation) return;  // that incarnation has been halted since
   step(rails_[rail], passed ? ChannelInput::kPassed : ChannelInput::kFailed);
 }
 
@@ -85,7 +85,7 @@ bool Member::follow(const Decision& decision) {
   return allowed;
 }
 
-// What a decision is based on is reported before it: the agent keeps the reasons with the decision.
+// Changes are reported before the commit, because the agent stores their reasons with the commit.
 bool Member::commit(const Decision& decision) {
   const Commit& commit = decision.committed;
   if (commit.alive != prepare_.alive || !step(RoundInput::kCommit)) return false;
@@ -108,7 +108,7 @@ bool Member::follow(std::size_t index, const ChannelDecision& decision) {
     if (rail.channel != before) events_.emplace_back(Halt{.rail = index, .incarnation = rail.incarnation});
     return allowed;
   }
-  // One that was halted before this rank heard of it stays halted, and takes its number.
+  // An incarnation that ended before this rank heard about it: the channel stays halted, with that number.
   if (decision.incarnation < rail.incarnation ||
       !step(rail, decision.active ? ChannelInput::kRestart : ChannelInput::kHalt))
     return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part in the agreement: it reports what it sees of the rails, and follows rank 0's decisions.
+// A rank's part in the agreement. It reports the rails' states to rank 0 and follows rank 0's decisions.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +23,31 @@ enum class RoundInput : std::uint8_t {
 };
 inline constexpr std::size_t kRoundInputs = 3;
 
-/// Nothing: the input is not allowed in that state.
+/// Returns nothing if the input is not allowed in that state.
 std::optional<Round> next_round_state(Round state, RoundInput input);
 
 class Member {
  public:
   explicit Member(const Options& options);
 
-  /// "" for a rail that is heard.
+  /// An empty reason: the rail is heard.
   void set_silence(std::size_t rail, std::string reason) { rails_[rail].silence = std::move(reason); }
   void set_obstacle(std::size_t rail, std::string reason) { rails_[rail].obstacle = std::move(reason); }
   void suspect(std::size_t rail, std::string reason);
   void prepared(const Prepare& prepare, const Position& position);
   void halted(std::size_t rail, std::vector<std::uint64_t> next_chunks);
   void restarted(std::size_t rail, std::uint32_t incarnation, bool passed);
-  /// Decisions come in the order in which they were made; some may be missing. False: the protocol does not
-  /// allow this one now, and what it does not allow has been left out.
+  /// Decisions come in the order in which rank 0 made them; some may be missing. Returns false if the
+  /// protocol does not allow all of this decision now. The forbidden parts are ignored.
   bool follow(const Decision& decision);
 
-  /// All that rank 0 has to know of this rank.
+  /// The complete report to rank 0.
   Status status() const;
   std::optional<Event> poll();
 
   std::uint32_t epoch() const { return epoch_; }
   RailSet alive() const { return alive_; }
-  /// Those that are to be alive from now on, as far as this rank knows.
+  /// The rails that will be alive after the present round, to this rank's knowledge.
   RailSet expected() const { return round_ == Round::kNone ? alive_ : prepare_.alive; }
   Round round() const { return round_; }
 
@@ -55,7 +55,7 @@ class Member {
   struct Rail {
     ChannelState channel = ChannelState::kUp;
     std::uint32_t incarnation = 0;
-    std::string broken{};  // why; until the channel is halted
+    std::string broken{};  // the reason; empty again after the halt
     std::string obstacle{};
     std::string silence{};
     std::vector<std::uint64_t> next_chunks{};
@@ -74,7 +74,7 @@ class Member {
   std::uint32_t epoch_ = 0;
   RailSet alive_;
   Round round_ = Round::kNone;
-  Prepare prepare_{};  // the newest; of the next epoch while a round runs
+  Prepare prepare_{};  // the newest; for the next epoch while a round runs
   std::optional<Prepared> prepared_{};
   std::deque<Event> events_;
 };

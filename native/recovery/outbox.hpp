@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be sent, each on every rail; and what keeps a peer up to date with this side's state, whatever
-// datagrams are lost: the newest state is repeated until the peer has seen its number.
+// The datagrams to send, each on every rail. The newest state is repeated until the peer has seen its number,
+// so lost datagrams do no harm.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,12 @@
 
 namespace railweave::recovery {
 
-/// What one peer has seen of this side's states, and this side of the peer's. States are numbered from 1; the
-/// state 0 is what everybody knows from the start.
+/// Which states one peer has seen from this side, and this side from the peer. Numbers of states begin with
+/// 1. State 0 is the initial state, which everybody knows.
 class Line {
  public:
-  /// Whether what comes with this stamp is newer than all before. `serial`: of this side's newest state.
+  /// Returns whether the peer's state is newer than all earlier ones. `serial`: number of this side's newest
+  /// state.
   bool take(const Stamp& stamp, std::uint32_t serial) {
     acked_ = std::max(acked_, std::min(stamp.seen, serial));
     owes_ = owes_ || stamp.answer;
@@ -29,9 +30,8 @@ class Line {
     send_soon();
     return true;
   }
-  /// Something is new on either side: it goes at once. What is merely repeated, by this side or the other,
-  /// waits for its time, or each of the copies that go on several rails would be answered, and each answer
-  /// again.
+  /// Sends at the next opportunity, because one side has a new state. Repetitions wait for their time.
+  /// Otherwise each copy on each rail would get an answer, and each answer another answer.
   void send_soon() { next_ = 0; }
   bool due(std::uint32_t serial, Time now) const { return now >= deadline(serial); }
   Time deadline(std::uint32_t serial) const { return owes_ || acked_ != serial ? next_ : kNever; }
@@ -68,7 +68,7 @@ class Outbox {
   }
   void clear() { due_.clear(); }
   bool empty() const { return due_.empty(); }
-  /// The bytes stay until the next call.
+  /// The bytes are valid until the next call.
   std::optional<Outgoing> next() {
     if (due_.empty()) return std::nullopt;
     Due& due = due_.front();
@@ -85,13 +85,13 @@ class Outbox {
  private:
   struct Due {
     int rank = 0;
-    Datagram datagram{};  // its rail is the next one that it goes on
+    Datagram datagram{};  // its rail is the next one to send on
   };
 
   int rank_;
   Shape shape_;
   Secret secret_;
-  std::vector<std::uint64_t> sent_;  // numbers given out, by receiver and rail
+  std::vector<std::uint64_t> sent_;  // last number by receiver and rail
   std::deque<Due> due_;
   std::vector<std::byte> bytes_;
 };

@@ -38,7 +38,7 @@ void Probation::apply(PhaseInput input, Time now) {
   if (input == PhaseInput::kOut || input == PhaseInput::kFail) failed(now);
   if (input == PhaseInput::kAdmit && phase_ != Phase::kUp) up_since_ = now;
   if (input == PhaseInput::kTry) trial_ends_ = now + options_.trial;
-  // An interrupted trial proves nothing: the rail stays as fit as it was.
+  // An interrupted trial shows nothing about the rail, so its time of fitness continues.
   if (*next == Phase::kDown && input != PhaseInput::kInterrupt) fit_since_ = kNever;
   phase_ = *next;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's view of one rail: up, or how far it is on the way back. All that may happen is one table.
+// Rank 0's view of one rail: up, or a step on the way back. One table has all transitions.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@ namespace railweave::recovery {
 enum class Phase : std::uint8_t { kUp, kDown, kTrying, kPassed };
 inline constexpr std::size_t kPhases = 4;
 enum class PhaseInput : std::uint8_t {
-  kOut,        // a round goes on without it, because it is unfit
-  kTry,        // it has been fit for long enough
-  kPass,       // the trial was right on all ranks
-  kFail,       // it was not, or the rail has become unfit
+  kOut,        // a round leaves the rail out because it is unfit
+  kTry,        // the rail has been fit for long enough
+  kPass,       // the trial had the right result on all ranks
+  kFail,       // the trial failed, or the rail has become unfit
   kInterrupt,  // a round for another rail begins during the trial
-  kAdmit,      // a round has decided that it is alive
+  kAdmit,      // a round has admitted the rail
 };
 inline constexpr std::size_t kPhaseInputs = 6;
 
-/// Nothing: the input is not allowed in that phase.
+/// Returns nothing if the input is not allowed in that phase.
 std::optional<Phase> next_phase(Phase phase, PhaseInput input);
 
-/// Each failure within `health` doubles the time for which the rail must be fit before it is tried again.
+/// Each failure within `health` doubles the time of fitness that the rail needs before its next trial.
 class Probation {
  public:
   Probation(const Options& options, Time now) : options_(options), up_since_(now) {}
 
-  /// Throws std::logic_error for what the table does not allow.
+  /// Throws std::logic_error if the table does not allow the input.
   void apply(PhaseInput input, Time now);
-  /// What all ranks say of it now.
+  /// Takes the ranks' present opinion of the rail.
   void judge(bool fit, Time now);
 
   Phase phase() const { return phase_; }
-  /// When a rail that is down may be tried, or when one that is tried has failed; kNever: not by itself.
+  /// The time at which a rail that is down may be tried, or a running trial fails; kNever: unknown.
   Time deadline() const;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace railweave::recovery {
 
-/// Numbers only grow, so what comes late or twice changes nothing. With more than kWindow ranks a heartbeat
-/// carries a window of them, and the next one the following ones.
+/// Numbers only grow, so late or repeated heartbeats change nothing. With more than kWindow ranks each
+/// heartbeat carries a window of ranks, and the next heartbeat carries the next window.
 class Progress {
  public:
   Progress(const Options& options, Time now)
@@ -30,10 +30,10 @@ class Progress {
   void hear(const Heartbeat& heartbeat, Time now) {
     for (std::size_t i = 0; i < heartbeat.standings.size(); ++i) {
       const std::size_t rank = (heartbeat.first + i) % ranks_.size();
-      if (rank != rank_) raise(rank, heartbeat.standings[i], now);  // nobody knows better than oneself
+      if (rank != rank_) raise(rank, heartbeat.standings[i], now);  // this rank knows its own numbers best
     }
   }
-  /// Fills a heartbeat that has its tick.
+  /// Completes a heartbeat whose tick is set.
   void fill(Heartbeat& heartbeat) {
     ranks_[rank_].standing.tick = heartbeat.tick;
     const std::size_t first = window() == ranks_.size() ? 0 : heartbeat.tick * kWindow % ranks_.size();
@@ -42,9 +42,9 @@ class Progress {
       heartbeat.standings.push_back(ranks_[(first + i) % ranks_.size()].standing);
   }
 
-  /// The least of all ranks.
+  /// The minimum over all ranks.
   const Standing& least() const { return least_; }
-  /// To be called at each turn of the loop, when all that has come has been heard.
+  /// Called at each turn of the loop, after all received datagrams have been handed in.
   void expire(Time now) {
     Time until = now;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
@@ -53,8 +53,8 @@ class Progress {
     if (since > step_) stood_still_until_ = until;
     ran_ += std::min(since, step_);
   }
-  /// How long all ranks, this one too, have run so far, as far as is known here. It stops while a process
-  /// stands still: a long time without news of a rank counts as one standstill.
+  /// How long all ranks, including this one, have run, to this rank's knowledge. The clock stops while a
+  /// process stands still: a long time without news of a rank counts as one standstill.
   Duration ran() const { return ran_; }
   /// When the last standstill ended.
   Time stood_still_until() const { return stood_still_until_; }
@@ -75,7 +75,7 @@ class Progress {
       standing.tick = to.tick;
       rank.ticked = now;
     }
-    // Only a rank that was the last can move the least.
+    // Only a rank at the minimum can raise the minimum.
     const bool last = (before.completed == least_.completed && standing.completed > before.completed) ||
                       (before.submitted == least_.submitted && standing.submitted > before.submitted);
     if (!last) return;
@@ -89,7 +89,7 @@ class Progress {
   std::size_t window() const { return std::min(kWindow, ranks_.size()); }
 
   std::size_t rank_;
-  Duration step_;  // at most that much counts as run between two signs of life of all
+  Duration step_;  // most time that counts as run between two updates
   std::vector<Rank> ranks_;
   Time all_ran_until_;
   Duration ran_ = 0;

@@ -7,7 +7,7 @@
 namespace railweave::recovery {
 namespace {
 
-constexpr int kTicksBack = 3;  // in good order after a silence, before a rail counts as heard again
+constexpr int kTicksBack = 3;  // ticks in good order after a silence until a rail counts as heard again
 
 }  // namespace
 
@@ -28,11 +28,11 @@ void Pulse::begin(std::uint32_t tick, Time now) {
 void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   if (last_heard_ == kNever) begin(tick, now);
   Rail& rail = rails_[index];
-  if (static_cast<std::int32_t>(tick - rail.tick) <= 0) return;  // a duplicate, or overtaken
+  if (static_cast<std::int32_t>(tick - rail.tick) <= 0) return;  // a duplicate, or overtaken by a newer tick
   const Duration patience = this->patience(index, now);
   const Duration silence = now - rail.heard;
-  // What the other rails brought meanwhile says how much of the silence was this rail's own. A silence beyond
-  // the greatest patience was an outage, from which nothing is to be learnt.
+  // Newer ticks on other rails show how much of the silence belongs to this rail. A silence beyond the
+  // greatest patience was an outage and must not raise the patience.
   const Duration own = std::min<Duration>(silence, rail.missed * options_.heartbeat);
   rail.heard_for += std::min(silence, options_.heartbeat);
   if (own < most_silence(now)) rail.longest.add(own, now);
@@ -40,7 +40,7 @@ void Pulse::hear(std::size_t index, std::uint32_t tick, Time now) {
   if (rail.back >= kTicksBack) silent_ &= ~bit(index);
   rail.tick = tick;
   rail.heard = last_heard_ = now;
-  // Numbers that were left out are no evidence: they may have been lost on the way into a socket unread.
+  // Skipped ticks are no evidence: a full socket may have dropped them.
   if (static_cast<std::int32_t>(tick - newest_) > 0) {
     newest_ = tick;
     lateness_.add(now - std::exchange(newest_at_, now) - options_.heartbeat, now);

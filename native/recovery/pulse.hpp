@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a rail that is dead from a sender that is late: the ring predecessor's ticks, rail by rail.
+// Distinguishes a dead rail from a late sender, by the ring predecessor's ticks on each rail.
 #pragma once
 
 #include <cstdint>
@@ -11,44 +11,44 @@
 
 namespace railweave::recovery {
 
-/// A silence on one rail means something only while newer ticks come on another: the sender lives, and so
-/// does this receiver. A late, frozen or computing rank is silent on all rails alike, and a queue delays its
-/// ticks but goes on giving them.
+/// Silence on one rail counts only while newer ticks come on another rail. These ticks prove that sender and
+/// receiver run. A late, frozen or computing rank is silent on all rails. A queue delays ticks but still
+/// delivers them.
 ///
-/// Where processes run late, so does a switch that is one, and it is silent on its own rail alone. Nothing
-/// that this rank hears tells it from a dead one, but how late ranks are says how late it may be: patience
-/// grows with that. A rail of which little is known yet gets the greatest patience of a quiet machine.
+/// A switch that is a process may run late too. It is then silent on its own rail only, like a dead one.
+/// Patience therefore grows with the lateness of ranks. A new rail gets the greatest patience of a machine
+/// without delays.
 class Pulse {
  public:
   Pulse(const Options& options, Time now);
 
   void hear(std::size_t rail, std::uint32_t tick, Time now);
-  /// This process has not run for so long before `now`: nothing could be heard.
+  /// This process did not run for `duration` before `now`, so it could not hear anything.
   void slept(Duration duration, Time now);
-  /// Looks for silence; whether the set of silent rails is another since the last time. All that has come
-  /// must have been heard before.
+  /// Looks for silent rails and returns whether the set has changed. All received ticks must be handed in
+  /// before.
   bool judge(Time now);
 
-  /// Rails from which nothing comes although they should bring ticks.
+  /// Rails without ticks while other rails bring newer ones.
   RailSet silent() const { return silent_; }
   Duration silence(std::size_t rail, Time now) const { return now - rails_[rail].heard; }
-  /// What is to be added to every patience since processes run late, the own one or the predecessor's.
+  /// The addition to every patience for late processes, this one's or the predecessor's.
   Duration leeway(Time now) const;
-  /// How long a rail may be silent.
+  /// How long this rail may be silent.
   Duration patience(std::size_t rail, Time now) const;
-  /// The last sign of life on any rail; kNever before the first.
+  /// The last tick on any rail; kNever before the first.
   Time last_heard() const { return last_heard_; }
-  /// When `judge` may find something that it did not find so far.
+  /// The next time at which `judge` may find a new silence.
   Time deadline(Time now) const;
 
  private:
   struct Rail {
-    std::uint32_t tick = 0;    // the newest that came on this rail
-    std::uint32_t missed = 0;  // newer ones that have come on other rails since this one was heard
+    std::uint32_t tick = 0;    // the newest on this rail
+    std::uint32_t missed = 0;  // number of newer ticks on other rails since this rail was heard
     Time heard = 0;
     Duration heard_for = 0;
-    int back = 0;           // ticks since it was silent
-    LongestLately longest;  // silence that was not a dead rail's
+    int back = 0;           // ticks since the last silence
+    LongestLately longest;  // longest silence without an outage
   };
 
   Duration most_silence(Time now) const;
@@ -57,7 +57,7 @@ class Pulse {
 
   const Options options_;
   std::vector<Rail> rails_;
-  LongestLately lateness_;  // of new ticks, on whatever rail
+  LongestLately lateness_;  // of new ticks on any rail
   std::uint32_t newest_ = 0;
   Time newest_at_ = 0;
   Time last_heard_ = kNever;

@@ -10,7 +10,7 @@
 namespace railweave::recovery {
 namespace {
 
-constexpr int kCopies = 3;  // of a goodbye on each rail: nobody asks for it again
+constexpr int kCopies = 3;  // of a goodbye on each rail: nobody repeats it
 
 const Options& checked(const Options& options) {
   if (options.world_size < 2 || options.world_size > kMaxRanks)
@@ -54,7 +54,7 @@ Recovery::Recovery(const Options& options, Time now)
 
 // --- what the agent says ---
 
-// Lets the member change, then the agreement go on from there.
+// Changes the member, then continues the agreement.
 template <typename Change>
 void Recovery::change(Time now, Change change) {
   if (lost_ || leaving_) return;
@@ -62,8 +62,8 @@ void Recovery::change(Time now, Change change) {
   agree(now);
 }
 
-// Only who has seen what this rank has just sent can quote it, and each datagram comes back once. A host may
-// quote only the beginning of a long one; inquiries are short.
+// A quote proves that the sender of the ICMP error saw a recent datagram. Each datagram counts once. Hosts
+// may quote only the beginning of a long datagram; inquiries are short enough.
 std::optional<Refusal> Recovery::unreachable(std::size_t rail, int rank, Bytes quoted, Time now) {
   if (lost_ || leaving_ || rank == options_.rank) return std::nullopt;
   vitals_.doubt(rank);
@@ -124,7 +124,7 @@ std::variant<Datagram, Refusal> Recovery::understood(std::size_t rail, int rank,
   return decoded;
 }
 
-// Heartbeats come from the predecessor, decisions from rank 0, and statuses go there.
+// Heartbeats come from the predecessor, decisions from rank 0. Statuses go to rank 0.
 bool Recovery::may_say(int rank, const Body& body) const {
   if (rank == options_.rank) return false;
   if (std::holds_alternative<Heartbeat>(body)) return rank == neighbour(-1);
@@ -149,7 +149,7 @@ void Recovery::take(std::size_t, int rank, const Stamped& stamped, Time now) {
 }
 
 void Recovery::take(std::size_t, int, const Goodbye& goodbye, Time) {
-  if (goodbye.dead && goodbye.rank == options_.rank) return;  // a rank that hears this of itself is not
+  if (goodbye.dead && goodbye.rank == options_.rank) return;  // wrong: this rank lives
   if (goodbye.dead && !leaving_) {
     lost_ = PeerLost{.rank = goodbye.rank, .reason = goodbye.reason};
     say_goodbye(goodbye);
@@ -158,7 +158,7 @@ void Recovery::take(std::size_t, int, const Goodbye& goodbye, Time) {
   }
 }
 
-/// Once for the copies that come on several rails.
+/// Sends one answer to all copies of an inquiry, which come on several rails.
 void Recovery::take(std::size_t, int rank, const Inquiry& inquiry, Time now) {
   Time& answer_at = answer_at_[static_cast<std::size_t>(rank)];
   if (inquiry.answer || now < answer_at) return;
@@ -254,7 +254,7 @@ void Recovery::heartbeat(Time now) {
   for (const int rank : vitals_.asked(now)) outbox_.push(rank, Inquiry{});
 }
 
-/// To some ranks near and far on the ring, who pass it on: so it has many ways to everybody.
+/// Sends the goodbye to some near and far ranks on the ring. These pass it on, so it has several paths.
 void Recovery::say_goodbye(const Goodbye& goodbye) {
   outbox_.clear();
   for (int copy = 0; copy < kCopies; ++copy) {

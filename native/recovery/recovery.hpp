@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recovery machine of one rank: which rails live, agreed among all ranks. No I/O, no clock.
+// The recovery machine of one rank: all ranks agree on the rails that are alive. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,35 @@
 
 namespace railweave::recovery {
 
-/// Driven as ina::Endpoint is: bytes and the time go in; bytes, a deadline and events come out. After every
-/// turn, poll all events, then transmit all datagrams. Before `expire`, hand in all datagrams that have come:
-/// what lies unread in a socket must not look like silence.
+/// Has the same interface as ina::Endpoint: bytes and the time go in; bytes, a deadline and events come out.
+/// After every turn, poll all events, then transmit all datagrams. Before `expire`, hand in all received
+/// datagrams: unread data in a socket must not look like silence.
 class Recovery {
  public:
   /// Throws std::invalid_argument for options out of range.
   Recovery(const Options& options, Time now);
 
-  /// A datagram that came on `rail` from the address of `rank`. Why it is refused; nothing: it is not.
+  /// Takes a datagram that came on `rail` from the address of `rank`. Returns the refusal, or nothing.
   std::optional<Refusal> receive(std::size_t rail, int rank, Bytes datagram, Time now);
-  /// A port unreachable came on `rail` for what was sent to `rank`, and quotes it. Why it is refused.
+  /// Takes an ICMP port unreachable that quotes a datagram to `rank` on `rail`. Returns the refusal, if any.
   std::optional<Refusal> unreachable(std::size_t rail, int rank, Bytes quoted, Time now);
-  /// The rail's main channel cannot go on by itself: a connection broke, it stalls, it lags. Until it is
-  /// halted.
+  /// The rail's main channel needs a halt: a connection broke, or the channel stalls or lags.
   void suspect(std::size_t rail, std::string reason, Time now);
-  /// Something stands in the way of the rail on this host, until it is cleared by "".
+  /// This host has an obstacle on the rail; "" clears the reason.
   void set_obstacle(std::size_t rail, std::string reason, Time now);
-  /// All calls before this one are complete here.
+  /// All calls before this one are complete on this rank.
   void completed(std::uint32_t op) { progress_.completed(op); }
-  /// All calls before this one have been submitted here.
+  /// All calls before this one have been submitted on this rank.
   void submitted(std::uint32_t op) { progress_.submitted(op); }
-  /// The answer to a Prepare. Main channels that are not alive in it and that `halted` has not reported
-  /// count as halted without chunk numbers.
+  /// Answers a Prepare. Main channels outside `prepare.alive` without a report by `halted` count as halted
+  /// without chunk numbers.
   void prepared(const Prepare& prepare, const Position& position, Time now);
-  /// The rail's main channel is halted; its chunk numbers then (Rail::next_chunks).
+  /// Says that the rail's main channel is halted. `next_chunks`: its next chunk numbers (Rail::next_chunks).
   void halted(std::size_t rail, std::vector<std::uint64_t> next_chunks, Time now);
-  /// The answer to a Restart: whether the trial's result was right. What goes wrong later is for `suspect`.
+  /// Answers a Restart: whether the trial's result was right. Later failures are reported by `suspect`.
   void restarted(std::size_t rail, std::uint32_t incarnation, bool passed, Time now);
-  /// This rank is done and so are all others with it: its silence means nothing. From here
-  /// on, and once another has left, no rail is suspected and no rank is lost.
+  /// This rank is finished and so are all others, so its silence means nothing. After this call, or after
+  /// another rank has left, no rail is suspected and no rank is lost.
   void leave(Time now);
 
   Time deadline() const;
@@ -59,14 +58,13 @@ class Recovery {
 
   std::uint32_t epoch() const { return member_.epoch(); }
   RailSet alive() const { return member_.alive(); }
-  /// How long all ranks have run, as far as is known: what takes long by this clock is not late because a
-  /// process stood still.
+  /// How long all ranks have run, to this rank's knowledge. A process that stands still stops this clock, so
+  /// the standstill makes nothing late.
   Duration ran() const { return progress_.ran(); }
   Time stood_still_until() const { return progress_.stood_still_until(); }
-  /// What every patience grows by since processes run late.
+  /// The addition to every patience for late processes.
   Duration leeway(Time now) const { return pulse_.leeway(now); }
-  /// What is wrong with a rail, as far as this rank knows, also with the last one that is left; empty if
-  /// nothing is.
+  /// A rail's problem, to this rank's knowledge, also for the last alive rail; empty: no problem.
   std::string suspicion(std::size_t rail, Time now) const;
   const Stats& stats() const { return stats_; }
 
@@ -95,24 +93,24 @@ class Recovery {
 
   const Options options_;
   const Shape shape_;
-  const Key key_;                      // of what is sent to this rank
+  const Key key_;                      // for datagrams to this rank
   std::vector<ReplayWindow> windows_;  // by sender and rail
-  std::vector<ReplayWindow> refused_;  // by receiver and rail: of what came back
-  std::vector<Time> answer_at_;        // by rank: not before, to its inquiries
+  std::vector<ReplayWindow> refused_;  // by receiver and rail: quoted datagrams
+  std::vector<Time> answer_at_;        // by rank: earliest time of the next answer to its inquiries
   Pulse pulse_;
   Progress progress_;
   Vitals vitals_;
   Member member_;
   std::optional<Coordinator> coordinator_;
 
-  Status status_;       // the newest, for rank 0; serial_ counts its changes
-  Decision announced_;  // rank 0: the newest, for all
+  Status status_;       // this rank's newest, for rank 0; serial_ counts its changes
+  Decision announced_;  // rank 0: the newest decision, for all ranks
   std::uint32_t serial_ = 0;
-  std::vector<Line> lines_;  // rank 0: to every other; others: to rank 0
+  std::vector<Line> lines_;  // rank 0: to every other rank; others: to rank 0
 
   Time next_heartbeat_;
   std::uint32_t tick_ = 0;
-  Standing reported_{};  // what the agent knows that all ranks have reached
+  Standing reported_{};  // the least standing that the agent has been told
   std::optional<PeerLost> lost_;
   bool lost_reported_ = false;
   bool leaving_ = false;  // this rank or another has left

@@ -45,16 +45,16 @@ struct Options {
   Duration peer_timeout = timing::kPeerTimeout;
 };
 
-/// How far a rank has come, by rail: it has all that it needs of what lies before on the channel.
+/// How far a rank is on each rail's channels: it needs nothing before these numbers.
 struct Position {
   std::uint32_t submitted = 0;          // calls that this rank has submitted
-  std::vector<std::uint32_t> main{};    // op index; of channels that stay alive and of new ones: the agent's
-  std::vector<std::uint32_t> repair{};  // number of a piece on the channel; UINT32_MAX: of all
+  std::vector<std::uint32_t> main{};    // op index; for channels that stay or join see Calls::prepare
+  std::vector<std::uint32_t> repair{};  // number of a piece on the channel; UINT32_MAX: nothing is needed
 
   bool operator==(const Position&) const = default;
 };
 
-/// How far the ranks are on a channel: the furthest, the lowest rank that is that far, and the least far.
+/// Positions of the ranks on a channel: the greatest, the lowest rank that has it, and the least.
 struct Reach {
   std::uint32_t done = 0;
   int rank = 0;
@@ -63,9 +63,9 @@ struct Reach {
   bool operator==(const Reach&) const = default;
 };
 
-/// Submit nothing. Halt the main channel of each rail that is not in `alive`, also one that is being
-/// restarted, reporting each that was not halted before by `halted`; halt all repair channels; then
-/// `prepared`. May come again with a later attempt and fewer rails, before or after the answer.
+/// Stop submitting calls. Halt the main channel of each rail outside `alive`, also during a restart, and
+/// report each new halt by `halted`. Halt all repair channels, then answer by `prepared`. A later attempt
+/// with fewer rails may come before or after the answer.
 struct Prepare {
   std::uint32_t epoch;
   std::uint32_t attempt;
@@ -74,8 +74,8 @@ struct Prepare {
   bool operator==(const Prepare&) const = default;
 };
 
-/// The decision, the same on all ranks, in the same order. Calls from `boundary` on are split among `alive`;
-/// go on.
+/// A decision. All ranks get the same decisions in the same order. Calls from `boundary` on are split among
+/// `alive`. The agent submits calls again.
 struct Commit {
   std::uint32_t epoch;
   RailSet alive;
@@ -86,21 +86,21 @@ struct Commit {
   bool operator==(const Commit&) const = default;
 };
 
-/// Start the rail's main channel anew and try it, then `restarted`. `bases`: of each chunk number that ranks
-/// reported when they halted, the greatest.
+/// Restart the rail's main channel, run the trial, then answer by `restarted`. `bases`: by chunk number, the
+/// maximum over all ranks' reports at the halt.
 struct Restart {
   std::size_t rail;
   std::uint32_t incarnation;
   std::vector<std::uint64_t> bases{};
 };
 
-/// Halt that incarnation, whatever has become of it, then `halted`.
+/// Halt this incarnation in any state, then answer by `halted`.
 struct Halt {
   std::size_t rail;
   std::uint32_t incarnation;
 };
 
-/// Ends the communicator: nothing but goodbyes is sent from here on.
+/// The communicator ends. From now on only goodbyes are sent.
 struct PeerLost {
   int rank;
   std::string reason;
@@ -118,7 +118,7 @@ struct AllSubmitted {
 
 enum class State : std::uint8_t { kUp, kDown, kRecovering };
 
-/// For users; the same text on all ranks.
+/// A report to users, with the same text on all ranks.
 struct RailChanged {
   std::size_t rail;
   State state;
@@ -127,7 +127,7 @@ struct RailChanged {
 
 using Event = std::variant<Prepare, Commit, Restart, Halt, PeerLost, AllCompleted, AllSubmitted, RailChanged>;
 
-/// A datagram to send. The bytes stay until the next one is asked for.
+/// A datagram to send. The bytes are valid until the next datagram is requested.
 struct Outgoing {
   std::size_t rail;
   int rank;
@@ -137,20 +137,20 @@ struct Outgoing {
 
 /// Why a datagram is refused.
 enum class Refusal : std::uint8_t {
-  kStranger,   // without a valid code: of another job, spoilt, or made up
-  kMalformed,  // of another version, with impossible fields, or not for this rank to hear
-  kReplayed,   // it has come before, or is far older than others that have
+  kStranger,   // no valid code: from another job, damaged, or forged
+  kMalformed,  // another version, impossible fields, or not meant for this rank
+  kReplayed,   // seen before, or far older than the newest one seen
 };
 
 struct Stats {
   std::uint64_t sent = 0;
-  std::uint64_t received = 0;   // those that were understood
-  std::uint64_t strangers = 0;  // refused, by reason
+  std::uint64_t received = 0;   // accepted datagrams
+  std::uint64_t strangers = 0;  // refused datagrams, by reason
   std::uint64_t malformed = 0;
   std::uint64_t replayed = 0;
-  std::uint64_t suspicions = 0;  // silences on a rail that made this rank suspect it
+  std::uint64_t suspicions = 0;  // rails that this rank suspected because of silence
   std::uint64_t rounds = 0;      // decisions applied
-  std::uint64_t violations = 0;  // decisions that the protocol does not allow in the present state
+  std::uint64_t violations = 0;  // decisions that the protocol did not allow in that state
 };
 
 }  // namespace railweave::recovery

@@ -7,8 +7,8 @@
 namespace railweave::recovery {
 namespace {
 
-constexpr std::uint8_t kRefusals = 2;  // on each rail: Linux sends six at once, then one in a second
-constexpr int kFirstSign = 4;          // times the timeout: ranks do not begin all at once
+constexpr std::uint8_t kRefusals = 2;  // on each rail: Linux sends six at once, then one per second
+constexpr int kFirstSign = 4;          // times the timeout, because ranks do not start at the same time
 
 bool refused_on(const std::array<std::uint8_t, kMaxRails>& refusals, RailSet rails) {
   for (std::size_t rail = 0; rail < refusals.size(); ++rail)

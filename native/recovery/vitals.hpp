@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a rank is dead: its successor hears nothing for long, or nobody listens at its addresses any more.
+// Finds dead ranks: the successor hears nothing for long, or nobody listens at the rank's addresses.
 #pragma once
 
 #include <array>
@@ -12,30 +12,31 @@
 
 namespace railweave::recovery {
 
-/// A port unreachable proves nothing by itself: anybody can send one, and a host may send one for a rank that
-/// lives, as while its interface is replaced. So a rank with refusals is asked whether it lives. It is dead
-/// if every rail refuses what this rank has sent there, and the rank says nothing for a while. Refusals age.
+/// An ICMP port unreachable alone proves nothing. Anybody can send one. A host may also send one for a live
+/// rank, for example while an interface is replaced. So a rank with refusals is asked whether it is alive.
+/// The rank is dead if every rail has refused this rank's datagrams and the asked rank stays silent for a
+/// while. Old refusals expire.
 class Vitals {
  public:
   Vitals(const Options& options, Time now);
 
-  /// Something came from the rank: it lives.
+  /// A datagram came from the rank, so the rank is alive.
   void hear(int rank) { ranks_[static_cast<std::size_t>(rank)] = {}; }
-  /// A port unreachable came, perhaps for what was sent there: the next `asked` has the rank.
+  /// A port unreachable came for the rank, perhaps a forged one. The next `asked` returns the rank.
   void doubt(int rank) { ranks_[static_cast<std::size_t>(rank)].doubted = true; }
-  /// It came for that.
+  /// That port unreachable quoted a datagram of this rank.
   void refused(std::size_t rail, int rank, Time now);
-  /// The ranks to ask now, at every heartbeat.
+  /// The ranks to ask now; called at every heartbeat.
   std::vector<int> asked(Time now);
-  /// A rank that is dead by either sign. `last_heard`: of the predecessor. `patience`: with a rank that is
-  /// asked.
+  /// Returns a dead rank. `last_heard`: of the predecessor. `patience`: the silence allowed to a rank with
+  /// refusals.
   std::optional<PeerLost> judge(RailSet alive, Time last_heard, Duration patience, Time now) const;
   Time deadline(Time last_heard) const;
 
  private:
   struct Rank {
     std::array<std::uint8_t, kMaxRails> refusals{};
-    Time since = kNever;  // the first of them
+    Time since = kNever;  // time of the first refusal
     Time last = kNever;
     bool doubted = false;
   };

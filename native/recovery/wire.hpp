@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes and reads fields one after the other, in network order. A reader that has run out of bytes, or has
-// met an impossible value, gives zeros from there on and says so at the end.
+// Writes and reads fields in sequence, in network order. After missing bytes or an impossible value a reader
+// returns zeros, and `whole` returns false.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Writer {
     to_.resize(to_.size() + sizeof value);
     store_be(to_.data() + to_.size() - sizeof value, value);
   }
-  /// A byte of length, then the text, cut to `most` bytes.
+  /// Writes a length byte, then the text, cut to `most` bytes.
   void text(std::string_view text, std::size_t most) {
     const std::size_t size = std::min(text.size(), most);
     put(static_cast<std::uint8_t>(size));
@@ -55,7 +55,7 @@ class Reader {
     refuse();
     return T{};
   }
-  /// What is not printable ASCII becomes a question mark.
+  /// Replaces bytes that are not printable ASCII by question marks.
   std::string text(std::size_t most) {
     std::string text(get<std::uint8_t>(most), '?');
     for (char& letter : text) {
@@ -69,7 +69,7 @@ class Reader {
     left_ = {};
   }
   bool refused() const { return refused_; }
-  /// Whether all bytes have been read, and all values could be.
+  /// Whether all bytes have been read and all values were possible.
   bool whole() const { return !refused_ && left_.empty(); }
 
  private:

@@ -27,7 +27,7 @@ inline DType dtype_of(const ConstArray& array) {
   throw nanobind::type_error("float32 or int32 arrays are reduced");
 }
 
-/// As the arrays of Python say, which know no bfloat16: uint16 holds its bits.
+/// Python's arrays have no bfloat16 type, so uint16 arrays hold its bits.
 inline DType carried_dtype(const ConstArray& array) {
   if (array.dtype() == nanobind::dtype<std::uint16_t>()) return DType::kBFloat16;
   if (array.dtype() == nanobind::dtype<std::uint8_t>()) return DType::kUInt8;

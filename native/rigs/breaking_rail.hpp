@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rail whose own code throws where a test wants it.
+// A rail that throws an exception where a test wants one.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,7 @@ struct BreakingListener : RailListener {
   mutable int times = 0;
 };
 
-/// The next `times` calls of the function `where` throw; "slice_done" does so inside of a handler of the
-/// rail.
+/// The next `times` calls of the function `where` throw. "slice_done" throws inside a handler of the rail.
 class BreakingRail final : private BreakingListener, public RingRail {
  public:
   BreakingRail(EventLoop& loop, std::unique_ptr<Transport> transport, RailListener& listener)

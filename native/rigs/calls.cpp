@@ -25,14 +25,14 @@ using ConstArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::c_contig, nb::device::cpu>;
 using View = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 
-// The bytes that a slice has of one shard; of the only one where the side is not sharded.
+// The bytes of a slice in one shard, or in the whole tensor if this side is not sharded.
 View view(const Slice& slice, const std::byte* from, std::size_t shard) {
   const std::size_t item = item_size(slice.call.dtype);
   auto* data = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(from)) + shard * slice.stride * item;
   return View(data, {slice.count * item}, nb::handle());
 }
 
-// A rank's calls; results are delivered to their callers as soon as they are there, or where a test says so.
+// A rank's calls. Results are delivered to callers at once, or when a test asks for delivery.
 class PythonCalls : public Calls {
  public:
   PythonCalls(int rank, int world_size, std::vector<std::uint64_t> rates) : Calls(rank, world_size) {

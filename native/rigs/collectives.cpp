@@ -34,7 +34,7 @@ void reduce_arrays(DType dtype, ReduceOp op, const Array& into, const ConstArray
   reduce(dtype, op, bytes_of(into), bytes_of(low), bytes_of(high), size / item_size(dtype));
 }
 
-/// Every rank's calls by incarnation; each but the last is halted, rank by rank, at some time.
+/// All ranks' calls by incarnation. Every incarnation except the last is halted at some time, rank by rank.
 class Simulation {
  public:
   using Incarnations = std::vector<std::vector<std::vector<Call>>>;

@@ -37,11 +37,11 @@ struct World {
   std::size_t narrow_bytes;
   double loss;
   double duplicate;
-  Duration late;  // by which ranks begin later than others, at most
-  int dies;       // this rank, at some time; -1: none
+  Duration late;  // greatest delay of a rank's start
+  int dies;       // rank that dies at some time; -1: none
 };
 
-/// As an in-network rail with a ring, over a simulated network.
+/// A rank of an in-network rail with a ring, over a simulated network.
 class RackRank final : public SimulatedRank {
  public:
   RackRank(SimulatedNetwork& network, const World& world, int rank, int ranks)
@@ -95,7 +95,7 @@ class RackRank final : public SimulatedRank {
   ina::SimulatedRack* rack_ = nullptr;
 };
 
-/// Calls by incarnation and rank; all but the last are halted, rank by rank, at some time.
+/// Calls by incarnation and rank. Every incarnation except the last is halted at some time, rank by rank.
 class Simulation {
  public:
   using Incarnations = std::vector<std::vector<std::vector<Call>>>;
@@ -154,7 +154,7 @@ class Simulation {
     if (world_.dies >= 0 && incarnation_ + 1 == calls_.size()) soon(4 * world_.late, [this] { die(); });
   }
 
-  /// The rank says nothing any more; the others notice it one after the other.
+  /// Silences the rank. The other ranks notice the silence at different times.
   void die() {
     hosts_[static_cast<std::size_t>(world_.dies)]->lose(world_.dies, network_.now());
     for (const auto& host : hosts_)

@@ -30,7 +30,7 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-/// The endpoint, and the arrays that it works on for as long as it does.
+/// An endpoint. It keeps its arrays alive while it uses them.
 class PyEndpoint : public ina::Endpoint {
  public:
   explicit PyEndpoint(const ina::EndpointOptions& options)
@@ -43,7 +43,7 @@ class PyEndpoint : public ina::Endpoint {
                input.size());
   }
 
-  /// `count` elements from `offset` on, of the tensor or of each shard, of a collective of rank `rank`.
+  /// Starts `count` elements from `offset`, of the tensor or of each shard, of a collective of rank `rank`.
   void start_part(std::uint32_t op_index, std::string_view op, ConstArray input, Array output,
                   Collective collective, std::uint16_t root, int rank, std::uint64_t whole,
                   std::size_t offset, std::size_t count) {
@@ -64,7 +64,7 @@ class PyEndpoint : public ina::Endpoint {
     held_.emplace(op_index, std::pair(input, output));
   }
 
-  /// Releases the arrays, too.
+  /// Also releases the arrays.
   void halt() {
     Endpoint::halt();
     held_.clear();
@@ -77,7 +77,7 @@ class PyEndpoint : public ina::Endpoint {
     return datagram.empty() ? std::nullopt : std::optional(to_python(datagram));
   }
 
-  /// None, the op index of a complete slice, a stall or a failure.
+  /// Returns None, the op index of a complete slice, a stall or a failure.
   nb::object poll() {
     const auto event = Endpoint::poll();
     if (!event) return nb::none();

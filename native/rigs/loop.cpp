@@ -26,7 +26,7 @@ namespace {
 using Task = std::function<void()>;
 using Release = nb::call_guard<nb::gil_scoped_release>;
 
-// Threads wait for a number to be reached.
+// Threads wait until a counter reaches a number.
 class Counter final : private SharedLoop::Client {
  public:
   explicit Counter(Task on_failure) : on_failure_(std::move(on_failure)), shared_(loop_, mutex_, *this) {
@@ -92,7 +92,7 @@ class Counter final : private SharedLoop::Client {
   }
 
  private:
-  // Its cause stays: it would be called in every turn.
+  // Its cause stays, so the loop would call it in every turn.
   struct Broken final : ReadyHandler, Timed {
     void on_ready(std::uint32_t, Time) override { throw std::runtime_error("a handler has thrown"); }
     Time deadline() const override { return 0; }

@@ -95,7 +95,7 @@ class SimulatedTransport final : public Transport {
     std::deque<Receive> posted;
   };
 
-  // Transports that know neighbours alone would drop the message.
+  // Fails if the peer is no neighbour: real transports that know only neighbours would drop the message.
   void check_neighbour(int peer) const {
     const std::vector<int> known = neighbours(rank_, ranks_);
     if (network_.friends_[rank_].contains(peer)) return;
@@ -103,7 +103,7 @@ class SimulatedTransport final : public Transport {
       throw std::logic_error("rank " + std::to_string(peer) + " is no neighbour of rank " +
                              std::to_string(rank_) + " of " + std::to_string(ranks_));
   }
-  /// Nothing comes of it after a halt.
+  /// A halt cancels the action.
   void after_delay(std::function<void()> action) {
     network_.after(network_.delay(), [this, halts = halts_, action = std::move(action)] {
       if (halts == halts_) action();

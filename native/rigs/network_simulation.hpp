@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network in virtual time for tests: ranks whose messages take random but seeded times, and that is as
-// nasty about buffers as the contract of Transport allows.
+// A network in virtual time for tests. Messages take random but seeded times. Buffers are treated as badly as
+// the contract of Transport allows.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ namespace railweave {
 
 class SimulatedTransport;
 
-/// Reads a sent buffer only when the send completes, and spoils a receive buffer when it is posted: a machine
-/// that uses a buffer too early or twice gives wrong numbers.
+/// Reads a sent buffer only when the send completes, and overwrites a receive buffer when it is posted. So a
+/// machine that uses a buffer too early or twice gives wrong numbers.
 class SimulatedNetwork {
  public:
   SimulatedNetwork(int ranks, std::uint64_t seed);
@@ -27,11 +27,11 @@ class SimulatedNetwork {
   void befriend(int rank, const std::vector<int>& ranks) {
     friends_[rank].insert(ranks.begin(), ranks.end());
   }
-  /// From now on some messages are known to be sent when all that follows from them may have been done.
+  /// Some acknowledgements then arrive only after all effects of their messages.
   void lose_acknowledgements() { loses_acknowledgements_ = true; }
   /// A transport lives as long as the network.
   std::unique_ptr<Transport> transport(int rank);
-  /// Runs until nothing is left to happen, or until then.
+  /// Runs until no event is left, or until `latest`.
   void run(Time latest = kNever) {
     while (step(latest)) {
     }

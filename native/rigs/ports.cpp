@@ -68,7 +68,7 @@ class BoundLink {
     return packet ? std::optional(to_python(*packet)) : std::nullopt;
   }
   std::optional<Time> deadline() const { return or_none(link_.deadline()); }
-  /// Packets that wait for their turn, and how long one that comes now would.
+  /// Number of waiting packets, and how long a packet would wait if it came now.
   std::pair<std::size_t, Duration> backlog(Time now, std::size_t priority) const {
     return {link_.backlog(now, priority), link_.wait(now, priority)};
   }

@@ -12,7 +12,8 @@ namespace railweave::ina {
 namespace {
 
 constexpr std::uint16_t kGroup = 1;
-// Of a link. A message of the ring crosses four, to another rack, in twice as long as a packet two.
+// Of a link. A ring message to another rack crosses four links, in twice the time of a packet, which crosses
+// two.
 constexpr Duration kMostDelay = 50 * kMicrosecond;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rack in virtual time for tests: endpoints around one switch, over links that lose, double and delay.
+// A rack in virtual time for tests: endpoints around one switch, over links with loss, duplicates and delay.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RackOptions {
 
 class SimulatedRack {
  public:
-  /// Told of a rank's events by its place in the rack.
+  /// Called with the rank's place in the rack.
   using OnDone = std::function<void(int place)>;
   using OnFailure = std::function<void(int place, const Failure&)>;
 
@@ -34,7 +34,7 @@ class SimulatedRack {
 
   void start(int place, const Slice& slice);
   void halt(int place);
-  /// Once all have halted.
+  /// Call it when all ranks have halted.
   void restart();
   void abort(int place);
 

@@ -130,7 +130,7 @@ class RankRails final {
     host.start(EventLoop::now());
   }
 
-  /// Drops the slices, and their arrays.
+  /// Drops the slices and their arrays.
   void halt(std::size_t rank) {
     rail(rank).halt(EventLoop::now());
     hosts_[rank].waiting.clear();
@@ -142,7 +142,7 @@ class RankRails final {
   }
   Rail& rail(std::size_t rank) { return *hosts_.at(rank).rail; }
 
-  /// Halts the rail from inside whatever it reports next.
+  /// Halts the rail inside its next report.
   void halt_at_next(std::size_t rank) { hosts_.at(rank).halt_at_next = true; }
 
   void turn(double longest_s) {
@@ -217,7 +217,7 @@ class StreamReader {
  public:
   explicit StreamReader(const nb::bytes& key) : reader_(key_from(key)) {}
 
-  /// Stops at a message until `place`.
+  /// Stops at a message until `place` is called.
   nb::list feed(const nb::bytes& bytes) {
     nb::list events;
     for (Bytes rest = view(bytes); !rest.empty();) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// railweave._rigs.secret: the keys and codes of a job, for tests that stand where a rank stands.
+// railweave._rigs.secret: the keys and codes of a job, for tests that take the place of a rank.
 #include "core/secret.hpp"
 
 #include <nanobind/nanobind.h>

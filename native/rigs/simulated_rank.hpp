@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a simulation with the all-reduces of a test, and their outcome.
+// A rank of a simulation with a test's all-reduces and their results.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Call {
   // The rail carries this offset and count of the tensor, or of each shard.
   std::optional<std::pair<std::size_t, std::size_t>> part;
 
-  // Elements of the tensor, or of one shard: the lesser side.
+  // Elements of the tensor, or of one shard: the smaller side.
   std::size_t count() const { return std::min(input.nbytes(), output.nbytes()) / item_size(dtype); }
 };
 
@@ -59,7 +59,7 @@ class SimulatedRank : protected RailListener {
     return first;
   }
 
-  /// Return the op indices of the incomplete calls, whose memory is the caller's again.
+  /// Returns the op indices of the incomplete calls. Their memory belongs to the caller again.
   std::vector<std::uint32_t> halt(Time now) {
     rail_.halt(now);
     return calls_.abort();

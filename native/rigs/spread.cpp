@@ -21,7 +21,7 @@ using namespace nb::literals;
 namespace railweave {
 namespace {
 
-/// The machine, and the arrays that it works on for as long as it does.
+/// A spreader. It keeps its arrays alive while it uses them.
 class PySpreader : public spread::Spreader {
  public:
   explicit PySpreader(const spread::SpreaderOptions& options) : Spreader(options), options_(options) {}
@@ -64,7 +64,7 @@ class PySpreader : public spread::Spreader {
     return done->slice_id;
   }
 
-  /// Releases the arrays, too.
+  /// Also releases the arrays.
   void halt() {
     Spreader::halt();
     held_.clear();
