@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The virtual addresses of a plane, in its last /24: switches take from the top, groups from the bottom."""
+"""The virtual addresses of a plane, in its last /24. Switches take the highest, groups the lowest ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AddressPlan:
         self._groups = free
 
     def choose(self, taken: Collection[int]) -> int:
-        """An address for a group that is not among those `taken`; Refused names the limit."""
+        """Return an address for a group that is not `taken`. Refused names the limit."""
         for address in self._groups:
             if address not in taken:
                 return address
@@ -48,5 +48,5 @@ class AddressPlan:
 
 
 def endpoint(ip: int) -> Endpoint:
-    """A virtual address as one end of a link."""
+    """Return the Endpoint of a virtual address."""
     return Endpoint(virtual_mac(ip), ip)

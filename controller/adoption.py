@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a group's tree back from the entries that an earlier controller process has left in switches."""
+"""Read a group's tree back from the entries that an earlier controller process has left in switches."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MOVES_SOON = "wait until the controller has moved the group"  # what to do
 
 
 def tree_of(plane: Plane, ranks: Mapping[int, Nic], parts: Mapping[str, SwitchState]) -> Tree:
-    """The tree that a group's entries, by switch, describe; Refused if they describe none.
+    """Return the tree that a group's entries, by switch, describe. Refused if they do not form a tree.
 
-    Only the links between switches are read here; the caller compares all entries with the expected ones.
+    This function reads only links between switches. The caller compares all entries with the expected ones.
     """
     ends = {(nic.switch, nic.port): (rank, "") for rank, nic in ranks.items()}
     neighbours: dict[tuple[str, int], tuple[int | None, str]] = dict(ends)

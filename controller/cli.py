@@ -165,7 +165,7 @@ def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, Con
             "both or none of --topology and --cluster", "one of them, with a file", "give one of them"
         )
     if topology is not None:
-        access_of(None)  # a token would be of no use
+        access_of(None)  # refuses a token, which would travel in clear
         return load(topology), DEFAULTS
     assert cluster is not None  # noqa: S101
     described = clusters.load(cluster)
@@ -179,12 +179,12 @@ def _network(topology: Path | None, cluster: Path | None) -> tuple[Topology, Con
 
 
 def _reachable(listen: str, hosts: int) -> str:
-    """Return a cluster's address of the controller. ControllerError if its name is loopback's here."""
+    """Return a cluster's address of the controller. ControllerError if it is a loopback address here."""
     name = listen.rpartition(":")[0]
     try:
         found = {str(each[4][0]) for each in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
     except OSError:
-        return listen  # gRPC says what is wrong with it
+        return listen  # gRPC reports the error
     if hosts > 1 and name not in found and all(ipaddress.ip_address(each).is_loopback for each in found):
         raise ControllerError(
             f"the cluster file's controller {name!r} is {', '.join(sorted(found))} on this machine",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where not all switches of a plane aggregate: which ranks they can add up, and how all form a ring."""
+"""Mixed planes, where only some switches aggregate: find racks of ranks, and order all ranks in a ring."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from railweave.controller.trees import graph
 from railweave.errors import explain
 from railweave.topologies.model import Nic, Plane
 
-MAX_COLUMNS = 32  # in which a tensor goes round the ring; every rack's ranks share them equally
+MAX_COLUMNS = 32  # parts of a tensor in the ring; the ranks of every rack share them equally
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of the ring: a rack, or a single rank and why no switch adds it."""
+    """A member of the ring: a rack, or a single rank and the reason why no switch adds its data."""
 
     ranks: tuple[int, ...]
     reason: str = ""
 
 
 def mixed(plane: Plane) -> bool:
-    """Whether some switches of a plane cannot aggregate."""
+    """Return whether some switches of a plane cannot aggregate."""
     return not all(switch.p4runtime for switch in plane.switches)
 
 
 def racks(plane: Plane, ranks: Mapping[int, Nic]) -> list[tuple[int, ...]]:
-    """The ranks behind aggregating switches that are joined without a bridge between them, largest first."""
+    """Return the ranks of each connected set of aggregating switches, sets of two or more, largest first."""
     p4 = [switch.name for switch in plane.switches if switch.p4runtime]
     islands = nx.connected_components(graph(plane).subgraph(p4))
     behind = (tuple(r for r, nic in sorted(ranks.items()) if nic.switch in island) for island in islands)
@@ -39,17 +39,17 @@ def racks(plane: Plane, ranks: Mapping[int, Nic]) -> list[tuple[int, ...]]:
 
 
 def columns(sizes: Iterable[int]) -> int:
-    """In how many columns racks of these sizes can share a tensor equally."""
+    """Return the number of columns in which racks of these sizes can share a tensor equally."""
     return math.lcm(*sizes)
 
 
 def fits(size: int, others: Iterable[int]) -> bool:
-    """Whether a rack of so many ranks can share columns with others of such sizes."""
+    """Return whether a rack of `size` ranks can share the columns with racks of the `others` sizes."""
     return columns([size, *others]) <= MAX_COLUMNS
 
 
 def alone(plane: Plane, rank: int, ranks: Mapping[int, Nic]) -> Member:
-    """A rank that is in no rack."""
+    """Return the member for a rank that is in no rack."""
     leaf = ranks[rank].switch
     if any(switch.name == leaf and switch.p4runtime for switch in plane.switches):
         reason = explain(
@@ -62,7 +62,7 @@ def alone(plane: Plane, rank: int, ranks: Mapping[int, Nic]) -> Member:
 
 
 def not_p4(switch: str) -> Refused:
-    """Why a switch adds nothing."""
+    """Return the reason why a switch without P4 adds nothing."""
     return Refused(
         f"{switch} is no P4 switch",
         "a switch with `p4runtime`",
@@ -71,10 +71,9 @@ def not_p4(switch: str) -> Refused:
 
 
 def in_order(plane: Plane, members: Sequence[Member], ranks: Mapping[int, Nic]) -> list[Member]:
-    """The members in the order in which a ring of them crosses the fewest links between switches.
+    """Return the members in the order in which their ring crosses the fewest links between switches.
 
-    A walk round a spanning tree of the switches uses each of its links once in each direction, and a ring
-    cannot do with less.
+    A depth-first walk of a spanning tree uses each of its links once in each direction. No ring uses fewer.
     """
     walk = nx.dfs_preorder_nodes(nx.minimum_spanning_tree(graph(plane)))
     place = {switch: number for number, switch in enumerate(walk)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch should hold, computed from the topology and the groups: values in, values out."""
+"""The desired state of each switch, computed from the topology and the groups by pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railweave.controller.tree import Contributor, Node, Tree
 from railweave.p4src.config import CONFIG
 from railweave.topologies.model import Plane
 
-OWN_ADDRESSES = 1  # entries of virtual_addresses that are the switch's own
+OWN_ADDRESSES = 1  # entries of virtual_addresses for the switch itself
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring as one switch sums it: its slots here, and where its contributors' headers are kept."""
+    """A ring at one switch that sums it: its slots, and the place of its contributors' headers."""
 
     group: int
     part: Part
@@ -43,13 +43,13 @@ class Ring:
 
     @property
     def header_cells(self) -> int:
-        """A RETH and immediate data for each slot number of each that sends here."""
+        """The number of cells: a RETH and immediate data for each slot number of each sender."""
         return (self.slots.mask + 1) * len(self.part.ways)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A probability with which a port's frames are dropped; `direction` is ingress or egress."""
+    """The probability with which a port drops frames. `direction` is ingress or egress."""
 
     port: int
     direction: str
@@ -57,7 +57,7 @@ class Loss:
 
 
 def merge(parts: Iterable[SwitchState]) -> SwitchState:
-    """All entries and multicast groups of several states."""
+    """Return the union of several states."""
     entries: set[Entry] = set()
     multicasts: set[Multicast] = set()
     for part in parts:
@@ -67,15 +67,15 @@ def merge(parts: Iterable[SwitchState]) -> SwitchState:
 
 
 def forwarding(routes: Routes, own: Endpoint, flooding: frozenset[int]) -> SwitchState:
-    """What a switch needs without any group: where every NIC is, where to flood, and its own address."""
+    """Return the state of a switch without groups: routes to all NICs, flood ports, and its own address."""
     flood = tables.flood(routes.nics | flooding)
     return SwitchState(routes.entries | {tables.virtual_addresses(own.ip)}, frozenset({flood}))
 
 
 def source_guard(plane: Plane, switch: str) -> SwitchState:
-    """Return what lets a switch's neighbours send: hosts as themselves, other switches for all behind them.
+    """Return the entries that let neighbours send: hosts with their own addresses, switches with any.
 
-    The program drops all other frames, those of ports that the topology does not list among them.
+    The program drops all other frames, also all frames from ports that are not in the topology.
     """
     trunks = {port for name, port in trunk_ends(plane) if name == switch}
     entries = {tables.trunk_ports(port) for port in trunks}
@@ -91,7 +91,7 @@ def source_guard(plane: Plane, switch: str) -> SwitchState:
 def aggregation(
     group: Aggregation, switch: str, slots: SlotRange, addresses: Mapping[str, Endpoint]
 ) -> SwitchState:
-    """What one switch of the group's tree needs; `addresses` are the switches' own."""
+    """Return the state of one switch of the group's tree. `addresses` are the switches' own."""
     node = group.tree.node(switch)
     me = addresses[switch]
     entries: set[Entry] = set()
@@ -111,7 +111,7 @@ def aggregation(
 def _contributor(
     group: Aggregation, node: Node, one: Contributor, slots: SlotRange, addresses: Mapping[str, Endpoint]
 ) -> set[Entry]:
-    """Let a contributor in, and address its copies of what is multicast."""
+    """Return the entries that let a contributor's packets in and address its copies of multicast packets."""
     if one.rank is None:
         source, to = addresses[node.switch], addresses[one.switch or ""]
     else:
@@ -124,7 +124,7 @@ def _contributor(
 
 
 def ring(of: Ring) -> SwitchState:
-    """What a ring's switch needs to sum the WRITEs of its connections."""
+    """Return the state that lets a ring's switch sum the WRITEs of its connections."""
     part, entries = of.part, set[Entry]()
     members, is_root = len(part.answers), part.up is None
 
@@ -146,7 +146,7 @@ def ring(of: Ring) -> SwitchState:
 
 
 def losses(wanted: Iterable[Loss]) -> SwitchState:
-    """The injector's entries; no loss is no entry."""
+    """Return the injector's entries, none for a probability of 0."""
     entries = (
         tables.injector(loss.direction, loss.port, loss.probability) for loss in wanted if loss.probability
     )
@@ -154,14 +154,14 @@ def losses(wanted: Iterable[Loss]) -> SwitchState:
 
 
 def memory(serials: Iterable[Serials], last_group: int) -> SwitchState:
-    """The entries that the controller keeps in the switch for its own restart."""
+    """Return the notes that the controller keeps in the switch for its own restart."""
     return SwitchState(frozenset(tables.members_serials(known, last_group) for known in serials))
 
 
 def require_room(switch: str, nodes: Sequence[Node], ports: int, slots: int) -> None:
-    """Refused, by the limit's name, if a switch with so many ports and slots cannot hold all these nodes.
+    """Raise Refused with the limit's name if a switch cannot hold all these nodes.
 
-    Its notes to the controller need room in `members` as well, and flooding in the replication engine.
+    The controller's notes also need room in `members`, and flooding needs copies in the replication engine.
     """
     if len(nodes) + OWN_ADDRESSES > CONFIG["MAX_GROUPS"]:
         raise Refused(

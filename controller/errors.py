@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the controller; each message names what was given, the limit, and what to do."""
+"""Errors of the controller. Each message names the given value, the limit, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from railweave.errors import USAGE, UserError
 
 
 class ControllerError(UserError):
-    """Base of the errors that end the controller itself: bad options, files, ports, switches."""
+    """The base class of errors that end the controller itself: bad options, files, ports, switches."""
 
     status = USAGE
 
 
 class Refused(UserError):
-    """A rail cannot be given in-network aggregation; the text is the reason, with the limit's name."""
+    """A rail cannot get in-network aggregation. The text is the reason, with the limit's name."""
 
 
 class SwitchUnavailable(Refused):
@@ -27,7 +27,7 @@ class RequestError(UserError):
 
 
 class InvalidRequest(RequestError):
-    """The request is invalid, or contradicts those of other ranks."""
+    """The request is invalid, or contradicts the requests of other ranks."""
 
 
 class AlreadyJoined(RequestError):
@@ -35,7 +35,7 @@ class AlreadyJoined(RequestError):
 
 
 class Denied(RequestError):
-    """This controller was not started for such requests."""
+    """This controller was started without the option for such requests."""
 
 
 class Overdue(RequestError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All P4 switches of a topology: admits groups to them, removes groups, and knows which planes work."""
+"""All P4 switches of a topology. `Fabric` admits and removes groups, and tracks dead switches and links."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from railweave.topologies.model import Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
-AUDIT_S = 1.0  # between looks at what is to be read back
+AUDIT_S = 1.0  # between audits
 DIRECTIONS = {"ingress": ("ingress",), "egress": ("egress",), "both": ("ingress", "egress")}
 
 
 @dataclass(frozen=True)
 class Host:
-    """A rank's place on a plane: the NIC that it has there and what its results are addressed to."""
+    """A rank's place on a plane: its NIC, and the endpoint to which its results are addressed."""
 
     nic: Nic
     endpoint: Endpoint
@@ -48,24 +48,23 @@ class FabricListener(Protocol):
         """The sums in flight of these groups are lost."""
 
     def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
-        """These groups may be lost, and should move if they can."""
+        """These groups may be lost, and should move if another place exists."""
 
     def plane_changed(self, plane: str) -> None:
-        """Groups that could not be placed before may be possible now."""
+        """Groups that had no place on this plane may have one now."""
 
 
 class Fabric:
-    """The one place where groups get numbers, addresses and slots."""
+    """Assigns numbers, addresses and slots to groups. No other class does."""
 
     def __init__(
         self, topology: Topology, program: Artifact | None, suspect_s: float, tls: TlsFiles | None = None
     ) -> None:
-        """Manage the switches of `topology` with `program`, those of netreduce planes with netreduce.
+        """Manage the switches of `topology` with `program`, and those of netreduce planes with netreduce.
 
-        Without `program` a plane has as many lanes as suit the MTU of its links. Planes with a Tofino have as
-        many as that, and each Tofino the program that is compiled for it.
-        P4Runtime goes over TLS if the files are given.
-        Links that ranks suspect to be dead are avoided for `suspect_s` seconds.
+        Without `program`, the MTU of a plane's links determines its lanes. On a plane with a Tofino, the
+        program compiled for the Tofino determines them. P4Runtime uses TLS if `tls` is given. The fabric
+        avoids links that ranks suspect to be dead for `suspect_s` seconds.
         """
         self.topology = topology
         self._tls = tls
@@ -76,11 +75,11 @@ class Fabric:
         self._switches: dict[str, ManagedSwitch] = {}
         self._forwarding: dict[str, Forwarding] = {}  # by plane
         self._groups: dict[int, Aggregation] = {}
-        self._last_group = 0  # of those that ranks report
+        self._last_group = 0  # highest group number that ranks have reported
         self._under_way: set[asyncio.Task[None]] = set()
         self._claims_closed = False
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
-        self.rings_changed: Callable[[str], None] = lambda _: None  # told the plane of one that comes or goes
+        self.rings_changed: Callable[[str], None] = lambda _: None  # gets the plane of a switch that changed
         for plane in topology.planes:
             of_plane = programs.of_plane(plane, program)
             self.lanes[plane.name] = of_plane.lanes
@@ -115,12 +114,12 @@ class Fabric:
         self._forwarding[plane.name] = Forwarding(plane, members, self._reconcile_soon)
 
     def switches(self, plane: str = "") -> list[ManagedSwitch]:
-        """The P4 switches of a plane, or all."""
+        """Return the P4 switches of a plane; without a plane, all."""
         return [switch for switch in self._switches.values() if plane in ("", switch.plane.name)]
 
     @property
     def groups(self) -> Mapping[int, Aggregation]:
-        """The groups that are admitted, by number."""
+        """The admitted groups, by number."""
         return self._groups
 
     async def run(self) -> None:
@@ -131,7 +130,7 @@ class Fabric:
             tasks.create_task(self._audit(), name="audit")
 
     async def _audit(self) -> None:
-        """Read back what switches hold, one at a time and while nothing else is to be written."""
+        """Read back the switches' state, one switch at a time, while no write is pending."""
         while True:
             await asyncio.sleep(AUDIT_S)
             for switch in self.switches():
@@ -143,11 +142,11 @@ class Fabric:
         return [*self.switches(plane), *self.rings_of(plane)]
 
     def rings_of(self, plane: str = "") -> list[RingSwitch]:
-        """The switches of a plane that run netreduce, or all."""
+        """Return the switches of a plane that run netreduce; without a plane, all."""
         return [switch for switch in self.ring_switches.values() if plane in ("", switch.plane.name)]
 
     def plan_sums(self, plane: str, nics: Mapping[int, Nic]) -> Tree:
-        """The tree of switches that can add up these ranks' connections now; Refused names the obstacle."""
+        """Return the tree of switches that can sum these ranks' connections. Refused names the obstacle."""
         switches = {switch.name: switch for switch in self.rings_of(plane)}
         if not switches:
             raise Refused(
@@ -163,9 +162,9 @@ class Fabric:
         return trees.build(self.topology.plane(plane), nics, usable, load)
 
     async def configured(self, deadline_s: float) -> None:
-        """Wait until every switch is configured, at most until the deadline; then avoid the others for now.
+        """Wait until every switch is configured, at most until the deadline. Then avoid the late switches.
 
-        Each of them is configured when it answers. ControllerError if none does in time.
+        A late switch is configured when it answers. ControllerError if no switch is configured in time.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline_s):
@@ -193,9 +192,9 @@ class Fabric:
     def plan(
         self, plane_name: str, hosts: Mapping[int, Host], count: int = 1, *, last_resort: bool = False
     ) -> list[Tree]:
-        """Up to `count` trees that join the hosts now; Refused names the obstacle.
+        """Return up to `count` trees that join the hosts now. Refused names the obstacle.
 
-        As a last resort they go over links that are only suspected to be dead.
+        With `last_resort`, the trees may use links that are only suspected to be dead, if no others exist.
         """
         plane = self.topology.plane(plane_name)
         members = self.switches(plane_name)
@@ -217,9 +216,9 @@ class Fabric:
             return trees.spread(plane, _nics(hosts), usable, count, load)
 
     async def admit(self, plane: str, hosts: Mapping[int, Host], tree: Tree, slots: int) -> Aggregation:
-        """Give a group number, address and slots on a tree, and write its entries.
+        """Assign a group number, an address and slots on a tree, and write its entries.
 
-        Refused names the limit, or the switch, that prevents it; then nothing is left behind.
+        Refused names the limit or the switch that prevents this. Then the group is removed again.
         """
         try:
             group = self._reserve(plane, hosts, tree, slots)
@@ -235,7 +234,7 @@ class Fabric:
         return group
 
     def intact(self, group: Aggregation) -> bool:
-        """Whether all switches and links of a group's tree work, and the switches still hold the group."""
+        """Return whether all switches and links of a group's tree work, and the switches hold the group."""
         switches = [self._switches[node.switch] for node in group.tree.nodes]
         links = {frozenset({node.switch, node.parent.switch}) for node in group.tree.nodes if node.parent}
         return all(
@@ -280,9 +279,9 @@ class Fabric:
         return group
 
     def adopt(self, number: int, plane_name: str, virtual_ip: int, hosts: Mapping[int, Host]) -> Aggregation:
-        """Take over a group that an earlier controller has written; nothing is written now.
+        """Take over a group that an earlier controller has written, without writing anything.
 
-        Refused if the switches do not hold exactly what this group of these hosts would need.
+        Refused unless the switches hold exactly the entries that this group of these hosts needs.
         """
         plane = self.topology.plane(plane_name)
         if number in self._groups:
@@ -304,11 +303,11 @@ class Fabric:
         return group
 
     def known_to_ranks(self, number: int) -> None:
-        """Assign this number to no group soon: packets with it may be in flight."""
+        """Do not assign this number to a new group soon, because packets with it may be in flight."""
         self._last_group = max(self._last_group, number)
 
     def close_claims(self) -> None:
-        """From now on, remove the groups of earlier controllers that no job has claimed."""
+        """Remove the groups of earlier controllers that no job has claimed, from now on."""
         self._claims_closed = True
         for switch in self._switches.values():
             self._drop_orphans(switch)
@@ -320,7 +319,7 @@ class Fabric:
             self._reconcile_soon(switch)
 
     def remove(self, number: int) -> None:
-        """Take a group out of its switches. One that cannot be reached is cleaned up when it reconnects."""
+        """Take a group out of its switches. An unreachable switch is cleaned up when it reconnects."""
         group = self._groups.pop(number, None)
         if group is None:
             return
@@ -375,7 +374,7 @@ class Fabric:
         await asyncio.gather(*(switch.reconcile() for switch in switches if switch.ready.is_set()))
 
     def _next_group(self) -> int:
-        """Numbers are used in turn, so that packets of an ended group do not belong to a new one."""
+        """Return the next number in a cycle, so that packets of an ended group do not match a new one."""
         last = max((switch.last_group for switch in self._switches.values()), default=0)
         last = max(last, self._last_group)
         for step in range(1, MAX_GROUP + 1):
@@ -389,7 +388,7 @@ class Fabric:
         return {dict(entry.match)["address"] for entry in found if entry.table == "virtual_addresses"}
 
     def _connected(self, switch: ManagedSwitch, gone: frozenset[int]) -> None:
-        """A session with a switch is established; it has lost the groups `gone`."""
+        """Handle a new session with a switch, which has lost the groups `gone`."""
         if self._claims_closed:
             self._drop_orphans(switch)
         self.health.dead.discard(switch.name)
@@ -399,7 +398,7 @@ class Fabric:
         self._changed(switch.plane.name)
 
     def _unreachable(self, switch: ManagedSwitch) -> None:
-        """A switch, or only its management, does not answer: groups that can avoid it should move."""
+        """Handle a switch that does not answer. Its groups move if possible: perhaps it still forwards."""
         LOG.warning("switch %s does not answer: %s", switch.name, switch.link.problem)
         self.health.dead.add(switch.name)
         self._reroute(switch.plane.name)
@@ -427,7 +426,7 @@ class Fabric:
             self.listener.plane_changed(plane)
 
     def _reroute(self, plane: str) -> None:
-        """Route ordinary frames around dead switches and links as well."""
+        """Route ordinary frames around dead switches and suspected links."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
 
 

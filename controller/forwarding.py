@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwards a plane's ordinary frames over working switches and links."""
+"""Forward a plane's ordinary frames over working switches and links."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from railweave.topologies.model import Plane
 class Forwarding:
     """Updates the forwarding of a plane's switches so that a broadcast can never loop.
 
-    Frames have no hop count: in a loop a broadcast multiplies until the links are full. Switches change one
-    at a time and some not at all, so until a switch has confirmed a change, its old flood ports count as
-    well. A port that leaves the flood tree is removed at once. One that joins it waits until no
-    frame that leaves by it can come back: links are broken before others are made. Between the two a
-    broadcast does not reach all NICs, and hosts repeat requests (ARP). A known address always has a route:
-    its entry is modified in place.
+    Frames have no hop count, so a broadcast in a loop multiplies until the links are full. Switches change
+    one at a time, and dead switches do not change. So a switch's old flood ports count until it confirms
+    the change. A port that leaves the flood tree is removed at once. A port that joins the tree waits until
+    no frame that leaves by this port can come back. In between, a broadcast does not reach all NICs, and
+    hosts repeat their ARP requests. A known address always has a route: its entry is modified in place.
     """
 
     def __init__(
         self, plane: Plane, switches: Mapping[str, Forwarder], write: Callable[[Forwarder], None]
     ) -> None:
-        """Set the first routes of `switches`; `write` schedules writing a switch's new state."""
+        """Set the first routes of `switches`. `write` schedules a write of a switch's new state."""
         self._switches = switches
         self._plane = plane
         self._write = write
@@ -37,7 +36,7 @@ class Forwarding:
             switch.follow(self._routes[name])
 
     def keep_off(self, dead: Collection[str], avoid: Collection[Link]) -> None:
-        """Route around dead switches and links to avoid from now on."""
+        """Route around the `dead` switches and the links to `avoid` from now on."""
         shunned = frozenset(dead) & self._routes.keys(), frozenset(avoid)
         if shunned != self._shunned:
             self._shunned = shunned
@@ -48,9 +47,9 @@ class Forwarding:
         self.widen()
 
     def _without_traps(self, found: Mapping[str, Routes], dead: Collection[str]) -> dict[str, Routes]:
-        """Leave out ports towards dead switches that may still flood: they cannot be reconfigured.
+        """Leave out ports towards dead switches that may still flood, because they cannot be reconfigured.
 
-        NICs behind such a switch hear no broadcast until it answers again.
+        NICs behind such a switch receive no broadcast until it answers again.
         """
         traps = {
             end
@@ -63,9 +62,9 @@ class Forwarding:
         }
 
     def widen(self) -> None:
-        """Flood to those ports of the flood tree that cannot close a loop any more."""
+        """Add those ports of the flood tree that cannot close a loop any more."""
         floods = {name: set[int]() for name in self._routes}
-        for name, port in self._ends:  # switches that are not ours flood everywhere
+        for name, port in self._ends:  # switches without P4 flood to all ports
             floods[name].add(port)
         for name, switch in self._switches.items():
             floods[name] = set(switch.may_flood | switch.flooding)

@@ -36,10 +36,10 @@ MAX_JOBS = 4096  # forming and running together
 
 
 class Groups:
-    """All jobs of a controller. One instance belongs to one event loop; nothing here blocks it."""
+    """All jobs of a controller. One instance belongs to one event loop, and no method blocks the loop."""
 
     def __init__(self, fabric: Fabric, lease_s: float, quotas: Quotas) -> None:
-        """Form groups on `fabric`; a lease that is not renewed for `lease_s` seconds ends its group."""
+        """Form groups on `fabric`. A lease that is not renewed for `lease_s` seconds ends its group."""
         self.fabric = fabric
         self.lease_s = lease_s
         self._placement = Placement(fabric, quotas)
@@ -55,15 +55,15 @@ class Groups:
         fabric.listener = self.moves
 
     def open(self) -> None:
-        """Accept calls from now on; agents of an earlier controller's jobs may resume within one lease."""
+        """Accept calls from now on. Agents of an earlier controller's jobs may resume within one lease."""
         asyncio.get_running_loop().call_later(self.lease_s, self._close_claims)
 
     def close(self) -> None:
-        """The controller stops: streams that break from now on do not mean that ranks are lost."""
+        """Stop: streams that break from now on do not mean that ranks are lost."""
         self._closed = True
 
     async def join(self, request: JoinRequest) -> pb.JoinGroupResponse:
-        """Wait for the other ranks and return the group; RequestError names the reason if there is none."""
+        """Wait for the other ranks and return the group. RequestError names the reason for a failure."""
         forming = self._enter(request)
         if not forming.missing:
             self._soon(self._form(forming))
@@ -87,21 +87,21 @@ class Groups:
         return self._response(group, request.rank)
 
     def running(self) -> list[Group]:
-        """The jobs that run."""
+        """Return the running jobs."""
         return list(self._running.values())
 
     def waiting(self, job: str) -> frozenset[int]:
-        """The ranks of a job that wait for the others."""
+        """Return the ranks of a forming job that wait for the others."""
         forming = self._forming.get(job)
         return frozenset(forming.requests) if forming else frozenset()
 
     def watching(self, job: str) -> frozenset[int]:
-        """The ranks of a running job that have a stream."""
+        """Return the ranks of a running job that have a stream."""
         group = self._running.get(job)
         return frozenset(r for r, lease in group.leases.items() if lease.stream) if group else frozenset()
 
     def _enter(self, request: JoinRequest) -> Forming:
-        """Put a rank among those that wait; a rank that disagrees with one of them fails them all."""
+        """Add a rank to the waiting ranks of its job. A disagreement between ranks fails them all."""
         running = self._running.get(request.job)
         if running and not running.closing:
             raise AlreadyJoined(
@@ -135,7 +135,7 @@ class Groups:
         return forming
 
     def _withdraw(self, forming: Forming, request: JoinRequest, reason: str) -> None:
-        """A rank stops waiting; others may still join, unless the group is being placed."""
+        """Remove a rank that stops waiting. Others may still join, unless the group is being placed."""
         if not forming.missing:
             gone = f"job {forming.job!r}: rank {request.rank} {reason}"
             self._fail(forming, Overdue(gone, "all ranks until the group is placed", "start the job again"))
@@ -144,7 +144,7 @@ class Groups:
             del self._forming[forming.job]
 
     async def _form(self, forming: Forming) -> None:
-        """Place a complete group in the network; a job whose ina rails are refused runs on the others."""
+        """Place a complete group in the network. A job with refused ina rails runs on its other rails."""
         members = dict(forming.requests)
         group = Group(forming.job, forming.size, members, secret=secrets.token_bytes(SECRET_BYTES))
         try:
@@ -174,7 +174,7 @@ class Groups:
         self._close_group(group)
 
     def _fail(self, forming: Forming, error: RequestError) -> None:
-        """Notify all waiting ranks; later joins form a new group."""
+        """Fail all waiting ranks. Later joins form a new group."""
         forming.fail(error)
         if self._forming.get(forming.job) is forming:
             del self._forming[forming.job]
@@ -194,7 +194,7 @@ class Groups:
             self._arm(lease)
 
     def resume(self, number: int, message: pb.Resume, stream: object, acknowledged: int) -> Lease:
-        """Resume a rank of an earlier controller's job, under its old lease, after its last event."""
+        """Resume a rank of an earlier controller's job under its old lease, after its last event."""
         if not self._resumable or number in self._leases or not 0 < number < 2**63:
             raise _unknown(number)
         if acknowledged >= 2**63:
@@ -239,7 +239,7 @@ class Groups:
         return group, ranks
 
     def _close_claims(self) -> None:
-        """Ranks of an earlier controller's jobs that have not resumed by now are lost."""
+        """Count ranks of an earlier controller's jobs as lost if they have not resumed by now."""
         if self._closed:
             return
         self._resumable = False
@@ -252,7 +252,7 @@ class Groups:
         self._soon(self._freed({plane.name for plane in self.fabric.topology.planes}))
 
     def _arm(self, lease: Lease) -> None:
-        """Give a lease that no stream renews its time."""
+        """Start the timer of a lease that no stream renews."""
         loop = asyncio.get_running_loop()
         reason = f"no heartbeat for {self.lease_s:g} s"
         lease.timer = loop.call_later(self.lease_s, self.lost, lease, reason)
@@ -271,14 +271,14 @@ class Groups:
         )
 
     def lease(self, number: int) -> Lease:
-        """A rank's lease; UnknownLease if there is none."""
+        """Return a rank's lease. UnknownLease if it does not exist."""
         lease = self._leases.get(number)
         if lease is None:
             raise _unknown(number)
         return lease
 
     def attach(self, number: int, stream: object, acknowledged: int) -> Lease:
-        """Let a stream renew a lease from now on; it begins after the last event that the rank has had."""
+        """Let a stream renew a lease from now on. The stream begins after the rank's last received event."""
         lease = self.lease(number)
         lease.attach(stream, acknowledged)
         if not lease.group.closed:
@@ -286,7 +286,7 @@ class Groups:
         return lease
 
     def stream_ended(self, lease: Lease, stream: object, reason: str) -> None:
-        """A stream has ended; if it was the lease's own, the rank is lost."""
+        """Handle the end of a stream. If it was the lease's present stream, the rank is lost."""
         if lease.stream is not stream:
             return
         lease.stream = None
@@ -297,7 +297,7 @@ class Groups:
             self.lost(lease, reason)
 
     def leave(self, number: int) -> None:
-        """A rank leaves; the last one to leave ends the group."""
+        """Handle a rank that leaves. The last rank to leave ends the group."""
         lease = self.lease(number)
         del self._leases[number]
         group = lease.group
@@ -312,7 +312,7 @@ class Groups:
                 self._close_group(group)
 
     def lost(self, lease: Lease, reason: str) -> None:
-        """A rank is lost without leaving: its group ends, and every other rank is notified at once."""
+        """Handle the loss of a rank: end its group, and notify every other rank at once."""
         group = lease.group
         if lease.stream is None:
             self._leases.pop(lease.number, None)
@@ -324,7 +324,7 @@ class Groups:
         self._close_group(group)
 
     def _close_group(self, group: Group) -> None:
-        """Take a group out of the network. Streams that attach later still get their leases' last events."""
+        """Take a group out of the network. Streams that attach later still get their lease's last events."""
         group.closed = True
         if self._running.get(group.job) is group:
             del self._running[group.job]
@@ -339,7 +339,7 @@ class Groups:
         self._soon(self._freed({tree.plane for tree in group.trees}))
 
     async def _freed(self, planes: Iterable[str]) -> None:
-        """Free a job's resources once the switches are updated: other jobs may be waiting for them."""
+        """Try to place waiting trees once the switches have freed a job's resources."""
         await self.fabric.settled()
         for plane in planes:
             self.moves.plane_changed(plane)

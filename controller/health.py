@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches and links of the network count as working."""
+"""Track the switches and links of the network that do not work."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from railweave.controller.trees import Link
 
 
 class Health:
-    """Dead switches are known from their P4Runtime sessions, suspected links from what ranks report.
+    """Holds dead switches, known from their P4Runtime sessions, and suspected links, reported by ranks.
 
-    A suspicion expires after a while, since only traffic shows whether the link works again.
+    A suspicion expires after a while, because only traffic shows whether the link works again.
     """
 
     def __init__(self, suspect_s: float, forgotten: Callable[[str], None]) -> None:
-        """Suspect links for `suspect_s` seconds; `forgotten` is called with the plane afterwards."""
+        """Suspect links for `suspect_s` seconds. Then call `forgotten` with the plane."""
         self.dead: set[str] = set()
         self._suspect_s = suspect_s
         self._forgotten = forgotten
         self._suspects: dict[tuple[str, Link], asyncio.TimerHandle] = {}
 
     def suspects(self, plane: str) -> frozenset[Link]:
-        """The links of a plane to avoid."""
+        """Return the links of a plane to avoid."""
         return frozenset(link for where, link in self._suspects if where == plane)
 
     def suspect(self, plane: str, links: Iterable[Link]) -> None:
@@ -36,7 +36,7 @@ class Health:
             self._suspects[plane, link] = timer
 
     def forget_soon(self, plane: str, within_s: float) -> None:
-        """Let a plane's suspicions expire soon: there is no path without these links."""
+        """Let a plane's suspicions expire within `within_s`, because no path avoids these links."""
         loop = asyncio.get_running_loop()
         for (where, link), timer in list(self._suspects.items()):
             if where == plane and timer.when() > loop.time() + within_s:
@@ -44,7 +44,7 @@ class Health:
                 self._suspects[where, link] = loop.call_later(within_s, self._forget, where, link)
 
     def clear(self, switch: str) -> None:
-        """A switch is back: suspicions of its links may have been due to its own failure."""
+        """Drop suspicions of a switch's links: the switch is back, and its failure may have caused them."""
         for plane, link in [known for known in self._suspects if switch in known[1]]:
             self._suspects.pop((plane, link)).cancel()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in the controller: while it forms, while it runs, and each rank's lease."""
+"""A job in the controller: forming, running, and each rank's lease."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from railweave.v1 import controller_pb2 as pb
 class Lease:
     """A rank's membership: its unacknowledged events, and a timer that runs while no stream renews it.
 
-    An event written to a stream that breaks is lost, so events are kept until the rank acknowledges them;
-    the next stream begins with the kept ones.
+    An event written to a stream that breaks is lost. So the lease keeps events until the rank acknowledges
+    them, and the next stream begins with the kept events.
     """
 
     def __init__(self, number: int, rank: int, group: Group, acknowledged: int = 0) -> None:
-        """Make a lease without a stream; its events are numbered from `acknowledged` + 1."""
+        """Make a lease without a stream. Its events are numbered from `acknowledged` + 1."""
         self.number = number
         self.rank = rank
         self.group = group
         self.events: asyncio.Queue[pb.Event | None] = asyncio.Queue()  # for the stream, which ends with None
         self.timer: asyncio.TimerHandle | None = None
-        self.stream: object | None = None  # the stream that renews it now
+        self.stream: object | None = None  # the stream that renews the lease now
         self.left = False
         self.decisions: Sequence[pb.Decision] = ()  # the rank's last report on its rails
         self._kept: deque[pb.Event] = deque()  # not acknowledged
@@ -57,7 +57,7 @@ class Lease:
             self._kept.popleft()
 
     def attach(self, stream: object, acknowledged: int) -> None:
-        """Let a stream renew the lease from now on; an older one ends, and the missing events follow."""
+        """Let a stream renew the lease from now on. An older stream ends. The missing events follow."""
         if self.timer:
             self.timer.cancel()
         self.acknowledge(acknowledged)
@@ -75,9 +75,9 @@ class Pause:
     reason: str
     positions: dict[int, int] = field(default_factory=dict)  # by rank: its first chunk without a result
     placing: asyncio.Task[None] | None = None
-    again: bool = False  # the network has changed while it was being placed
+    again: bool = False  # the network has changed while the tree was being placed
     down: bool = False  # the ranks have been notified that there is no place now
-    timer: asyncio.TimerHandle | None = None  # until which the ranks must answer
+    timer: asyncio.TimerHandle | None = None  # the deadline of the ranks' answers
 
 
 @dataclass
@@ -89,42 +89,42 @@ class RailTree:
     index: int
     slots: int
     placed: Aggregation | None = None
-    numbers: dict[int, int] = field(default_factory=dict)  # by rank in it: the group that it knows it by
+    numbers: dict[int, int] = field(default_factory=dict)  # by rank: the group number that the rank knows
     pause: Pause | None = None
     moves: int = 0
 
     def put(self, aggregation: Aggregation) -> None:
-        """Set its group, which all its ranks know."""
+        """Set the tree's group. All ranks of the tree will know its number."""
         self.placed = aggregation
         self.numbers = dict.fromkeys(aggregation.hosts, aggregation.group)
 
 
 @dataclass
 class RailSums:
-    """How switches add up a netreduce rail's connections, if they do."""
+    """The sums of a netreduce rail's connections in switches."""
 
     plane: str
     connections: Sequence[Connection] = ()  # of each rank to the next
     nics: Mapping[int, Nic] = field(default_factory=dict)  # by rank
-    window_packets: int = 0  # 0: they never have
-    # Its number in each switch of its tree, the root first.
+    window_packets: int = 0  # 0: switches never sum this rail
+    # The ring's number in each switch of its tree, the root first.
     rings: dict[str, int] = field(default_factory=dict)
-    passed: frozenset[str] = frozenset()  # the tree's switches, and those next to them that its packets pass
-    reason: str = ""  # why it has none
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # while rings are put in or taken out
+    passed: frozenset[str] = frozenset()  # switches of the tree, and neighbours that its packets pass
+    reason: str = ""  # why switches do not sum the rail now
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while rings are added or removed
 
 
 @dataclass
 class Group:
-    """A running job: its ranks' requests, its trees, and why rails have none."""
+    """A running job: its ranks' requests, its trees, and the reasons of refused rails."""
 
     job: str
     size: int
     requests: Mapping[int, JoinRequest]
-    # The key of the ranks' proofs. A job that resumes keeps its own, and this controller does not know it.
+    # The ranks' shared secret. A resumed job keeps its old secret, which this controller does not know.
     secret: bytes = b""
     trees: list[RailTree] = field(default_factory=list)
-    rings: dict[str, list[Member]] = field(default_factory=dict)  # by rail, where racks and ranks form one
+    rings: dict[str, list[Member]] = field(default_factory=dict)  # by ina rail that is a ring of racks
     sums: dict[str, RailSums] = field(default_factory=dict)  # by netreduce rail
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Group:
         return any(lease.left for lease in self.leases.values())
 
     def tree(self, rank: int, number: int) -> RailTree | None:
-        """The tree that a rank knows by a group's number."""
+        """Return the tree that a rank knows by a group number."""
         return next((tree for tree in self.trees if tree.numbers.get(rank) == number), None)
 
     def notify(self, event: pb.Event) -> None:
@@ -147,7 +147,7 @@ class Group:
 
 
 class Forming:
-    """A job that waits for ranks; `done` gives all of them the group, or the error."""
+    """A job that waits for ranks. All of them wait for `done`: the group or the error."""
 
     def __init__(self, first: JoinRequest) -> None:
         """Begin without ranks."""
@@ -163,6 +163,6 @@ class Forming:
         return [rank for rank in range(self.size) if rank not in self.requests]
 
     def fail(self, error: RequestError) -> None:
-        """Notify all waiting ranks."""
+        """Fail all waiting ranks with this error."""
         if not self.done.done():
             self.done.set_exception(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses requests that cannot be parsed, and logs them in few lines: gRPC writes a traceback for each."""
+"""Refuse requests that cannot be parsed, with few lines in the log. gRPC would log a traceback for each."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RefuseMalformed(grpc.aio.ServerInterceptor):
-    """Answers malformed requests with INVALID_ARGUMENT; in a stream, they are None to the servicer."""
+    """Answers malformed requests with INVALID_ARGUMENT. In a stream, the servicer gets None instead."""
 
     def __init__(self) -> None:
-        """Nothing has been refused yet."""
+        """Start without refused requests."""
         self._quiet_until = 0.0  # of monotonic()
         self._unsaid = 0  # refused since the last line
 
@@ -32,7 +32,7 @@ class RefuseMalformed(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the method's handler with another parser."""
+        """Return the method's handler with a parser that catches DecodeError."""
         handler = await continuation(details)
         if handler is None or handler.request_deserializer is None:
             return handler

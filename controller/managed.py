@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch under management: its link, its slots, what it should hold, and reconciling the two."""
+"""One switch under management: its link, its slots, its desired state, and reconciliation."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from railweave.topologies.model import Plane, Switch
 
 LOG = logging.getLogger(__name__)
 
-# Packets that arrive between reading a group's counters and deleting its entries, and chunks that hosts have
-# given up when they halted their rail before the switch saw them, in rounds of all its slots.
+# Margin in rounds of all slots of a group. It covers packets that arrive between the read of its counters and
+# the end of its entries, and chunks that hosts gave up before the switch saw them.
 ROUNDS_MARGIN = 4096
 
 OUTCOMES = {
@@ -39,28 +39,28 @@ COMPLETED = (
     "result",
     "mismatch",
     "forward_up",
-)  # one of them, once, for every chunk that all children are in
+)  # exactly one of these outcomes occurs, once, for every chunk with all children
 
-BELIEVED_S = 5.0  # what a switch was found to hold and what has been written since, before it is read again
+BELIEVED_S = 5.0  # age up to which the known state counts, before an audit reads the switch again
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a switch holds, as read and written in a session."""
+    """The known state of a switch, as read and written in a session."""
 
     session: object
     read_at: float  # by time.monotonic()
     state: SwitchState
-    written: bool = False  # since it was read
+    written: bool = False  # since the read
 
 
 UNKNOWN = Held(None, 0.0, SwitchState())
 
 
 class ManagedSwitch(Forwarder):
-    """What the controller wants of one switch is computed from its routes, `flooding`, `groups`, `losses` and
-    `slots`; `reconcile` makes it so. What it must remember across restarts is in the switch
-    (`tables.members_serials`).
+    """A switch with the program ina. Its desired state follows from its routes, `flooding`, `groups`,
+    `losses` and `slots`. `reconcile` writes this state. The switch itself keeps the controller's notes for
+    restarts (`tables.members_serials`).
     """
 
     def __init__(
@@ -73,38 +73,38 @@ class ManagedSwitch(Forwarder):
         unreachable: Callable[[ManagedSwitch], None],
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a switch; `changed` is called with it after each connection's first reconciliation, and
-        with the groups that the switch has lost with its state; `unreachable` when it answers no more.
+        """Prepare a switch. `changed` gets the switch after each connection's first reconciliation, with the
+        groups that were lost with the switch's state. `unreachable` gets a switch that stops answering.
         """
         super().__init__(plane, switch)
         self.link = SwitchLink(switch, program, self._connected, lambda: unreachable(self), tls)
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self.groups: dict[int, Aggregation] = {}
         self.losses: dict[tuple[str, int], Loss] = {}
-        self.orphans: dict[int, SwitchState] = {}  # groups found in the switch, waiting to be claimed
+        self.orphans: dict[int, SwitchState] = {}  # groups found in the switch and not claimed yet
         self.last_group = 0
-        self._counted_from: dict[int, dict[int, int]] = {}  # a new group's counts begin at its predecessors'
+        self._counted_from: dict[int, dict[int, int]] = {}  # by group: counts of its cells at its start
         self._addresses = addresses
         self._changed = changed
-        self._gone: set[int] = set()  # groups that the switch has lost, until that is reported
+        self._gone: set[int] = set()  # groups that the switch has lost, not reported yet
         self._known = False  # whether the switch's notes have been read since the controller started
         self._held = UNKNOWN
-        self._parts: dict[int, tuple[Aggregation, SwitchState]] = {}  # what each group needs here
+        self._parts: dict[int, tuple[Aggregation, SwitchState]] = {}  # each group's part of the desired state
         self._lock = asyncio.Lock()
-        self._asked = self._written = 0  # number of the last request to reconcile, and of the last one met
+        self._asked = self._written = 0  # numbers of the last requested and last completed reconciliation
 
     def take_over(self, group: Aggregation) -> None:
-        """A group that is there already is wanted from now on."""
+        """Take over a group whose entries the switch has already."""
         self.groups[group.group] = group
         self._counted_from[group.group] = {}
 
     def would_hold(self, group: Aggregation) -> SwitchState:
-        """What the switch needs for a group that has slots here."""
+        """Return the part of the desired state for a group that has slots here."""
         slots = self.slots.taken[group.group]
         return desired.aggregation(group, self.name, slots, self._addresses.switches)
 
     def wanted(self) -> SwitchState:
-        """What the switch should hold now."""
+        """Return the desired state."""
         groups = [self._part(group) for group in self.groups.values()]
         memory = desired.memory(self.slots.serials(), self.last_group)
         losses = desired.losses(self.losses.values())
@@ -119,11 +119,11 @@ class ManagedSwitch(Forwarder):
         return known[1]
 
     async def reconcile(self) -> list[Update]:
-        """Compare what it holds with what it should, and write the difference, which is returned.
+        """Compare the switch's state with the desired state. Write and return the difference.
 
-        SwitchUnavailable if that cannot be done. What the switch holds is read at the start of a session and
-        after a write that failed, else believed until the next audit: trees that move cannot wait for it.
-        Requests that wait for each other are met together.
+        SwitchUnavailable if a step fails. The state is read at the start of a session and after a failed
+        write. Otherwise the known state counts until the next audit, because trees that move cannot wait for
+        a read. One reconciliation serves all requests that wait for it.
         """
         self._asked += 1
         asked = self._asked
@@ -135,9 +135,9 @@ class ManagedSwitch(Forwarder):
             return await self._reconcile(self._held.state)
 
     async def audit(self) -> None:
-        """Read what it holds, and set it right, if it was written and not read for `BELIEVED_S`.
+        """Read and correct the switch's state if it was written, and not read for `BELIEVED_S`.
 
-        Others may write, too. SwitchUnavailable if that cannot be done.
+        Other programs may write to the switch, too. SwitchUnavailable if a step fails.
         """
         if self.usable and self._held.written and time.monotonic() > self._held.read_at + BELIEVED_S:
             async with self._lock:
@@ -151,7 +151,7 @@ class ManagedSwitch(Forwarder):
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self._read()
-            self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
+            self.flooding = self._flooded(actual) & self._routes.tree  # `widen` adds ports that make no loop
             if lost := self.link.wiped or not actual.entries:
                 self._forget_groups()
             elif not self._known:
@@ -168,7 +168,7 @@ class ManagedSwitch(Forwarder):
         self._changed(self, gone)
 
     def _forget_groups(self) -> None:
-        """Registers are 0 and no group's sums are left; a session that breaks now does not change that."""
+        """Forget all groups: the registers are 0. This holds even if the session breaks now."""
         self._gone |= self.groups.keys()
         self.groups.clear()
         self._counted_from.clear()
@@ -179,7 +179,7 @@ class ManagedSwitch(Forwarder):
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         await self._retire(actual)
         wanted, flooding, asked = self.wanted(), self.flooding, self._asked
-        self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
+        self.may_flood = self._flooded(actual) | flooding  # until the switch has confirmed the write
         updates = difference(actual, wanted)
         held, self._held = self._held, UNKNOWN
         await self.link.write(updates)
@@ -191,25 +191,25 @@ class ManagedSwitch(Forwarder):
         return updates
 
     async def outcomes(self, group: int) -> dict[str, int]:
-        """What has become of the packets of a group's members here, by outcome.
+        """Return the packets of a group's members at this switch, by outcome.
 
-        Of a group that an earlier controller has made, those of its slots' former users may be among them.
+        For a group of an earlier controller, the counts may include the former users of its slots.
         """
         before, now = self._counted_from.get(group, {}), await self._cells(group)
         return {outcome: now.get(place, 0) - before.get(place, 0) for outcome, place in OUTCOMES.items()}
 
     async def _cells(self, group: int) -> dict[int, int]:
-        """The group's part of the counter of outcomes, by outcome's number."""
+        """Return the group's cells of the counter of outcomes, by outcome number."""
         first = self.slots.taken[group].first_number // CONFIG["GROUP_STEP"] * CONFIG["OUTCOMES"]
         cells = await self.link.counter("group_packets", range(first, first + len(OUTCOMES)))
         return {index - first: packets for index, packets in cells.items()}
 
     async def _retire(self, actual: SwitchState) -> None:
-        """Take back the slots of groups that have ended, with what they can have used by their counters.
+        """Release the slots of ended groups, after counting the rounds that they can have used.
 
-        Entries go with their counters. So nothing may be awaited between the last look at who has ended and
-        the look at what is wanted: a group that ended in between would lose its entries uncounted, and the
-        next user of its slots would start at serial numbers that the registers have seen.
+        Deleting an entry also deletes its counter. So there must be no `await` between the last check for
+        ended groups and the call of `wanted`. A group that ended in between would lose its entries uncounted,
+        and the next user of its slots would start at serial numbers that the registers have seen.
         """
         while ended := self.slots.taken.keys() - self.groups.keys() - self.orphans.keys():
             present = {found[0] for entry in actual.entries if (found := tables.read_members(entry))}
@@ -220,11 +220,11 @@ class ManagedSwitch(Forwarder):
                 self._parts.pop(group, None)
 
     async def _rounds(self, groups: Collection[int]) -> Mapping[int, int]:
-        """Per group, more rounds than any of its slots can have seen.
+        """Return, per group, an upper bound of the rounds that any of its slots can have seen.
 
-        A contributor that reaches round r has seen results of the 2 S (r - 1) chunks before: it has sent a
-        packet for each, and each was completed in this switch. Neither counter is exact, so the lesser one
-        counts: a member's packets may belong to no slot (SPREAD), and completed chunks to an earlier group.
+        A contributor in round r has seen the results of the 2 S (r - 1) chunks before. It has sent a packet
+        for each chunk, and this switch has completed each. Both counters may be too high: a member's packets
+        may belong to no slot (SPREAD), and completed chunks to an earlier group. So the lesser one counts.
         """
         packets = dict.fromkeys(groups, 0)
         for entity, count in await self.link.packets("members") if groups else ():
@@ -239,7 +239,7 @@ class ManagedSwitch(Forwarder):
         return rounds
 
     def _adopt(self, actual: SwitchState) -> None:
-        """Read what an earlier controller process has left in the switch."""
+        """Read the notes and groups that an earlier controller process has left in the switch."""
         for entry in actual.entries:
             if note := tables.read_members_serials(entry):
                 self.slots.remember([note[0]])
@@ -251,10 +251,10 @@ class ManagedSwitch(Forwarder):
                 self.orphans.setdefault(found[0], self._part_of(actual, found[0]))
 
     def _part_of(self, state: SwitchState, group: int) -> SwitchState:
-        """The part of the switch's state that belongs to one group."""
+        """Return the part of the switch's state that belongs to one group."""
         entries = {entry for entry in state.entries if dict(entry.match).get("group") == group}
         addresses = {dict(entry.params)["src_ip"] for entry in entries if entry.table == "replicas"}
-        addresses.discard(self._addresses.switches[self.name].ip)  # speaks to switches below, for all groups
+        addresses.discard(self._addresses.switches[self.name].ip)  # source of packets to lower switches
         entries |= {
             entry
             for entry in state.entries

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves trees whose switches or links have died: pause, learn how far every rank is, place anew, go on.
+"""Move trees whose switches or links have died: pause, collect every rank's position, place again, resume.
 
-Why no sum is lost or counted twice: a paused rank sends nothing and ignores packets that still arrive, so
-positions no longer change. No rank is more than the group's slots ahead of its own first chunk without a
-result, so every rank can still contribute all chunks from the lowest position on. The new group has another
-number and unused serial numbers, so packets of the old one that are still in flight do not match.
+A move loses no sum and counts no sum twice. A paused rank sends nothing and ignores packets that still
+arrive, so positions do not change any more. A rank is never further ahead of its first chunk without a
+result than the group's slots. So every rank can still contribute all chunks from the lowest position on. The
+new group has another number and unused serial numbers, so packets of the old group do not match.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from railweave.controller.placement import Placement
 from railweave.errors import explain
 from railweave.v1 import controller_pb2 as pb
 
-LAST_RESORT_S = 0.5  # until a plane without a tree tries the links again that its ranks suspect
+LAST_RESORT_S = 0.5  # until a plane without a tree tries suspected links again
 ATTEMPTS, RETRY_S = 10, 0.1  # to write a tree's entries, while switches do not answer
 
 LOG = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ Running = Callable[[], Iterable[Group]]
 
 
 class Moves:
-    """All moves under way."""
+    """All moves in progress."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Moves:
         lost: Callable[[Lease, str], None],
         deadline_s: float,
     ) -> None:
-        """Move trees of `running` jobs; a rank that does not answer within `deadline_s` is `lost`."""
+        """Move trees of `running` jobs. Call `lost` for a rank that does not answer within `deadline_s`."""
         self._fabric = fabric
         self._placement = placement
         self._running = running
@@ -49,15 +49,15 @@ class Moves:
         self._deadline_s = deadline_s
         self._searches: set[asyncio.Task[None]] = set()
 
-    # ------------------------------------------------------------ what makes trees move
+    # ------------------------------------------------------------ causes of moves
 
     def groups_lost(self, groups: frozenset[int], reason: str) -> None:
-        """Move these groups, wherever to."""
+        """Move these groups, even if no place is known yet."""
         for group, tree in self._trees(groups):
             self.pause(group, tree, reason)
 
     def groups_at_risk(self, groups: frozenset[int], reason: str) -> None:
-        """Move those of these groups for which there is another place; the others may still work."""
+        """Move those of these groups that have another place. The others may still work."""
         search = asyncio.create_task(self._pause_movable(groups, reason), name="find other places")
         self._searches.add(search)
         search.add_done_callback(self._searches.discard)
@@ -70,16 +70,16 @@ class Moves:
             await asyncio.sleep(0)  # the first ranks need not wait until a place is found for the last
 
     def plane_changed(self, plane: str) -> None:
-        """Try again to place what found no place."""
+        """Try again to place the paused trees of a plane."""
         for group in list(self._running()):
             for tree in group.trees:
                 if tree.plane == plane and tree.pause:
                     self._place_soon(group, tree, tree.pause)
 
     def stall(self, lease: Lease, told: pb.ReportStallRequest) -> None:
-        """A rank gets no results: keep off the links between it and the switch that answers no probes.
+        """Handle a rank without results: avoid the links between it and the switch that answers no probes.
 
-        If a switch has a wrong sum, other slots of the same switches will do.
+        If a switch has a wrong sum, the tree only needs other slots, perhaps of the same switches.
         """
         group, tree = self._find(lease, told.group)
         if tree.pause or tree.placed is None or (told.root_ok and not told.spoilt) or group.closed:
@@ -91,7 +91,7 @@ class Moves:
             return
         hops = list(pairwise(way)) if told.first_switch_ok else [(host, way[0])]
         if not hops:
-            return  # the first switch is the root, and answers
+            return  # the first switch is the root, and it answers
         self._fabric.suspect(tree.plane, [frozenset(hop) for hop in hops])
         silent = "its root" if told.first_switch_ok else f"switch {way[0]}"
         self.pause(group, tree, f"rank {lease.rank} ({host}) gets no answer from {silent}")
@@ -117,7 +117,7 @@ class Moves:
     # ------------------------------------------------------------ one move
 
     def pause(self, group: Group, tree: RailTree, reason: str) -> None:
-        """Hold a tree still and ask every rank how far it is; repeated, it changes nothing."""
+        """Pause a tree and ask every rank for its position. A repeated call changes nothing."""
         if tree.pause or group.closed:
             return
         LOG.warning("job %s: rail %s, tree %d is paused: %s", group.job, tree.rail, tree.index, reason)
@@ -130,27 +130,27 @@ class Moves:
             self._down(group, tree, tree.pause, _stays_paused("a rank", reason))
 
     def ask_again(self, lease: Lease) -> None:
-        """A rank has a new stream: its answers may have been lost with the connection, too."""
+        """Ask a rank with a new stream again, because its answers may have been lost with the old one."""
         for tree in lease.group.trees:
             if tree.pause and lease.rank in tree.numbers.keys() - tree.pause.positions.keys():
                 _ask(lease, tree, tree.pause.reason)
 
     def position(self, lease: Lease, number: int, position: int) -> None:
-        """Record a rank's progress; the last answer starts the move."""
+        """Record a rank's position. The last answer starts the move."""
         group, tree = self._find(lease, number)
         if tree.pause and not group.closed:
             tree.pause.positions[lease.rank] = position
             self._place_soon(group, tree, tree.pause)
 
     def left(self, lease: Lease) -> None:
-        """A rank has left in good order; what is paused waits for its part in vain."""
+        """Handle a rank that has left. A paused tree of its job cannot move without this rank."""
         for tree in lease.group.trees:
             if tree.pause:
                 reason = _stays_paused(f"rank {lease.rank}", tree.pause.reason)
                 self._down(lease.group, tree, tree.pause, reason)
 
     def forget(self, group: Group) -> None:
-        """A job has ended, and with it its moves."""
+        """Cancel the moves of a job that has ended."""
         for tree in group.trees:
             if tree.pause and tree.pause.timer:
                 tree.pause.timer.cancel()
@@ -165,7 +165,7 @@ class Moves:
                 self._lost(lease, reason)
 
     def _place_soon(self, group: Group, tree: RailTree, pause: Pause) -> None:
-        """Begin to place a tree if all ranks have answered."""
+        """Start placing a tree if all ranks have answered."""
         if len(pause.positions) < len(tree.numbers) or group.closing:
             return
         if pause.timer:
@@ -186,10 +186,10 @@ class Moves:
                 placed = await self._placement.again(group, tree)
             except SwitchUnavailable as unavailable:
                 if attempts := attempts - 1:
-                    await asyncio.sleep(RETRY_S)  # until it is known to be dead, or answers again
+                    await asyncio.sleep(RETRY_S)  # until the switch is known to be dead, or answers again
                     continue
                 if pause.again:
-                    attempts = 1  # it may be the one that answers again
+                    attempts = 1  # this switch may answer again
                     continue
                 self._down(group, tree, pause, str(unavailable))
                 return
@@ -225,7 +225,7 @@ class Moves:
             group.notify(pb.Event(plane_up=pb.PlaneUp(plane=tree.plane)))
 
     def _down(self, group: Group, tree: RailTree, pause: Pause, reason: str) -> None:
-        """There is no place now; the ranks learn it once. Suspected links are better than none."""
+        """Notify the ranks, once, that there is no place now. Let suspicions expire soon as a last resort."""
         self._fabric.health.forget_soon(tree.plane, LAST_RESORT_S)
         if not pause.down:
             pause.down = True
@@ -238,7 +238,7 @@ def _stays_paused(who: str, reason: str) -> str:
 
 
 def _ask(lease: Lease, tree: RailTree, reason: str) -> None:
-    """Ask a rank how far it is on a tree that holds still."""
+    """Ask a rank for its position on a paused tree."""
     number = tree.numbers[lease.rank]
     paused = pb.GroupPaused(rail=tree.rail, tree=tree.index, group=number, reason=reason)
     lease.send(pb.Event(group_paused=paused))

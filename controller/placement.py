@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the trees of a job's rails come to lie, as far as quotas and switches allow."""
+"""Place the trees of a job's rails, as far as quotas and switches allow."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Placement:
         self._quotas = quotas
 
     async def place(self, group: Group, rail: pb.RailOffer) -> None:
-        """Give a rail its trees, as many as there is room for; Refused if there is none for any.
+        """Place as many trees of a rail as there is room for. Refused if there is room for none.
 
-        Where some switches cannot aggregate, ranks that get no tree together form a ring of racks.
+        If some switches cannot aggregate and no tree joins all ranks, the ranks form a ring of racks.
         """
         hosts = self.hosts(group, rail.name)
         try:
@@ -57,7 +57,7 @@ class Placement:
             group.trees[-1].put(placed)
 
     async def _compose(self, group: Group, rail: pb.RailOffer, hosts: Mapping[int, Host]) -> None:
-        """Give every rack its tree, as far as there is room, and all members their order in the ring."""
+        """Place a tree for every rack, as far as there is room, and order all members of the ring."""
         plane = self._fabric.topology.plane(rail.plane)
         nics = {rank: host.nic for rank, host in hosts.items()}
         members: list[Member] = []
@@ -96,22 +96,22 @@ class Placement:
                 self._fabric.remove(tree.placed.group)
 
     async def again(self, group: Group, tree: RailTree) -> Aggregation:
-        """A new place for a tree, which starts anew there; Refused if there is none now."""
+        """Return a new place for a tree, with a new group. Refused if there is no place now."""
         hosts = among(self.hosts(group, tree.rail), tree.numbers)
         (best,) = self._fabric.plan(tree.plane, hosts)
         return await self._fabric.admit(tree.plane, hosts, best, tree.slots)
 
     def possible(self, group: Group, tree: RailTree) -> bool:
-        """Whether the network as it is now has a tree for these ranks at all."""
+        """Return whether the network has a tree for these ranks now."""
         try:
             return bool(self._fabric.plan(tree.plane, among(self.hosts(group, tree.rail), tree.numbers)))
         except Refused:
             return False
 
     def adopt(self, group: Group, claims: dict[int, Claim]) -> tuple[RailTree, str]:
-        """A tree of an earlier controller's, from what its ranks report of it, and why it must be moved.
+        """Adopt a tree of an earlier controller from its ranks' claims. Return it, and why it must move.
 
-        The second is empty if it runs on: all ranks agree, none has paused, and the switches hold its group.
+        The reason is empty if the tree runs on: all ranks agree, it is not paused, and the switches hold it.
         """
         first = next(iter(claims.values()))
         rail = next(rail for rail in group.requests[0].rails if rail.name == first.rail)
@@ -129,7 +129,7 @@ class Placement:
         return tree, ""
 
     def hosts(self, group: Group, rail: str) -> dict[int, Host]:
-        """Where the ranks are on a rail's plane."""
+        """Return the ranks' places on a rail's plane."""
         hosts = {}
         for rank, request in group.requests.items():
             offer = next(other for other in request.rails if other.name == rail)
@@ -139,9 +139,9 @@ class Placement:
         return hosts
 
     def message(self, tree: RailTree, rank: int) -> pb.InaGroup:
-        """A rank's place in a tree that has one."""
+        """Return a rank's place in a placed tree as a message."""
         placed = tree.placed
-        assert placed is not None  # noqa: S101 - callers have just put it there
+        assert placed is not None  # noqa: S101 - callers have just placed the tree
         _, contributor = placed.tree.place(rank)
         return pb.InaGroup(
             rail=tree.rail,
@@ -156,17 +156,17 @@ class Placement:
         )
 
     def ring(self, group: Group, rail: str) -> pb.Ring:
-        """The ring of a rail."""
+        """Return the ring of a rail as a message."""
         offers = (offer for request in group.requests.values() for offer in request.rails)
         lanes = self._fabric.lanes[next(offer.plane for offer in offers if offer.name == rail)]
         return pb.Ring(rail=rail, lanes=lanes, members=ring_members(group.rings[rail]))
 
 
 def ring_members(members: Iterable[Member]) -> list[pb.RingMember]:
-    """The members of a ring as messages."""
+    """Return the members of a ring as messages."""
     return [pb.RingMember(ranks=member.ranks, reason=member.reason) for member in members]
 
 
 def among(hosts: Mapping[int, Host], ranks: Collection[int]) -> dict[int, Host]:
-    """The hosts of these ranks only."""
+    """Return the hosts of these ranks only."""
     return {rank: hosts[rank] for rank in ranks}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which program the switches of a plane run: by their kind, by the MTU of the links, or as asked for."""
+"""Choose the program of a plane's switches: by their kind, by the links' MTU, or as requested."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from railweave.topologies.model import Plane, Switch
 
 
 def of_plane(plane: Plane, asked: Artifact | None = None) -> Artifact:
-    """Return what a plane's v1model targets are to run; ValueError if its Tofinos differ in lanes."""
+    """Return the program of a plane's v1model targets. ValueError if its Tofinos differ in lanes."""
     return _beside_tofinos(plane) or asked or artifact(lanes_for(plane.least_mtu))
 
 
 def of_switch(switch: Switch, others: Artifact) -> Artifact | TofinoProgram:
-    """Return what it is to run where v1model targets run `others`; ValueError if a Tofino's is missing."""
+    """Return a switch's program: `others` on v1model targets. ValueError if a Tofino's program is missing."""
     return tofino_program.load(Path(switch.tofino)) if switch.tofino else others
 
 
 def check_links(plane: Plane, lanes: int) -> None:
-    """Raise ControllerError for a link that does not carry packets of so many lanes."""
+    """Raise ControllerError for a link whose MTU is too small for packets with `lanes` lanes."""
     link, mtu = plane.narrowest()
     if mtu < mtu_for(lanes):
         raise ControllerError(

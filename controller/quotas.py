@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a plane's switches a job may have."""
+"""Quotas: the slots and trees that a job may have on each plane."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _QUOTA = re.compile(r"(?:(?P<jobs>[^=]+):)?(?P<limits>\w+=\d+(?:,\w+=\d+)*)")
 class Quota:
     """A job's limits on each plane."""
 
-    slots: int = 512  # chunks in flight, over all its trees there; 0: no in-network aggregation
-    trees: int = 4  # that its ina rail is spread over, where the plane has room for several
+    slots: int = 512  # chunks in flight over all trees of the job on a plane; 0: no in-network aggregation
+    trees: int = 4  # most trees of an ina rail
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """The limits of jobs by name; the first pattern (`*` and `?`) that fits counts."""
+    """The limits of jobs by name. The first matching pattern (with `*` and `?`) counts."""
 
     default: Quota = field(default_factory=Quota)
     jobs: tuple[tuple[str, Quota], ...] = ()
 
     def of(self, job: str) -> Quota:
-        """The limits of a job."""
+        """Return the limits of a job."""
         return next((quota for pattern, quota in self.jobs if fnmatchcase(job, pattern)), self.default)
 
     def share(self, job: str) -> Quota:
-        """What a job gets if the switches have it; Refused if its quota is too small for any group."""
+        """Return a job's limits. Refused if they are too small for any group."""
         quota = self.of(job)
         if quota.slots < MIN_SLOTS or not quota.trees:
             raise Refused(
@@ -51,14 +51,14 @@ class Quotas:
 
 
 def slots_per_tree(slots: int, trees: int) -> int:
-    """Equal parts of a quota: the power of two that fits, as a mask has to check it."""
+    """Return the slots of each tree: the largest power of two that fits, because a mask checks the range."""
     return max(MIN_SLOTS, 1 << (slots // trees).bit_length() - 1)
 
 
 def read(texts: Iterable[str], file: Path | None, default: Quota) -> Quotas:
-    """Quotas from options and from a file with the keys `default` and `jobs`; options go before.
+    """Read quotas from options, and from a file with the keys `default` and `jobs`. Options take precedence.
 
-    Raises ControllerError, which names what was given and what is expected.
+    Raises ControllerError, which names the given and the expected value.
     """
     quotas = Quotas(default)
     if file is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs got in the network, and why they did not get more."""
+"""Report the trees of jobs, and the reasons why they did not get more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railweave.v1 import controller_pb2 as pb
 
 
 def report(groups: Iterable[Group], job: str) -> pb.ExplainResponse:
-    """Report on one job that runs, or on all ('')."""
+    """Report on one running job, or on all ('')."""
     jobs = [_job(group) for group in groups if job in ("", group.job)]
     return pb.ExplainResponse(jobs=jobs, time_s=time.time())
 

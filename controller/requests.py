@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients send, checked field by field against what can be true: nothing else gets past this file."""
+"""Check every field of the clients' messages. The rest of the controller relies on these checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """A rank's request, checked. `deadline_s` is how long it will wait for the others."""
+    """A rank's request after the checks. The rank waits for the other ranks for `deadline_s`."""
 
     job: str
     rank: int
@@ -38,7 +38,7 @@ class JoinRequest:
 
 
 def join_request(message: pb.JoinGroupRequest, topology: Topology) -> JoinRequest:
-    """Check a JoinGroupRequest; InvalidRequest names what was given and what was expected."""
+    """Check a JoinGroupRequest. InvalidRequest names the given and the expected value."""
     identity(message.job, message.rank, message.size)
     wait_s = message.deadline_s
     if not (math.isfinite(wait_s) and 0 < wait_s <= MAX_DEADLINE_S):
@@ -135,7 +135,7 @@ def _check_addresses(where: str, rail: pb.RailOffer, plane: Plane) -> None:
 
 
 def ip_number(text: str, where: str) -> int:
-    """An IPv4 address as an integer; InvalidRequest if it is none."""
+    """Return an IPv4 address as an integer. InvalidRequest if the text is no address."""
     try:
         return int(IPv4Address(text))
     except AddressValueError:
@@ -143,7 +143,7 @@ def ip_number(text: str, where: str) -> int:
 
 
 def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
-    """The NIC of the topology that a rail names by its address; InvalidRequest if there is none."""
+    """Return the topology's NIC with a rail's address. InvalidRequest if no NIC has it."""
     for known in plane.nics:
         if known.address == rail.address:
             return known
@@ -153,7 +153,7 @@ def nic(rail: pb.RailOffer, plane: Plane) -> Nic:
 
 
 def check_protocol(request: JoinRequest) -> None:
-    """Refuse a rank whose build says other things to its peers than this one."""
+    """Refuse a rank whose build has another version of the protocol among ranks."""
     if request.protocol != PROTOCOL:
         raise InvalidRequest(
             f"job {request.job!r}: rank {request.rank} has version {request.protocol} of the ranks' protocol",
@@ -163,7 +163,7 @@ def check_protocol(request: JoinRequest) -> None:
 
 
 def agree(one: JoinRequest, other: JoinRequest) -> None:
-    """InvalidRequest, naming both sides, where two ranks of a job ask for different things."""
+    """Raise InvalidRequest, which names both sides, if the requests of two ranks of a job differ."""
     for what, of_one, of_other in (
         ("world size", one.size, other.size),
         ("rails", _signature(one), _signature(other)),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that ran before this controller did: their ranks present their leases, their switches hold the proof.
+"""Resume jobs of an earlier controller process: their ranks present their leases, and switches confirm them.
 
-A controller keeps nothing on disk. What it needs of a running job, the ranks were given when they
-joined; reports on ina rails must agree with the switches' tables (`Fabric.adopt`). Ranks have a
-limited time after the controller's start; then whoever is missing is lost.
+A controller keeps nothing on disk. The ranks of a running job report the state that they got when they
+joined. Their reports on ina rails must agree with the switches' tables (`Fabric.adopt`). Ranks have a
+limited time after the controller's start. Ranks that are still missing then are lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2 as pb
 
 RESTART = "start the job again"
-MAX_REASON = 1024  # characters of why a rank is alone
+MAX_REASON = 1024  # characters of the reason why a rank is alone
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Claim:
 
     @property
     def what(self) -> tuple[str, int, int]:
-        """What all ranks agree on, wherever a controller that died had come to in moving the group."""
+        """The fields that all ranks must agree on, even if the controller died while it moved the group."""
         return self.rail, self.tree, self.slots
 
 
 @dataclass
 class Resuming:
-    """A job of which some ranks have presented themselves."""
+    """A job whose ranks are presenting their leases."""
 
     size: int
     requests: dict[int, JoinRequest] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Resuming:
 
     @property
     def missing(self) -> list[int]:
-        """The ranks that have not presented themselves yet."""
+        """The ranks that have not presented their leases yet."""
         return [rank for rank in range(self.size) if rank not in self.requests]
 
     def present(
         self, request: JoinRequest, claims: tuple[Claim, ...], rings: dict[str, list[Member]]
     ) -> None:
-        """Take a rank in; InvalidRequest, naming both sides, if it contradicts another."""
+        """Add a rank. InvalidRequest, which names both sides, if the rank contradicts another one."""
         if request.rank in self.requests:
             raise AlreadyJoined(
                 f"rank {request.rank} of job {request.job!r} has presented its lease before",
@@ -85,7 +85,7 @@ class Resuming:
         self.requests[request.rank] = request
 
     def trees(self) -> Iterator[dict[int, Claim]]:
-        """The ranks' reports on every tree, by rank."""
+        """Yield the ranks' claims on every tree, by rank."""
         reports: dict[tuple[str, int], dict[int, Claim]] = {}
         for rank, claims in sorted(self.claims.items()):
             for claim in claims:
@@ -94,7 +94,7 @@ class Resuming:
 
 
 def _joins(rings: Mapping[str, Sequence[Member]], claim: Claim, rank: int) -> bool:
-    """Whether the tree of a claim joins a rank: of a ring, that of its member; else all."""
+    """Return whether the tree of a claim joins a rank. In a ring, a tree joins only one member's ranks."""
     ring = rings.get(claim.rail)
     return ring is None or (claim.tree < len(ring) and rank in ring[claim.tree].ranks)
 
@@ -102,7 +102,7 @@ def _joins(rings: Mapping[str, Sequence[Member]], claim: Claim, rank: int) -> bo
 def read(
     message: pb.Resume, topology: Topology
 ) -> tuple[JoinRequest, tuple[Claim, ...], dict[str, list[Member]]]:
-    """Check a Resume; InvalidRequest names what was given and what was expected."""
+    """Check a Resume. InvalidRequest names the given and the expected value."""
     requests.identity(message.job, message.rank, message.size)
     rails = requests.rail_offers(message.rails, message.size, topology)
     kinds = {rail.name: rail.kind for rail in rails}

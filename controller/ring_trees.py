@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch of a ring's tree sums, and which copies of a sum it sends: values in, values out."""
+"""Compute the sums of each switch in a ring's tree, and the copies of sums that it sends. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from railweave.controller.tree import Tree
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a sum, on the connection `of`; RETH, immediate data and the wish for an acknowledgement are
-    those of contributor `kept`'s packet. Beyond the contributors, that is the switch above.
+    """A copy of a sum, on the connection `of`. Its RETH, immediate data and acknowledge request come from
+    contributor `kept`'s packet. The number after the last contributor is the switch above.
     """
 
     of: Connection
@@ -25,28 +25,28 @@ class Copy:
 class Part:
     """A switch's part of a ring."""
 
-    answers: tuple[Copy, ...]  # by contributor, a member or a switch below: for one that repeats its packet
-    down: tuple[Copy, ...]  # of the sum of all
-    up: Copy | None = None  # of the own sum; None: the switch is the root
+    answers: tuple[Copy, ...]  # by contributor (a member or a lower switch): sent if it repeats its packet
+    down: tuple[Copy, ...]  # copies of the sum of all
+    up: Copy | None = None  # copy of the switch's own sum for the switch above; None: the switch is the root
 
     @property
     def contributors(self) -> tuple[Connection, ...]:
-        """Their connections."""
+        """The connections of the contributors."""
         return tuple(copy.of for copy in self.answers)
 
     @property
     def ways(self) -> tuple[Connection, ...]:
-        """All connections by which its packets come: of the contributors, and of the switch above."""
+        """All connections of incoming packets: of the contributors, and of the switch above."""
         return (*self.contributors, self.up.of) if self.up else self.contributors
 
     @property
     def copies(self) -> tuple[Copy, ...]:
-        """All that there are, a contributor's answer in its place."""
+        """All copies without repetition. A contributor's answer comes first, at its number."""
         return tuple(dict.fromkeys((*self.answers, *self.down, *([self.up] if self.up else ()))))
 
 
 def alone(connections: Sequence[Connection]) -> Part:
-    """One switch sums the whole ring."""
+    """Return the part of a single switch that sums the whole ring."""
     copies = tuple(Copy(connection, member) for member, connection in enumerate(connections))
     return Part(copies, copies)
 
@@ -57,12 +57,12 @@ def parts(
     link: Callable[[str, int], Connection],
     way: Callable[[str, int], int],
 ) -> dict[str, Part]:
-    """Cut a ring, by the connection of each rank to the next, into the parts of a tree's switches.
+    """Cut a ring, given as the connection of each rank to the next, into the parts of a tree's switches.
 
-    `link` gives the connection of a switch to the one above, by name and by the port at one of its ends;
-    `way` the port of a switch towards a rank. Where the ring leaves a switch's ranks for others', the sum is
-    made by the switch to which it leads, from what the one above has kept: so each trunk carries everything
-    once, up and down. Refused if the ring leaves a switch's ranks more than once.
+    `link` returns the connection of a switch to the one above, by name and by the port at one of its ends.
+    `way` returns the port of a switch towards a rank. Where the ring leaves a switch's ranks, the switch of
+    the next rank makes the copy, with headers from the packet of the switch above. So each trunk carries
+    the data once up and once down. Refused if the ring leaves a switch's ranks more than once.
     """
     size = len(connections)
     below: dict[str, set[int]] = {}

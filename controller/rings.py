@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch that runs the program netreduce: which connections of RDMA rings it sums, and what it holds."""
+"""A switch that runs the program netreduce: the RDMA rings that it sums, and its desired state."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LOG = logging.getLogger(__name__)
 
 
 class RingSwitch(Forwarder):
-    """Rings are added and removed here; those that the switch loses with its registers are gone.
+    """A switch that sums rings. A switch that loses its registers also loses its rings.
 
-    A ring of an earlier controller process is removed: its senders' packets then reach no receiver, as
-    `sent_qp` is none that a receiver has, and the connections give up.
+    A ring of an earlier controller process is removed. Its senders' packets then reach no receiver, because
+    no receiver has the queue pair `sent_qp`, and the connections give up.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class RingSwitch(Forwarder):
         changed: Callable[[RingSwitch], None] = lambda _: None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a switch; `changed` is called with it when a session has begun, and when it answers no
-        more.
+        """Prepare a switch. `changed` gets the switch when a session has begun, and when the switch stops
+        answering.
         """
         super().__init__(plane, switch)
         self.link = SwitchLink(switch, artifact, self._connected, lambda: changed(self), tls)
@@ -51,7 +51,7 @@ class RingSwitch(Forwarder):
         self.slots = SlotSpace(switch.name, CONFIG["SLOTS"] // 2)
         self._changed = changed
         self._routes = routes(plane)[switch.name]
-        # Frames to a switch belong to a ring's tree, or to nobody: so hosts cannot speak for switches.
+        # Only a ring's tree takes frames to a switch's address. Other such frames may be forged: drop them.
         addressed = AddressPlan(plane).switches.values() if self._trunks else ()
         self._nowhere = frozenset(tables.mac_table(each.mac, tables.NOWHERE) for each in addressed)
         self._rings: dict[int, Ring] = {}
@@ -64,7 +64,7 @@ class RingSwitch(Forwarder):
         return tuple(self._rings.values())
 
     def way(self, nic: Nic) -> int:
-        """The port by which frames to a NIC leave; Refused if there is none."""
+        """Return the port by which frames to a NIC leave. Refused if no path leads to the NIC."""
         match = fields({"destination": mac_number(nic.mac)})
         for entry in self._routes.entries:
             if entry.match == match:
@@ -72,8 +72,8 @@ class RingSwitch(Forwarder):
         raise Refused(f"switch {self.name} has no way to {nic.host}", "a path", "add `trunks` to the plane")
 
     async def add(self, part: Part, window_packets: int) -> Ring:
-        """Sum a part of a ring whose members' windows hold `window_packets` packets at most, a power of two
-        from MIN_SLOTS on; Refused names the limit that prevents it.
+        """Sum a part of a ring whose members' windows hold at most `window_packets` packets, a power of two
+        of at least MIN_SLOTS. Refused names the limit that prevents this.
         """
         if window_packets < MIN_SLOTS:
             raise Refused(
@@ -96,17 +96,17 @@ class RingSwitch(Forwarder):
         return ring
 
     async def remove(self, group: int) -> None:
-        """Sum a ring's connections no more."""
+        """Stop summing a ring."""
         self._forget(group)
         await self.reconcile()
 
     async def reconcile(self) -> list[Update]:
-        """Read back, compare, write; returns what was written. SwitchUnavailable if that cannot be done."""
+        """Read back, compare and write. Return the written updates. SwitchUnavailable if a step fails."""
         async with self._lock:
             return await self._reconcile(await self.link.read())
 
     def wanted(self) -> SwitchState:
-        """What the switch should hold now."""
+        """Return the desired state."""
         flood = tables.flood(self._routes.nics | self.flooding)
         notes = frozenset(tables.connections_serials(known) for known in self.slots.serials())
         bridge = SwitchState(self._routes.entries | self._nowhere | notes, frozenset({flood}))
@@ -135,7 +135,7 @@ class RingSwitch(Forwarder):
 
     def _require_room(self, part: Part) -> None:
         used = sum(len(each.copies) for each in (part, *(ring.part for ring in self.rings)))
-        room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # which the notes may need
+        room = CONFIG["MAX_CONNECTIONS"] - self.slots.slots // MIN_SLOTS  # notes may need the other entries
         room = min(room, CONFIG["MAX_REPLICAS"] - len(self.ports))
         if used > room:
             raise Refused(
@@ -152,7 +152,7 @@ class RingSwitch(Forwarder):
             )
 
     def _numbers(self) -> Iterable[int]:
-        """Group numbers in turn, so that copies of an ended ring's sums do not belong to a new one."""
+        """Return group numbers in a cycle, so that copies of an ended ring's sums do not match a new ring."""
         return ((self._last_group + step) % MAX_GROUP + 1 for step in range(MAX_GROUP))
 
     def _forget(self, group: int) -> None:
@@ -162,7 +162,7 @@ class RingSwitch(Forwarder):
     async def _connected(self) -> None:
         async with self._lock:
             actual = await self.link.read()
-            self.flooding = self._flooded(actual) & self._routes.tree  # more only when that makes no loop
+            self.flooding = self._flooded(actual) & self._routes.tree  # `widen` adds ports that make no loop
             lost = 0
             if self.link.wiped or not actual.entries:
                 lost = len(self._rings)
@@ -179,7 +179,7 @@ class RingSwitch(Forwarder):
 
     async def _reconcile(self, actual: SwitchState) -> list[Update]:
         wanted, flooding = self.wanted(), self.flooding
-        self.may_flood = self._flooded(actual) | flooding  # until it has confirmed
+        self.may_flood = self._flooded(actual) | flooding  # until the switch has confirmed the write
         updates = difference(actual, wanted)
         await self.link.write(updates)
         self.may_flood = flooding
@@ -187,7 +187,7 @@ class RingSwitch(Forwarder):
 
 
 def _first_fit(size: int, taken: list[tuple[int, int]]) -> int:
-    """The first place with so many free cells among HEADER_CELLS; Refused if there is none."""
+    """Return the first place with `size` free cells in a row among HEADER_CELLS. Refused if all are taken."""
     base = 0
     for start, length in sorted(taken):
         if base + size <= start:

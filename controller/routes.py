@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of a plane's ordinary frames, and its flood tree: values in, values out."""
+"""Compute the routes of a plane's ordinary frames, and its flood tree. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ End = tuple[str, int]
 
 @dataclass(frozen=True)
 class Routes:
-    """How one switch forwards: entries of mac_table, ports of its NICs, and of trunks in the flood tree."""
+    """The forwarding of one switch: entries of mac_table, NIC ports, and trunk ports in the flood tree."""
 
     entries: frozenset[Entry] = frozenset()
     nics: frozenset[int] = frozenset()
@@ -29,10 +29,10 @@ class Routes:
 
 
 def routes(plane: Plane, dead: Collection[str] = (), avoid: Collection[Link] = ()) -> dict[str, Routes]:
-    """The routes of every switch of a plane.
+    """Return the routes of every switch of a plane.
 
-    Frames avoid `dead` switches and the links `avoid` where possible. All switches together forward without
-    loops: every hop brings a frame nearer to its NIC's switch, and floods stay within one spanning tree.
+    Frames avoid `dead` switches and the links in `avoid` where possible. All switches together forward
+    without loops: every hop brings a frame nearer to its NIC's switch, and floods use one spanning tree.
     """
     switches = graph(plane)
     for one, other in switches.edges:
@@ -59,21 +59,21 @@ def routes(plane: Plane, dead: Collection[str] = (), avoid: Collection[Link] = (
 
 
 def _first_hops(switches: nx.Graph, target: str) -> dict[str, int]:
-    """For every other switch that has a way to the target, the port by which the shortest one begins."""
+    """Return the first port of the shortest path to the target, for every other switch with a path."""
     nearer, _ = nx.dijkstra_predecessor_and_distance(switches, target)
     return {name: switches.edges[name, to[0]]["ports"][name] for name, to in nearer.items() if to}
 
 
 def trunk_ends(plane: Plane) -> dict[End, End]:
-    """The other end of every trunk, by either end."""
+    """Return the other end of every trunk, by either end."""
     ends = {(t.lower, t.lower_port): (t.upper, t.upper_port) for t in plane.trunks}
     return ends | {there: here for here, there in ends.items()}
 
 
 def comes_back(ends: Mapping[End, End], floods: Mapping[str, Collection[int]], first: End) -> bool:
-    """Whether a frame that leaves by the port `first` can leave by it again.
+    """Return whether a frame that leaves by the port `first` can come back to that switch.
 
-    Every switch floods a frame to its trunk ports in `floods`, but never to where it came from.
+    Every switch floods a frame to its trunk ports in `floods`, except to the port that it came from.
     """
     seen: set[End] = set()
     waiting = [first]

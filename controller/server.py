@@ -23,12 +23,12 @@ from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Topology
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
-SETTLE_S = 2.0  # at the end, for taking ended groups out of the switches
+SETTLE_S = 2.0  # at the end, to take ended groups out of the switches
 
 
 @dataclass(frozen=True)
 class PlaneLoss:
-    """A probability with which all switches of a plane drop frames of every port; see Fabric.set_loss."""
+    """The probability with which all switches of a plane drop frames at every port; see Fabric.set_loss."""
 
     plane: str
     probability: float
@@ -42,18 +42,18 @@ class ControllerOptions:
     listen: str = "127.0.0.1:9600"  # HOST:PORT for agents; port 0 takes a free one
     lanes: int | None = None  # 32-bit integers per packet; None: by the MTU of a plane's links
     quotas: Quotas = field(default_factory=Quotas)  # slots and trees of jobs
-    suspect_s: float = 30.0  # time for which links that ranks report as dead are avoided
+    suspect_s: float = 30.0  # time for which the controller avoids links that ranks report as dead
     lease_s: float = 10.0  # a rank without heartbeat for this long is lost
-    switch_deadline_s: float = 15.0  # at the start; switches that are configured later are avoided until then
+    switch_deadline_s: float = 15.0  # longest wait at the start; late switches are avoided until they answer
     metrics: str = ""  # HOST:PORT for Prometheus; empty: none
-    losses: Sequence[PlaneLoss] = field(default=())  # injected from the start; without any, none can be set
+    losses: Sequence[PlaneLoss] = field(default=())  # from the start; if empty, SetLoss is refused
     access: Access = IN_CLEAR  # of agents and tools
-    switch_tls: TlsFiles | None = None  # with the switches; None: in clear
+    switch_tls: TlsFiles | None = None  # for connections with the switches; None: in clear
 
 
 @dataclass(frozen=True)
 class RunningController:
-    """A controller that serves; `port` is the one that it listens on."""
+    """A running controller, which listens on `port`."""
 
     groups: Groups
     fabric: Fabric

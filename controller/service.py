@@ -37,8 +37,8 @@ STATUS = {
     UnknownLease: grpc.StatusCode.NOT_FOUND,
     Exhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-MAX_DECISIONS = 1024  # of a rank; it has one per rail and class of calls
-STANDSTILL_S = 1.0  # a lease that ends so late has ended while this process did not run
+MAX_DECISIONS = 1024  # of a rank, which has one per rail and class of calls
+STANDSTILL_S = 1.0  # if a lease's timer fires this late, this process did not run in between
 MAX_MESSAGE_BYTES = 256 * 1024  # a request of MAX_RAILS rails with MAX_SIZE queue pairs each fits
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -54,7 +54,7 @@ class ControllerService(pb_grpc.ControllerServicer):
         self._fabric = groups.fabric
 
     async def JoinGroup(self, request: pb.JoinGroupRequest, context: Context) -> pb.JoinGroupResponse:
-        """Wait until all ranks of the job are in."""
+        """Wait until all ranks of the job have joined."""
         async with _errors(context):
             return await self._groups.join(join_request(request, self._fabric.topology))
 
@@ -67,10 +67,10 @@ class ControllerService(pb_grpc.ControllerServicer):
     async def Watch(
         self, request_iterator: AsyncIterator[pb.Heartbeat | None], context: Context
     ) -> AsyncIterator[pb.Event]:
-        """Renew a lease with every heartbeat, and stream what happens to its group."""
+        """Renew a lease with every heartbeat, and stream the events of its group."""
         stream = object()
         first = await anext(request_iterator, None)
-        if first is None:  # a stream that ends in order would say that the group has ended
+        if first is None:  # abort: a normal end of the stream would mean that the group has ended
             text = explain(
                 "the stream ended before its first heartbeat, or the heartbeat is malformed",
                 "a heartbeat",
@@ -99,7 +99,7 @@ class ControllerService(pb_grpc.ControllerServicer):
     async def _renew(
         self, lease: Lease, stream: object, heartbeats: AsyncIterator[pb.Heartbeat | None]
     ) -> None:
-        """Read heartbeats until they stop; then the rank is lost."""
+        """Read heartbeats until they stop. Then the rank is lost."""
         reason = "its connection to the controller broke"
         try:
             while (heartbeat := await self._next(heartbeats)) is not None:
@@ -117,10 +117,10 @@ class ControllerService(pb_grpc.ControllerServicer):
     async def _next(self, heartbeats: AsyncIterator[pb.Heartbeat | None]) -> pb.Heartbeat | None:
         """Return the next heartbeat, None if it is malformed.
 
-        TimeoutError if the lease ends before, StopAsyncIteration at the end.
+        TimeoutError if the lease ends first, StopAsyncIteration at the end of the stream.
 
-        While this process stands still, as on a machine that is suspended, it hears nobody: then leases begin
-        anew.
+        A process that did not run, for example on a suspended machine, has received no heartbeats. So the
+        lease starts again.
         """
         loop = asyncio.get_running_loop()
         reading = asyncio.ensure_future(anext(heartbeats))
@@ -138,14 +138,14 @@ class ControllerService(pb_grpc.ControllerServicer):
     async def ReportPosition(
         self, request: pb.ReportPositionRequest, context: Context
     ) -> pb.ReportPositionResponse:
-        """Take a rank's answer to GroupPaused."""
+        """Record a rank's answer to GroupPaused."""
         async with _errors(context):
             lease = self._groups.lease(request.lease)
             self._groups.moves.position(lease, request.group, request.position)
         return pb.ReportPositionResponse()
 
     async def ReportStall(self, request: pb.ReportStallRequest, context: Context) -> pb.ReportStallResponse:
-        """Take a rank's report that its path is dead."""
+        """Handle a rank's report that its path is dead."""
         async with _errors(context):
             lease = self._groups.lease(request.lease)
             self._groups.moves.stall(lease, request)
@@ -163,7 +163,7 @@ class ControllerService(pb_grpc.ControllerServicer):
             return await telemetry.switch_counters(self._fabric, self._groups.running(), request.plane)
 
     async def SetLoss(self, request: pb.SetLossRequest, context: Context) -> pb.SetLossResponse:
-        """Have switches drop frames."""
+        """Let switches drop frames."""
         direction = request.direction or "both"
         async with _errors(context):
             if not self._lossy:
@@ -176,7 +176,7 @@ class ControllerService(pb_grpc.ControllerServicer):
 
 @asynccontextmanager
 async def _errors(context: Context) -> AsyncIterator[None]:
-    """End the RPC with the status of what is raised."""
+    """End the RPC with the status of a raised error."""
     try:
         yield
     except RequestError as error:

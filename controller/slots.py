@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch's slots: which ranges are taken, and which serial numbers each slot may have seen.
+"""One switch's slots: the taken ranges, and the serial numbers that each slot may have seen.
 
-A slot's `tag` register is compared as a serial number (design: "Serial numbers never restart inside a slot
-range"), and the controller never writes registers. So the first serial number of a range's next user is
-kept for as long as the switch keeps its registers.
+The switch compares a slot's `tag` register as a serial number (design: "Serial numbers never restart inside
+a slot range"), and the controller never writes registers. So the controller keeps the first serial number
+of a range's next user for as long as the switch keeps its registers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIN_SLOTS = CONFIG["GROUP_STEP"] // 2  # of a group
 FIRST_START = 1  # registers are 0 when a switch starts, and 0 is not newer than 0
 SERIAL_MASK = 2**32 - 1
 FEWER = "lower --slots or --quota of the controller"  # what to do
-HALF = 2**31  # RFC 1982: which of two serial numbers is newer is defined up to this distance
+HALF = 2**31  # RFC 1982 defines the order of two serial numbers up to this distance
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SlotRange:
 
     @property
     def first_number(self) -> int:
-        """The first slot number: numbers count copies."""
+        """The first slot number. Slot numbers count copies."""
         return 2 * self.base
 
     @property
@@ -51,18 +51,18 @@ class Serials:
 
 
 def newer(a: int, b: int) -> bool:
-    """Whether serial number a is newer than b (RFC 1982, 32 bits)."""
+    """Return whether serial number a is newer than b (RFC 1982, 32 bits)."""
     return 0 < (a - b) & SERIAL_MASK < HALF
 
 
 class SlotSpace:
     """First fit of aligned power-of-two ranges over the slots of one switch.
 
-    An aligned power-of-two range is what a mask can check; first fit keeps the ranges of equal jobs dense.
+    A mask can check an aligned power-of-two range. First fit keeps the ranges of equal jobs dense.
     """
 
     def __init__(self, switch: str, slots: int) -> None:
-        """Take over an empty switch with `slots` slots (pairs of copies)."""
+        """Start with an empty switch with `slots` slots (pairs of copies)."""
         self.switch = switch
         self.slots = slots
         self._taken: dict[int, SlotRange] = {}
@@ -70,11 +70,11 @@ class SlotSpace:
 
     @property
     def taken(self) -> dict[int, SlotRange]:
-        """The range of every group that has one."""
+        """The range of every group that has slots."""
         return dict(self._taken)
 
     def allocate(self, group: int, size: int) -> SlotRange:
-        """Give a group `size` slots with unused serial numbers; Refused names the limit."""
+        """Give a group `size` slots with unused serial numbers. Refused names the limit."""
         if size < 1 or size & (size - 1) or size > self.slots:
             raise Refused(f"{size} slots", f"a power of two up to {self.slots}", FEWER)
         for base in range(0, self.slots, size):
@@ -96,18 +96,18 @@ class SlotSpace:
         self._raise(taken.base, taken.size, taken.start)
 
     def release(self, group: int, rounds: int = 0) -> None:
-        """End a group that has used up to `rounds` rounds; its slots' next serial numbers lie beyond."""
+        """End a group that has used up to `rounds` rounds. The next user's serial numbers start later."""
         taken = self._taken.pop(group, None)
         if taken:
             self._raise(taken.base, taken.size, (taken.start + rounds) & SERIAL_MASK)
 
     def reset(self) -> None:
-        """The switch has lost its registers, and with them all groups; serial numbers may start again."""
+        """Forget all groups, because the switch has lost its registers. Serial numbers may start again."""
         self._start = [FIRST_START] * self.slots
         self._taken.clear()
 
     def serials(self) -> tuple[Serials, ...]:
-        """What has to be remembered: the ranges that were used before."""
+        """Return the used ranges with their next serial numbers, which must outlive the controller."""
         result, base = [], 0
         for start, run in groupby(self._start):
             size = len(list(run))
@@ -117,7 +117,7 @@ class SlotSpace:
         return tuple(result)
 
     def remember(self, serials: Iterable[Serials]) -> None:
-        """Restore a result of `serials`, possibly of an earlier controller process; the newest counts."""
+        """Restore a result of `serials`, possibly of an earlier controller process. The newest counts."""
         for known in serials:
             self._raise(known.base, known.size, known.start)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch over P4Runtime: a session that is opened again when it breaks, to read and write through."""
+"""The P4Runtime session with a switch. A broken session is opened again."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from railweave.p4src.tofino_program import TofinoProgram
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Switch
 
-LISTENING_S = 1.0  # for a switch to take a connection
+LISTENING_S = 1.0  # for a TCP connection with a switch
 CONNECT_S = 5.0  # for connecting and arbitration; finsy gives every request 10 s
-PUSH_S = 60.0  # for loading a program, which takes a Tofino seconds
+PUSH_S = 60.0  # for loading a program; a Tofino takes seconds
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0  # between attempts
 WRITE_BATCH = 256  # updates per request: keeps messages far below gRPC's 4 MiB
 
@@ -44,10 +44,10 @@ E = TypeVar("E", bound=P4Entity)
 
 
 class SwitchLink:
-    """Keeps a P4Runtime session with one switch, on which finsy does the arbitration.
+    """Keeps a P4Runtime session with one switch. finsy does the arbitration.
 
-    Reconnecting is done here, because finsy waits 10 s after a short session; so is pushing the program,
-    because finsy does not report why a switch refuses it.
+    This class reconnects itself, because finsy waits 10 s after a short session. It also pushes the program
+    itself, because finsy does not report why a switch refuses it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SwitchLink:
         unreachable: Callable[[], None] = lambda: None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Prepare a link, with TLS if there are files; `connected` is awaited at the start of every session.
+        """Prepare a link, with TLS if `tls` is given. Each session starts by awaiting `connected`.
 
         `unreachable` is called when a session has ended and could not be reopened at once.
         """
@@ -67,7 +67,7 @@ class SwitchLink:
         self._tls = tls
         self._ports = switch.ports
         self._options = fy.SwitchOptions(
-            p4info=cast(Path, _p4info(program.p4info_path)),  # either is taken; parsing takes 30 ms
+            p4info=cast(Path, _p4info(program.p4info_path)),  # finsy also takes P4Info; parsing takes 30 ms
             device_id=switch.device_id,
             channel_credentials=_credentials(tls) if tls else None,
         )
@@ -77,21 +77,21 @@ class SwitchLink:
         self._switch: fy.Switch | None = None
         self._where = f"switch {switch.name} at {switch.p4runtime}"
         self.problem = explain(f"{self._where}: not connected yet", SERVER, START)
-        self.sessions = 0  # how many have begun and been reconciled
-        self.wiped = False  # the switch has lost all its state, and `connected` has yet to deal with it
+        self.sessions = 0  # number of sessions that have been reconciled
+        self.wiped = False  # the switch has lost all its state, and `connected` has not handled this yet
 
     @property
     def up(self) -> bool:
-        """Whether there is a session to read and write through."""
+        """Whether a session is open."""
         return self._switch is not None and self._switch.is_up
 
     @property
     def session(self) -> object:
-        """Something that another session has not; SwitchUnavailable without one."""
+        """The identity of this session. SwitchUnavailable without a session."""
         return self._session_switch()
 
     async def run(self) -> None:
-        """Keep opening sessions until cancelled, whatever ends them."""
+        """Open sessions again and again until cancelled. No error ends this loop."""
         pause = FIRST_PAUSE_S
         known = 0
         while True:
@@ -112,7 +112,7 @@ class SwitchLink:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _session(self) -> None:
-        """One session, from connecting to the loss of the connection."""
+        """Run one session, from connecting to the loss of the connection."""
         async with AsyncExitStack() as stack:
             down = asyncio.Event()
             switch = await self._open(stack, down)
@@ -127,7 +127,7 @@ class SwitchLink:
                 self._switch = None
 
     async def check(self) -> None:
-        """SwitchUnavailable with what prevents a session, or loading the program; nothing is changed."""
+        """Raise SwitchUnavailable if a session or the program is not possible. This changes nothing."""
         async with AsyncExitStack() as stack:
             switch = await self._open(stack, asyncio.Event())
             client = await stack.enter_async_context(self._client())
@@ -135,7 +135,7 @@ class SwitchLink:
             await self._guard(self._set(client, verify, switch.election_id))
 
     async def _open(self, stack: AsyncExitStack, down: asyncio.Event) -> fy.Switch:
-        """Connect, and become primary; `down` is set when the connection is lost."""
+        """Connect, and become primary. The loss of the connection sets `down`."""
         await self._require_listener()
         switch = fy.Switch(self.name, self.address, self._options)
         switch.ee.add_listener(fy.SwitchEvent.CHANNEL_DOWN, lambda _: down.set())
@@ -150,7 +150,7 @@ class SwitchLink:
         return switch
 
     def _require_ports(self, switch: fy.Switch) -> None:
-        """SwitchUnavailable if the switch has other numbers for the names of its ports (it has gNMI)."""
+        """Raise SwitchUnavailable if gNMI reports other numbers for the switch's port names."""
         numbers = {port.name: port.id for port in switch.ports}
         for name, given in self._ports.items():
             if numbers.get(name, given) != given:
@@ -161,7 +161,7 @@ class SwitchLink:
                 )
 
     async def _require_listener(self) -> None:
-        """SwitchUnavailable at once if no server listens or one is not believed, which gRPC would retry."""
+        """Raise SwitchUnavailable at once if no trusted server listens. gRPC would retry instead."""
         host, _, port = self.address.rpartition(":")
         try:
             async with asyncio.timeout(LISTENING_S):
@@ -190,15 +190,15 @@ class SwitchLink:
         return fy.P4Client(self.address, self._options.channel_credentials, wait_for_ready=False)
 
     async def _push(self, election_id: int) -> None:
-        """Push the program unless the switch runs it already: a push clears all its state."""
+        """Push the program unless the switch runs it already, because a push clears all its state."""
         async with self._client() as client:
             if await self._cookie(client) == self._program.p4cookie:
                 return
-            self.wiped = True  # even if no answer comes
+            self.wiped = True  # the push may succeed even if no answer comes
             await self._set(client, p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, election_id)
 
     async def _set(self, client: fy.P4Client, action: Any, election_id: int) -> None:
-        """Ask for an action with the program; finsy would wait for 10 s only."""
+        """Request an action with the program. finsy would wait only 10 s."""
         assert client.channel is not None  # noqa: S101 - it is open
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self._options.device_id,
@@ -220,7 +220,7 @@ class SwitchLink:
             ) from error
 
     async def _cookie(self, client: fy.P4Client) -> int | None:
-        """The cookie of the program that the switch runs; None if it runs none."""
+        """Return the cookie of the switch's program; None without a program."""
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._options.device_id,
             response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY,
@@ -233,30 +233,30 @@ class SwitchLink:
             return None
 
     async def read(self) -> SwitchState:
-        """All entries that a controller can have written."""
+        """Read all entries that a controller can have written."""
         entities: list[P4Entity] = [*await self._read(fy.P4TableEntry())]
         entities += await self._read(fy.P4MulticastGroupEntry())
         constant = {table.alias for table in self._session_switch().p4info.tables if table.is_const}
         return wire.decode(entities, frozenset(constant))
 
     async def write(self, updates: Sequence[Update]) -> None:
-        """Write in the given order; SwitchUnavailable if anything fails."""
+        """Write the updates in this order. SwitchUnavailable if one fails."""
         for first in range(0, len(updates), WRITE_BATCH):
             batch = [wire.encode(update) for update in updates[first : first + WRITE_BATCH]]
             await self._guard(self._session_switch().write(batch))
 
     def has(self, name: str) -> bool:
-        """Whether the switch's program has an indirect counter of that name."""
+        """Return whether the switch's program has an indirect counter of that name."""
         return any(counter.preamble.alias == name for counter in self._program.p4info.counters)
 
     async def packets(self, table: str) -> list[tuple[fy.P4TableEntry, int]]:
-        """Every entry of a table with its direct counter of packets."""
+        """Read every entry of a table with its direct counter of packets."""
         wildcard = fy.P4TableEntry(table, counter_data=fy.P4CounterData())
         entities = await self._read(wildcard)
         return [(e, e.counter_data.packet_count if e.counter_data else 0) for e in entities]
 
     async def counter(self, name: str, indices: Iterable[int | None] = (None,)) -> dict[int, int]:
-        """Packets by index of an indirect counter, or of some of its cells; those at 0 are left out."""
+        """Read an indirect counter, or some of its cells: packets by index, without cells at 0."""
         entities = await self._read([fy.P4CounterEntry(name, index=index) for index in indices])
         return {e.index: e.packet_count for e in entities if e.index is not None and e.packet_count}
 
@@ -274,9 +274,9 @@ class SwitchLink:
         return self._switch
 
     async def _guard(self, work: Awaitable[T]) -> T:
-        """Turn what finsy and gRPC raise into SwitchUnavailable.
+        """Convert errors of finsy and gRPC to SwitchUnavailable.
 
-        A call on a channel that is being closed ends as if this task were cancelled; `cancelling` tells.
+        A call on a closing channel raises CancelledError, too. `cancelling` tells if this task is cancelled.
         """
         try:
             return await work

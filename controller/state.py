@@ -10,7 +10,7 @@ Fields = tuple[tuple[str, int], ...]
 
 
 def fields(values: Mapping[str, int]) -> Fields:
-    """Named integers as a value that does not depend on their order."""
+    """Return named integers as a value that does not depend on their order."""
     return tuple(sorted(values.items()))
 
 
@@ -25,7 +25,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, Fields]:
-        """What makes an entry the same entry: table and match."""
+        """The identity of an entry: table and match."""
         return self.table, self.match
 
 
@@ -39,7 +39,7 @@ class Multicast:
 
 @dataclass(frozen=True)
 class SwitchState:
-    """What a switch holds, or should hold. Default actions belong to the program and are left alone."""
+    """The actual or desired state of a switch, without default actions, which belong to the program."""
 
     entries: frozenset[Entry] = field(default_factory=frozenset)
     multicasts: frozenset[Multicast] = field(default_factory=frozenset)
@@ -47,22 +47,22 @@ class SwitchState:
 
 @dataclass(frozen=True)
 class Update:
-    """One change: INSERT or MODIFY to this value, or DELETE of it."""
+    """One change: INSERT, MODIFY or DELETE this value."""
 
     kind: str
     value: Entry | Multicast
 
 
-# Packets flow between two writes, so nothing may point to what is not there: `members` and `connections` let
-# packets in and are written last and deleted first; multicast groups are at the other end.
+# Packets flow between two writes, so no entry may refer to a missing one. `members` and `connections` let
+# packets in, so they are written last and deleted first. Multicast groups are written first.
 WRITE_ORDER = ("multicast", "mac_table", "virtual_addresses", "replicas", "uplinks", "deliveries", "members")
 
 
 def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
-    """The updates, in a safe order, that turn `actual` into `desired`; none if they are equal.
+    """Return the updates, in a safe order, that turn `actual` into `desired`.
 
-    The writer may be killed in between. Notes are therefore written before the entries that they describe are
-    removed (INSERT before MODIFY, which may narrow one), and deleted last.
+    The writer may be killed between two updates. So notes are written before the entries that they describe
+    are removed, and deleted last. INSERT comes before MODIFY, which may narrow a note.
     """
     have, want = _by_key(_without(actual, desired)), _by_key(_without(desired, actual))
     gone = [value for key, value in have.items() if key not in want]
@@ -80,7 +80,7 @@ def difference(actual: SwitchState, desired: SwitchState) -> list[Update]:
 
 
 def is_note(value: Entry | Multicast) -> bool:
-    """Whether this is a note of the controller to itself, by `tables.*_serials`."""
+    """Return whether this is a note of the controller to itself, from `tables.*_serials`."""
     if not isinstance(value, Entry):
         return False
     absent = {"members": ("group", 0), "connections": ("ingress_port", 0)}.get(value.table)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has trees of switches add up what ranks of netreduce rails WRITE to each other, also after restarts."""
+"""Let trees of switches sum the RDMA WRITEs of netreduce rails, also after restarts of switches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
 
-UDP_PORTS = 0xC000  # as rdma rails choose source ports: by the queue pair's number
+UDP_PORTS = 0xC000  # base of the source ports, which rdma rails derive from the queue pair's number
 
 
 class Summing:
@@ -34,7 +34,7 @@ class Summing:
         running: Callable[[], Iterable[Group]],
         soon: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """Register the rings of the jobs that are `running`; `soon` runs what nobody waits for."""
+        """Register the rings of `running` jobs. `soon` starts a coroutine in the background."""
         self._fabric = fabric
         self._quotas = quotas
         self._running = running
@@ -42,7 +42,7 @@ class Summing:
         fabric.rings_changed = self._changed
 
     async def place(self, group: Group, rail: pb.RailOffer, hosts: dict[int, Host]) -> None:
-        """Have a rail's switches add, or note why they do not: then the ranks do."""
+        """Let switches sum a rail, or record why they cannot. Then the ranks sum it themselves."""
         sums = group.sums[rail.name] = RailSums(rail.plane)
         try:
             quota = self._quotas.share(group.job)
@@ -57,7 +57,7 @@ class Summing:
             sums.window_packets = 0
 
     async def _register(self, group: Group, sums: RailSums) -> None:
-        """Put a ring into the switches of a tree, unless it is in one that works."""
+        """Put a ring into the switches of a tree, unless its present tree works."""
         async with sums.lock:
             if sums.rings and not self._broken(sums):
                 return
@@ -73,10 +73,10 @@ class Summing:
             await self._remove(sums)
 
     async def _put_in(self, sums: RailSums) -> None:
-        """To the switch above, a switch is a member whose connection leads back to itself."""
+        """Add a ring to its switches. A lower switch is a member whose connection leads back to itself."""
         switches, tree = self._fabric.ring_switches, self._fabric.plan_sums(sums.plane, sums.nics)
         addresses = AddressPlan(self._fabric.topology.plane(sums.plane)).switches
-        number = secrets.randbelow(MAX_QUEUE_PAIR) + 1  # which packets of earlier rings do not bear
+        number = secrets.randbelow(MAX_QUEUE_PAIR) + 1  # random, so packets of earlier rings do not match
 
         def link(switch: str, port: int) -> Connection:
             end = Endpoint(addresses[switch].mac, addresses[switch].ip, UDP_PORTS)
@@ -97,7 +97,7 @@ class Summing:
             )
 
     def _broken(self, sums: RailSums) -> bool:
-        """Whether a switch has lost its part of the ring, or is dead and there is a tree without it."""
+        """Return whether a switch has lost its part of the ring, or is dead and another tree exists."""
         if any(not self._holds(switch, ring) for switch, ring in sums.rings.items()):
             return True
         if self._fabric.health.dead.isdisjoint(sums.passed):
@@ -105,21 +105,21 @@ class Summing:
         try:
             self._fabric.plan_sums(sums.plane, sums.nics)
         except Refused:
-            return False  # it may be only its management that is dead
+            return False  # perhaps only the switch's management is dead
         return True
 
     def _holds(self, switch: str, ring: int) -> bool:
         return ring in {known.group for known in self._fabric.ring_switches[switch].rings}
 
     def _changed(self, plane: str) -> None:
-        """Put rings in anew that are broken; ranks that miss sums start their rails anew."""
+        """Register broken rings of a plane again. Ranks that miss sums restart their rails."""
         for group in self._running():
             for sums in group.sums.values():
                 if sums.plane == plane and sums.window_packets:
                     self._soon(self._register(group, sums))
 
     def end(self, group: Group) -> None:
-        """A job has ended."""
+        """Remove the rings of a job that has ended."""
         for sums in group.sums.values():
             if sums.rings:
                 self._soon(self._remove(sums))
@@ -139,12 +139,12 @@ class Summing:
 
 
 def message(rail: str, sums: RailSums) -> pb.Sums:
-    """What ranks and people are told."""
+    """Return the message Sums, for ranks and reports."""
     return pb.Sums(rail=rail, window_packets=sums.window_packets, reason=sums.reason)
 
 
 def _connections(group: Group, rail: str, hosts: dict[int, Host]) -> tuple[Connection, ...]:
-    """Of every rank to the next one, as if both were at one switch."""
+    """Return the connection of every rank to the next one, as if both were at one switch."""
     if len(hosts) == 1:
         raise Refused("a ring of 1 member", "2 at least", "run more ranks")
     offers = {

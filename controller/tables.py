@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One function per P4 table, with the table's name: builds its entries from named values.
+"""Build table entries from named values. Each P4 table has a function with the table's name.
 
-Tables, keys, actions and parameters are named as in `p4src/stages`; finsy checks them against P4Info.
+Tables, keys, actions and parameters have the names of `p4src/stages`. finsy checks them against P4Info.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from railweave.p4src.config import CONFIG
 FLOOD_GROUP = CONFIG["FLOOD_GROUP"]
 INA_UDP_PORT = CONFIG["INA_UDP_PORT"]
 UPLINK_RID = CONFIG["MAX_CHILDREN"] + 1  # egress_rid of the copy for the parent; child c's is c + 1
-SPREAD_BASE = 2**11  # from here on, multicast groups have the parent as well, or a ring's alone (`spread_id`)
-MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # its multicast groups lie FLOOD_GROUP beyond it; BMv2 has 4,096
+SPREAD_BASE = 2**11  # first multicast group with the parent; in a ring, the parent alone (`spread_id`)
+MAX_GROUP = SPREAD_BASE - 1 - FLOOD_GROUP  # a group's multicast id is higher by FLOOD_GROUP; BMv2 has 4,096
 RESULT_PRESENT = 1 << CONFIG["MAX_CHILDREN"]  # in `seen`: the bit of the switch above
-NOWHERE = 511  # v1model drops what is forwarded to this port
-DROPS = ("injected_drops_ingress", "injected_drops_egress")  # counters; not every program can lose frames
-FORGED_SOURCES = "forged_sources"  # counter of the source guard: frames that it has dropped, by port
+NOWHERE = 511  # v1model drops frames that are forwarded to this port
+DROPS = ("injected_drops_ingress", "injected_drops_egress")  # counters; not every program injects loss
+FORGED_SOURCES = "forged_sources"  # counter of the frames that the source guard has dropped, by port
 NO_ADDRESS = 0  # the source of a host that has no address yet
 NO_GROUP = 0  # there is no group 0, and no port 0: such entries match no packet
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One end of a link: addresses as integers, and the UDP port that results go to."""
+    """One end of a link: addresses as integers, and the UDP port for results."""
 
     mac: int
     ip: int
@@ -39,9 +39,9 @@ class Endpoint:
 @dataclass(frozen=True)
 class Connection:
     """A member's RDMA connection to the next in its ring: packets come from `sender` by port `sender_port`,
-    to queue pair `sent_qp`, and go on to `receiver` by port `receiver_port`, to its queue pair `qp`.
+    to queue pair `sent_qp`. They go on to `receiver` by port `receiver_port`, to its queue pair `qp`.
 
-    A link of a tree of switches is one as well, from the lower switch to the upper and back to itself.
+    A link in a tree of switches is a connection from the lower switch to the upper one and back.
     """
 
     sender: Endpoint
@@ -54,30 +54,30 @@ class Connection:
 
     @property
     def key(self) -> Fields:
-        """What its packets are known by."""
+        """The match fields of the connection's packets."""
         match = {"ingress_port": self.sender_port, "mac": self.receiver.mac, "source": self.sender.ip}
         return fields(match | {"destination": self.receiver.ip, "qp": self.sent_qp})
 
 
 def mac_number(text: str) -> int:
-    """A MAC address in colon notation as an integer."""
+    """Return a MAC address in colon notation as an integer."""
     return int(text.replace(":", ""), 16)
 
 
 def virtual_mac(ip: int) -> int:
-    """The locally administered MAC address of a virtual IPv4 address."""
+    """Return the locally administered MAC address of a virtual IPv4 address."""
     return 0x02FE << 32 | ip
 
 
 def multicast_id(group: int) -> int:
-    """The multicast group of a group's children: what comes from above, and results of the root."""
+    """Return the multicast group of a group's children, for packets from above and the root's results."""
     return FLOOD_GROUP + group
 
 
 def spread_id(group: int, is_root: bool) -> int:
-    """The multicast group of all neighbours in a group's tree: what a child sends to everybody.
+    """Return the multicast group of all neighbours in a group's tree, for a child's packets to all.
 
-    In a ring's tree it is where a complete sum goes: to the switch above, or from the root to all members.
+    In a ring's tree, complete sums use this group: to the switch above, or from the root to all members.
     """
     return multicast_id(group) + (0 if is_root else SPREAD_BASE)
 
@@ -85,22 +85,22 @@ def spread_id(group: int, is_root: bool) -> int:
 def members(
     group: int, port: int, child: int, source: int, slots: SlotRange, children: int, is_root: bool
 ) -> Entry:
-    """Lets one contributor's packets in: index `child` of `children`, from `source`, through `port`."""
+    """Let one contributor's packets in: index `child` of `children`, from `source`, through `port`."""
     bits = {"child_bit": 1 << child, "all_children": (1 << children) - 1, "is_root": int(is_root)}
     bits["spread_group"] = spread_id(group, is_root)
     return _members(group, port, child, source, "contributor", **bits, **_placed(group, slots))
 
 
 def members_parent(group: int, port: int, child: int, source: int, slots: SlotRange) -> Entry:
-    """Lets the parent's packets in; `child` is this switch's index at the parent."""
+    """Let the parent's packets in. `child` is this switch's index at the parent."""
     return _members(group, port, child, source, "parent", **_placed(group, slots))
 
 
 def members_serials(known: Serials, last_group: int) -> Entry:
-    """A note of the controller to itself, kept in the switch that holds the registers.
+    """Return a note of the controller to itself, kept in the switch that holds the registers.
 
-    It matches no packet. It holds the serial number from which a range of slots may be used again, and the
-    last group number assigned; a restarted controller reads it back.
+    The note matches no packet. It holds the serial number from which a range of slots may be used again, and
+    the last assigned group number. A restarted controller reads the note back.
     """
     unused = dict.fromkeys(("child_bit", "slot_base", "slot_mask", "is_root", "spread_group"), 0)
     noted = {"all_children": known.size, "start": known.start, "mcast_group": last_group}
@@ -117,7 +117,7 @@ def read_members_serials(entry: Entry) -> tuple[Serials, int] | None:
 
 
 def read_members(entry: Entry) -> tuple[int, SlotRange] | None:
-    """The group of an entry of `members` and its slots; None for any other entry."""
+    """Return the group of an entry of `members` and its slots; None for any other entry."""
     if entry.table != "members" or (match := dict(entry.match))["group"] == NO_GROUP:
         return None
     params = dict(entry.params)
@@ -137,18 +137,18 @@ def _placed(group: int, slots: SlotRange) -> dict[str, int]:
 
 
 def uplinks(group: int, port: int, child: int, me: Endpoint, parent: Endpoint) -> Entry:
-    """Where a switch sends the sum of its children: to its parent, as contributor `child`."""
+    """Send the sum of a switch's children to its parent, as contributor `child`."""
     params = {"port": port, "child": child, **_addresses(me, parent)}
     return Entry("uplinks", fields({"group": group}), "uplink", fields(params))
 
 
 def replicas(group: int, child: int, me: Endpoint, to: Endpoint) -> Entry:
-    """The addresses of contributor `child`'s copy of what is multicast."""
+    """Set the addresses of contributor `child`'s copy of a multicast packet."""
     return _replicas(group, child + 1, child, me, to)
 
 
 def replicas_parent(group: int, child: int, me: Endpoint, parent: Endpoint) -> Entry:
-    """The addresses of the parent's copy; `child` is this switch's index at the parent."""
+    """Set the addresses of the parent's copy. `child` is this switch's index at the parent."""
     return _replicas(group, UPLINK_RID, child, me, parent)
 
 
@@ -162,7 +162,7 @@ def _addresses(source: Endpoint, to: Endpoint) -> dict[str, int]:
 
 
 def virtual_addresses(ip: int) -> Entry:
-    """An IPv4 address that the switch itself answers for."""
+    """Let the switch itself answer for an IPv4 address."""
     return Entry("virtual_addresses", fields({"address": ip}), "owned", fields({"mac": virtual_mac(ip)}))
 
 
@@ -176,9 +176,9 @@ def connections(
     *,
     is_root: bool,
 ) -> Entry:
-    """Sums a connection's WRITEs with those of its group's other members; indices are counted from 0.
+    """Sum a connection's WRITEs with those of its group's other members, whose indices count from 0.
 
-    Beyond the members, `member` is the switch above.
+    `member` after the last member is the switch above.
     """
     own = {"member_number": member, "member_bit": sender_bit(member, members)}
     own |= {"first_psn": of.first_psn, "port": of.receiver_port, "header_base": header_base}
@@ -189,7 +189,7 @@ def connections(
 
 
 def connections_serials(known: Serials) -> Entry:
-    """A note of the controller to itself: the epoch from which a range of slots may be used again."""
+    """Return a note of the controller to itself: the epoch from which a range of slots may be used again."""
     match = {"ingress_port": 0, "mac": 0, "source": known.base, "destination": 0, "qp": 0}
     unused = ["group", "member_number", "member_bit", "first_psn", "slot_base", "slot_mask", "header_base"]
     unused += ["port", "is_root", "mcast_group"]
@@ -198,7 +198,7 @@ def connections_serials(known: Serials) -> Entry:
 
 
 def read_connections(entry: Entry) -> Serials | None:
-    """The epoch from which the slots of an entry of `connections` may be used again; None for any other."""
+    """Return the epoch from which the slots of an entry may be used again; None for other tables."""
     match, params = dict(entry.match), dict(entry.params)
     if entry.table != "connections":
         return None
@@ -208,19 +208,19 @@ def read_connections(entry: Entry) -> Serials | None:
 
 
 def sender_bit(member: int, members: int) -> int:
-    """A member's bit in a slot, or that of the switch above."""
+    """Return a member's bit in a slot, or the bit of the switch above."""
     return 1 << member if member < members else RESULT_PRESENT
 
 
 def deliveries(group: int, number: int, of: Connection, bit: int, header_base: int) -> Entry:
-    """The headers of a copy of a sum for a connection; what the sender of this bit says is kept at a base."""
+    """Set the headers of a sum's copy. Cells from `header_base` keep the headers of the sender with `bit`."""
     params = {**_addresses(of.sender, of.receiver), "udp_port": of.sender.udp_port, "qp": of.qp}
     params |= {"first_psn": of.first_psn, "member_bit": bit, "header_base": header_base}
     return Entry("deliveries", fields({"group": group, "member": number}), "deliver", fields(params))
 
 
 def mac_table(mac: int, port: int) -> Entry:
-    """The port of a NIC. Frames to unknown addresses go to FLOOD_GROUP, the table's default."""
+    """Set the port of a NIC. Frames to unknown addresses go to FLOOD_GROUP, the table's default."""
     return Entry("mac_table", fields({"destination": mac}), "forward", fields({"port": port}))
 
 
@@ -230,13 +230,13 @@ def trunk_ports(port: int) -> Entry:
 
 
 def ipv4_sources(port: int, mac: int, address: int) -> Entry:
-    """Let a NIC send IPv4 packets from an address of its own."""
+    """Let a NIC send IPv4 packets from this address."""
     match = {"ingress_port": port, "mac": mac, "address": address}
     return Entry("ipv4_sources", fields(match), "own", fields({}))
 
 
 def arp_sources(port: int, mac: int, address: int) -> Entry:
-    """Let a NIC send ARP packets about an address of its own."""
+    """Let a NIC send ARP packets with this sender address."""
     match = {"ingress_port": port, "mac": mac, "sender_mac": mac, "address": address}
     return Entry("arp_sources", fields(match), "own", fields({}))
 
@@ -247,7 +247,7 @@ def other_sources(port: int, mac: int) -> Entry:
 
 
 def injector(direction: str, port: int, probability: float) -> Entry:
-    """Drop frames of a port with a probability; `direction` is ingress or egress, as in the tables' names."""
+    """Drop frames of a port with a probability. `direction` is ingress or egress, as in the tables' names."""
     threshold = min(round(probability * 2**32), 2**32 - 1)
     return Entry(
         f"injector_{direction}", fields({"port": port}), "inject_loss", fields({"threshold": threshold})
@@ -255,7 +255,7 @@ def injector(direction: str, port: int, probability: float) -> Entry:
 
 
 def multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozenset[Multicast]:
-    """A group's multicast groups; `ports` lead to its contributors, `uplink` to its parent, if any."""
+    """Return a group's multicast groups. `ports` lead to its contributors, `uplink` to its parent, if any."""
     children = frozenset((port, child + 1) for child, port in ports.items())
     down = Multicast(multicast_id(group), children)
     if uplink is None:
@@ -264,15 +264,15 @@ def multicasts(group: int, ports: dict[int, int], uplink: int | None) -> frozens
 
 
 def flood(ports: frozenset[int]) -> Multicast:
-    """The multicast group of flooded frames."""
+    """Return the multicast group of flooded frames."""
     return Multicast(FLOOD_GROUP, frozenset((port, 0) for port in ports))
 
 
 def flooded(multicasts: Iterable[Multicast]) -> frozenset[int]:
-    """Undo `flood`: the ports of flooded frames."""
+    """Undo `flood`: return the ports of flooded frames."""
     return frozenset(port for m in multicasts if m.group == FLOOD_GROUP for port, _ in m.replicas)
 
 
 def ip_number(text: str) -> int:
-    """An IPv4 address as an integer."""
+    """Return an IPv4 address as an integer."""
     return int(IPv4Address(text))

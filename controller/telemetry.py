@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches' P4 counters, by their names in the program."""
+"""Read the switches' P4 counters, by their names in the program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from railweave.v1 import controller_pb2 as pb
 
 
 async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -> pb.SwitchCountersResponse:
-    """Counters of the P4 switches of a plane ('': of all); InvalidRequest if there are none."""
+    """Read the counters of a plane's P4 switches ('': of all). InvalidRequest for a plane without any."""
     running = list(groups)
     asked = [
         *(of_switch(switch, running) for switch in fabric.switches(plane)),
@@ -37,7 +37,7 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
 
 
 def of_ring_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any, pb.SwitchCounters]]:
-    """All counters of the switches with the program netreduce."""
+    """Read all counters of the switches with the program netreduce."""
     return [_of_rings(switch) for switch in fabric.rings_of(plane)]
 
 
@@ -52,7 +52,7 @@ async def _of_rings(switch: RingSwitch) -> pb.SwitchCounters:
 
 
 async def of_switch(switch: ManagedSwitch, groups: Iterable[Group]) -> pb.SwitchCounters:
-    """All counters of one switch, and those of the groups on it; or why it does not answer."""
+    """Read all counters of one switch and its groups. If it does not answer, return the reason."""
     counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name)
     try:
         await _fill(counters, switch, groups)
@@ -80,7 +80,7 @@ async def _fill(counters: pb.SwitchCounters, switch: ManagedSwitch, groups: Iter
 
 
 async def _packets(link: SwitchLink, senders: str) -> Counter[str]:
-    """Packets by action name of `decide`, in the table `senders`, and by reason those dropped before."""
+    """Read packets by action of `decide`, of the table `senders`, and by the reason of earlier drops."""
     packets: Counter[str] = Counter()
     for entry, count in await link.packets("decide"):
         if isinstance(entry.action, fy.P4TableAction):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Contributor:
-    """One child of a switch: a rank's NIC, or the switch below. `child` is its index at this switch."""
+    """One child of a switch: a rank's NIC, or a lower switch. `child` is its index at this switch."""
 
     child: int
     port: int
@@ -18,7 +18,7 @@ class Contributor:
 
 @dataclass(frozen=True)
 class Parent:
-    """The switch above: reached through `port`, where this switch is the contributor `child`."""
+    """The switch above, reached through `port`. This switch is its contributor `child`."""
 
     switch: str
     port: int
@@ -27,7 +27,7 @@ class Parent:
 
 @dataclass(frozen=True)
 class Node:
-    """A switch's place in a tree; the root has no parent."""
+    """A switch's place in a tree. The root has no parent."""
 
     switch: str
     contributors: tuple[Contributor, ...]
@@ -42,18 +42,18 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The switch where contributions turn into results."""
+        """The switch that turns sums into results."""
         return self.nodes[0]
 
     def node(self, switch: str) -> Node:
-        """The place of a switch in the tree; KeyError if it has none."""
+        """Return the place of a switch in the tree. KeyError if it is not in the tree."""
         for node in self.nodes:
             if node.switch == switch:
                 return node
         raise KeyError(switch)
 
     def place(self, rank: int) -> tuple[Node, Contributor]:
-        """The first switch of a rank, and the rank as that switch sees it."""
+        """Return the first switch of a rank, and the rank's Contributor there."""
         for node in self.nodes:
             for contributor in node.contributors:
                 if contributor.rank == rank:
@@ -61,7 +61,7 @@ class Tree:
         raise KeyError(rank)
 
     def way(self, rank: int) -> list[str]:
-        """The switches between a rank and the root, first switch first, root included."""
+        """Return the switches from a rank's first switch to the root, both included."""
         node, _ = self.place(rank)
         names = [node.switch]
         while node.parent:
@@ -70,5 +70,5 @@ class Tree:
         return names
 
     def depth(self, rank: int) -> int:
-        """Switches between the rank and the root, root included."""
+        """Return the number of switches from a rank to the root, root included."""
         return len(self.way(rank))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregation trees: which switches of a plane add which ranks, computed from the topology alone."""
+"""Compute aggregation trees, which join the ranks over a plane's switches, from the topology alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from railweave.topologies.model import Nic, Plane
 MAX_FAN_IN = CONFIG["MAX_CHILDREN"]
 PATH_BITS, PATH_STEP = 16, 5  # of a PROBE: every switch below the root notes a child in its slot field
 MAX_DEPTH = PATH_BITS // PATH_STEP + 1  # switches between a rank and the root, root included
-ROOTS_TRIED = 8  # of those that are equally far from the leaves; the rest differ in name only
-ROOT_TAKEN = 1000  # groups: a root counts as loaded with so many when another one is looked for
+ROOTS_TRIED = 8  # roots at the same distance from the leaves; the rest usually differ only in name
+ROOT_TAKEN = 1000  # additional load of a root, in groups, while the search looks for another root
 TIE = 2**-10  # breaks ties between paths of equal length; its factors stay far below 1 / TIE
 
 Link = frozenset[str]
@@ -27,9 +27,9 @@ Link = frozenset[str]
 
 
 def graph(plane: Plane) -> nx.Graph:
-    """The switches of a plane joined by its trunks; every edge knows each end's port by the switch's name.
+    """Return the graph of a plane's switches and trunks. An edge has each end's port by switch name.
 
-    An edge's `rate_bps` is what it can carry of one host's traffic: infinite if neither is shaped.
+    An edge's `rate_bps` is the lesser of the trunk's and the hosts' rate, infinite if neither is shaped.
     """
     switches = nx.Graph()
     switches.add_nodes_from(sorted(switch.name for switch in plane.switches))
@@ -49,9 +49,9 @@ def build(
 ) -> Tree:
     """Compute the tree that joins the ranks' NICs over the `usable` switches of a plane.
 
-    Of all trees without the links to `avoid`, with an allowed fan-in and depth, the one whose slowest link is
-    the fastest wins, then the one with the fewest levels, the fewest switches, the least loaded ones (`load`:
-    groups per switch), and the smallest greatest fan-in. Raises Refused, naming the limit, if there is none.
+    The tree uses no links to `avoid`, and respects the limits of fan-in and depth. The search prefers, in
+    this order: the fastest slowest link, the fewest levels, the fewest switches, the least load (`load`:
+    groups per switch), and the smallest maximum fan-in. Raises Refused, which names the limit, if it fails.
     """
     leaves = Counter(nic.switch for nic in ranks.values())
     switches = graph(plane).subgraph(usable).copy()
@@ -67,7 +67,7 @@ def build(
 
 
 def _obstacle(plane: Plane, switches: nx.Graph, leaves: Mapping[str, int]) -> Refused:
-    """The limit that rules out every tree that joins the leaves."""
+    """Return the limit that rules out every tree of the leaves."""
     names = ", ".join(sorted(leaves))
     distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
     depths = [1 + max(d[root] for d in distances) for root in switches if all(root in d for d in distances)]
@@ -98,7 +98,7 @@ def spread(
     load: Mapping[str, int] | None = None,
     avoid: Collection[Link] = (),
 ) -> list[Tree]:
-    """Up to `count` trees for the same ranks, each with a root of its own and none worse than the first."""
+    """Return up to `count` trees for the same ranks, with different roots, none worse than the first."""
     loads = Counter(load or {})
     found = [build(plane, ranks, usable, loads, avoid)]
     while len(found) < count:
@@ -161,7 +161,7 @@ def _best(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int]
 
 
 def _roots(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int]) -> Iterator[list[str]]:
-    """Switches that reach all leaves, the nearest first, some of each distance."""
+    """Yield the switches that reach all leaves, the nearest first, at most ROOTS_TRIED per distance."""
     distances = [nx.single_source_shortest_path_length(switches, leaf) for leaf in leaves]
     reach = [s for s in sorted(switches) if all(s in distance for distance in distances)]
     far = {s: max(distance[s] for distance in distances) for s in reach}
@@ -173,10 +173,10 @@ def _roots(switches: nx.Graph, leaves: Mapping[str, int], load: Mapping[str, int
 def _grow(
     switches: nx.Graph, root: str, leaves: Mapping[str, int], load: Mapping[str, int], fan_in: int
 ) -> Parents | None:
-    """Join one leaf after the other by the path that ends highest; None if a leaf finds no way.
+    """Join one leaf after the other by the path that ends highest; None if a leaf has no path.
 
     This is the shortest path heuristic for Steiner trees (Takahashi and Matsuyama, 1980) with a bound on
-    the degree. Among paths that end equally high, the one with fewer new switches wins, then less load.
+    the degree. Among paths that end equally high, a path with fewer new switches wins, then less load.
     """
     parents: Parents = {root: None}
     depth, width = {root: 0}, Counter(leaves)
@@ -198,9 +198,9 @@ def _grow(
 def _cheapest(
     switches: nx.Graph, ends: Mapping[str, float], leaf: str, barred: Collection[str], load: Mapping[str, int]
 ) -> list[str] | None:
-    """The cheapest path to a leaf from any of `ends`, whose costs are given, over switches not `barred`.
+    """Return the cheapest path to a leaf from any of `ends` (with their costs), without `barred` switches.
 
-    Dijkstra's algorithm; of equal paths the first found wins.
+    This is Dijkstra's algorithm. Of equal paths, the first one found wins.
     """
     found = count()
     fringe = [(cost, next(found), end, end) for end, cost in ends.items()]
@@ -226,7 +226,7 @@ def _cheapest(
 def _balanced(
     switches: nx.Graph, parents: Parents, leaves: Mapping[str, int], load: Mapping[str, int]
 ) -> Parents:
-    """The tree of the same root with the smallest greatest fan-in that costs no more levels or switches."""
+    """Return a tree with the same root, no more levels or switches, and the smallest maximum fan-in."""
     root = next(switch for switch, above in parents.items() if above is None)
     widths = Counter(leaves)
     widths.update(above for above in parents.values() if above)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts between the controller's values and finsy's P4Runtime entities."""
+"""Convert between the controller's values and finsy's P4Runtime entities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railweave.controller.state import Entry, Multicast, SwitchState, Update, fi
 
 
 def encode(update: Update) -> fy.P4TableEntry | fy.P4MulticastGroupEntry:
-    """An update as the entity that finsy writes."""
+    """Return an update as the entity that finsy writes."""
     entity = _entity(update.value)
     match update.kind:
         case "INSERT":
@@ -34,7 +34,7 @@ def _entity(value: Entry | Multicast) -> fy.P4TableEntry | fy.P4MulticastGroupEn
 
 
 def decode_entry(entity: fy.P4TableEntry) -> Entry:
-    """A table entry as read back; values with a display format (addresses) become integers again."""
+    """Convert a table entry. Values with a display format (addresses) become integers again."""
     action = entity.action
     if not isinstance(action, fy.P4TableAction):
         raise ValueError(f"entry of table {entity.table_id!r} without a plain action: {entity!r}")
@@ -44,7 +44,7 @@ def decode_entry(entity: fy.P4TableEntry) -> Entry:
 
 
 def decode_multicast(entity: fy.P4MulticastGroupEntry) -> Multicast:
-    """A multicast group as read back."""
+    """Convert a multicast group."""
     replicas = (_replica(replica) for replica in entity.replicas)
     return Multicast(entity.multicast_group_id, frozenset(replicas))
 
@@ -56,7 +56,7 @@ def _replica(replica: P4Replica | int | tuple[int, int]) -> tuple[int, int]:
 
 
 def decode(entities: Iterable[P4Entity], constant: frozenset[str]) -> SwitchState:
-    """All that was read back, without default actions and the entries of the program's `constant` tables."""
+    """Convert all entities, without default actions and the entries of the program's `constant` tables."""
     entries, multicasts = set(), set()
     for entity in entities:
         if isinstance(entity, fy.P4MulticastGroupEntry):

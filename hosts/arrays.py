@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller may hand in, seen as memory: numpy arrays, buffers, and DLPack on the CPU (as torch's)."""
+"""Convert callers' tensors to numpy arrays: numpy's own, buffers, and DLPack on the CPU (as torch's)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Array = npt.NDArray[Any]
 
 
 def as_array(x: Any) -> Array:
-    """Return a numpy array on the caller's own memory, perhaps read-only; of a scalar, a copy."""
+    """Return a numpy array on the caller's memory, perhaps read-only. A scalar is copied."""
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "__dlpack__"):
         try:
             return _from_dlpack(x)
         except (BufferError, RuntimeError, ValueError, TypeError) as error:
-            if "dtype" in str(error):  # numpy's word for types that it does not know, such as float8
+            if "dtype" in str(error):  # numpy raises this for types that it does not know, such as float8
                 raise _unsupported(getattr(x, "dtype", "this")) from error
             raise InvalidOption(
                 f"a {type(x).__name__} cannot be used in place ({error})",
@@ -51,7 +51,7 @@ def as_array(x: Any) -> Array:
 
 
 def _from_dlpack(x: Any) -> Array:
-    """Take torch's bfloat16, which numpy does not know, as the bits that it consists of."""
+    """Return a numpy array on a DLPack tensor. torch's bfloat16 passes as bits: numpy lacks the type."""
     torch: Any = sys.modules.get("torch")
     bfloat16 = torch is not None and isinstance(x, torch.Tensor) and x.dtype == torch.bfloat16
     if bfloat16 and not x.requires_grad:
@@ -70,7 +70,7 @@ def new_like(x: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
 
 
 def input_array(x: Any) -> Array:
-    """Return what to read, flat: the caller's memory, or a packed copy of it where it is not contiguous."""
+    """Return the flat array to read: the caller's memory, or a packed copy if this is not contiguous."""
     array = as_array(x)
     if array.dtype.char not in DTYPES or not array.dtype.isnative:
         raise _unsupported(array.dtype)
@@ -81,11 +81,11 @@ def input_array(x: Any) -> Array:
 
 
 def output_array(out: Any, dtype: np.dtype[Any], size: int, name: str = "out") -> Array:
-    """Return where to write, flat. Refuses what is not `size` of `dtype`, contiguous, and memory to write."""
+    """Return the flat array to write. InvalidOption unless it is contiguous, writable, `size` of `dtype`."""
     array = as_array(out)
     usual = array is out and array.ndim == 1 and array.flags.carray
     if usual and array.dtype == dtype and array.size == size:
-        return array  # in few steps: the other ranks wait for this one
+        return array  # fast path: the other ranks wait for this rank
     if array.dtype != dtype or array.size != size:
         raise InvalidOption(
             f"{name} holds {array.size} of {array.dtype}",
@@ -109,7 +109,7 @@ def output_array(out: Any, dtype: np.dtype[Any], size: int, name: str = "out") -
 
 
 def _is_memory(x: Any) -> bool:
-    """Whether numpy saw the caller's own memory, not a copy of values."""
+    """Return whether numpy saw the caller's own memory, not a copy of its values."""
     if hasattr(x, "__dlpack__") or hasattr(x, "__array_interface__"):
         return True
     try:

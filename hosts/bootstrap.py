@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a rank finds the others: joins its job at the controller, then keeps its lease and hears of events.
+"""The controller's client in a rank: it joins the job, keeps the lease, and receives events.
 
-Synchronous, with one daemon thread: user programs get no event loop from here. Importing gRPC takes longer
-than the rest of railweave, so import this module when a job is joined and not before.
+The client is synchronous, with daemon threads and without an event loop. Importing gRPC takes longer than the
+rest of railweave, so import this module only when a job is joined.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 HEARTBEATS_PER_LEASE = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between attempts to reach a controller that is gone
-DECISION_BYTES = 128 * 1024  # of decisions in a heartbeat: controllers refuse messages of twice as much
-LEAVE_S = 2.0  # for saying goodbye
-REPORT_S = 10.0  # for a report to get through
-LAST_MESSAGES_S = 0.5  # for the messages of a stream whose status is there
-UNEXPLAINED_S = 1.0  # without a connection, before a handshake is tried to learn why
-ANSWER_S = 5.0  # beyond the deadline that the controller keeps itself
+DECISION_BYTES = 128 * 1024  # limit of decisions in a heartbeat; controllers refuse messages of twice this
+LEAVE_S = 2.0  # timeout of LeaveGroup
+REPORT_S = 10.0  # timeout of a report
+LAST_MESSAGES_S = 0.5  # for the last messages of a stream after its status has arrived
+UNEXPLAINED_S = 1.0  # without a connection, until a TLS handshake is tried to find the cause
+ANSWER_S = 5.0  # added to the deadline, which the controller itself keeps
 CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -81,13 +81,12 @@ def join(
     decisions: Callable[[], Sequence[Decision]] = lambda: (),
     access: Access = IN_CLEAR,
 ) -> Membership:
-    """Join a job and wait until all of its `size` ranks are in.
+    """Join a job and wait until all of its `size` ranks have joined.
 
-    `controller` is HOST:PORT, reached by `access`. `on_event` is called from the watching thread, and must
-    not block for long. `decisions` is asked with every heartbeat, from another thread, for what
-    `railweave why` is to say.
-    Raises InvalidOption (the ranks disagree, or an option makes no sense), GroupRefused, JoinTimeout (names
-    the missing ranks), ControllerUnreachable.
+    `controller` is HOST:PORT, and `access` has its credentials. The watching thread calls `on_event`, which
+    must not block for long. Another thread calls `decisions` before every heartbeat; `railweave why` shows
+    the result. Raises InvalidOption (the ranks disagree, or an option is invalid), GroupRefused, JoinTimeout
+    (names the missing ranks), ControllerUnreachable.
     """
     try:
         offers = [pb.RailOffer(**asdict(rail)) for rail in rails]
@@ -116,7 +115,7 @@ def join(
 def _join(
     channel: grpc.Channel, controller: str, access: Access, request: pb.JoinGroupRequest, deadline_s: float
 ) -> pb.JoinGroupResponse:
-    """Call JoinGroup, again if the controller goes away in between, until the deadline."""
+    """Call JoinGroup until the deadline, again if the controller goes away before it answers."""
     end = time.monotonic() + deadline_s
     stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
     while True:
@@ -164,7 +163,7 @@ def _translated(error: grpc.RpcError, controller: str) -> RailweaveError:
 
 
 class Membership:
-    """A rank's place in a job that runs. Ends with `leave`, or as a context manager."""
+    """A rank's place in a running job. `leave` or the end of its context ends it."""
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class Membership:
         on_event: Callable[[Event], None],
         decisions: Callable[[], Sequence[Decision]],
     ) -> None:
-        """Begin to watch; `join` makes memberships."""
+        """Start the watching thread. `join` makes memberships."""
         self.rank = request.rank
         self.size = request.size
         self.members: Mapping[int, tuple[RailOffer, ...]] = {
@@ -186,13 +185,13 @@ class Membership:
         self.sums: Mapping[str, Sums] = {sums.rail: Sums(**_fields(sums)) for sums in response.sums}
         self._request = request
         self._rings = response.rings
-        self._lock = threading.Lock()  # of the next two, which events change and heartbeats read
+        self._lock = threading.Lock()  # guards _places and _paused: events change them, heartbeats read them
         self._places = {(place.rail, place.tree): place for place in response.ina}
         self._paused: set[int] = set()  # groups
         self._channel = channel
         self._stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         self._lease = response.lease
-        self._acknowledged = 0  # sequence number of the last event that was handled
+        self._acknowledged = 0  # sequence number of the last handled event
         self._pause_s = response.lease_s / HEARTBEATS_PER_LEASE
         self._on_event = on_event
         self._decisions = decisions
@@ -213,7 +212,7 @@ class Membership:
 
     @property
     def groups(self) -> Mapping[str, tuple[InaGroup, ...]]:
-        """The places of this rank's ina rails as they are now: by rail, one per tree, in order of `tree`."""
+        """The present places of this rank's ina rails: by rail, one per tree, in order of `tree`."""
         with self._lock:
             places = sorted(self._places.items())
         return {
@@ -224,13 +223,13 @@ class Membership:
     def report_position(self, group: int, position: int) -> None:
         """Answer GroupPaused: `position` is the first chunk without a result since the tree was formed.
 
-        Does not wait for the controller: one that is away asks again when it is back.
+        The method does not wait for the controller. A controller that was away asks again when it is back.
         """
         request = pb.ReportPositionRequest(lease=self._lease, group=group, position=position)
         self._keep(self._stub.ReportPosition.future(request, timeout=REPORT_S, wait_for_ready=True))
 
     def report_stall(self, stall: Stall) -> None:
-        """Say why a group brings no results. Does not wait for the controller."""
+        """Report why a group delivers no results, without waiting for the controller."""
         request = pb.ReportStallRequest(
             lease=self._lease,
             group=stall.group,
@@ -241,12 +240,12 @@ class Membership:
         self._keep(self._stub.ReportStall.future(request, timeout=REPORT_S, wait_for_ready=True))
 
     def _keep(self, report: grpc.Future[Any]) -> None:
-        """Hold a report until it is answered: gRPC cancels calls that nobody holds."""
+        """Hold a report until it is answered. gRPC cancels calls without a reference."""
         self._reports.add(report)
         report.add_done_callback(self._reports.discard)
 
     def leave(self) -> None:
-        """End the membership in good order; a controller that is gone is not waited for. Safe to repeat."""
+        """Leave the job, waiting at most LEAVE_S for the controller. It is safe to call this again."""
         if self._left.is_set():
             return
         self._left.set()
@@ -257,13 +256,13 @@ class Membership:
             self._thread.join(LEAVE_S)
 
     def _watch(self) -> None:
-        """Hold a stream until the group ends; after a break, present the lease again until it is answered."""
+        """Hold a stream until the group ends. After a break, present the lease again until it is answered."""
         pause = FIRST_PAUSE_S
         while not self._left.is_set():
             try:
                 for message in self._stream(broken := threading.Event()):
                     pause = FIRST_PAUSE_S
-                    if message.sequence > self._acknowledged:  # else it came by an earlier stream as well
+                    if message.sequence > self._acknowledged:  # else an earlier stream brought it already
                         self._remember(message)
                         self._on_event(_event(message))
                         self._acknowledged = message.sequence
@@ -282,10 +281,10 @@ class Membership:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _stream(self, broken: threading.Event) -> Iterator[pb.Event]:
-        """Yield the messages of one stream; raises grpc.RpcError if it breaks.
+        """Yield the messages of one stream. Raises grpc.RpcError if the stream breaks.
 
-        gRPC's own iterator waits for ever, now and then, for a call that began while the controller stopped:
-        its status comes, its metadata do not. So it has a thread to itself, which is then left behind.
+        gRPC's iterator sometimes blocks for ever if the call began while the controller stopped: the
+        status arrives, but the metadata do not. So a separate thread uses the iterator, and may be abandoned.
         """
         call = self._stub.Watch(self._heartbeats(broken))
         inbox: queue.SimpleQueue[pb.Event | None] = queue.SimpleQueue()  # None: the stream has ended
@@ -309,7 +308,7 @@ class Membership:
             raise call
 
     def _remember(self, message: pb.Event) -> None:
-        """Remember what a controller that was restarted will have to be told."""
+        """Remember the state that a restarted controller will need."""
         with self._lock:
             if message.HasField("group_paused"):
                 self._paused.add(message.group_paused.group)
@@ -332,7 +331,7 @@ class Membership:
             )
 
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:
-        """What the stream sends; gRPC reads it in a thread of its own, which must end with the stream."""
+        """Yield the messages that the stream sends. gRPC's reading thread ends when `broken` is set."""
         reported: Sequence[Decision] = ()
         yield pb.Heartbeat(lease=self._lease, resume=self._resume(), acknowledged=self._acknowledged)
         while not (broken.wait(self._pause_s) or self._left.is_set()):
@@ -343,9 +342,9 @@ class Membership:
 
 
 def _that_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:
-    """Return the first decisions: those that stand, then the oldest classes of calls. The rest is left out.
+    """Return the first decisions that fit: standing ones first, then the oldest classes of calls.
 
-    Programs with thousands of classes would make heartbeats that no controller takes, and be lost for it.
+    A program with thousands of classes would send heartbeats that the controller refuses, and would be lost.
     """
     reported: list[pb.Decision] = []
     left = DECISION_BYTES
@@ -359,7 +358,7 @@ def _that_fit(decisions: Sequence[Decision]) -> list[pb.Decision]:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    """The fields of a message by name; they are those of the dataclass that it becomes."""
+    """Return the fields of a message by name. The corresponding dataclass has the same names."""
     return {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
 
 

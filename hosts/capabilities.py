@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kind of rail can carry what. Switches add int32: they lack many types to reduce, and products."""
+"""The calls that each kind of rail can carry. Switches add int32 only, so `ina` lacks types and products."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_SPREAD_CHUNKS} chu
 def obstacle(
     kind: str, dtype: DType, op: ReduceOp, collective: Collective = Collective.ALL_REDUCE
 ) -> Reason | None:
-    """Return what keeps a rail of this kind from such a call; None if nothing does."""
+    """Return the reason why a rail of this kind cannot carry such a call; None if it can."""
     if kind != "ina" or collective not in REDUCING:
-        return None  # what is not reduced goes as words of 32 bits, which a switch adds to zeros
+        return None  # other collectives pass any type as 32-bit words, which a switch adds to zeros
     if dtype not in INA_DTYPES:
         return Reason.DTYPE
     return None if op in INA_OPS else Reason.OP
 
 
 def barred(kind: str, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
-    """Return why a rail of this kind takes no part in such calls of any size; None if it does."""
+    """Return why a rail of this kind carries no part of such calls of any size; None if it does."""
     reason = obstacle(kind, dtype, op, collective)
     return Verdict(reason, limits(kind)) if reason is not None else None
 
@@ -75,7 +75,7 @@ def able(
 ) -> list[StripedRail]:
     """Return the rails that can carry such calls.
 
-    UnsupportedDType if there are none, or, where tensors are cut `by_share`, none that has a share.
+    Raises UnsupportedDType if no rail can. With `by_share`, one of these rails must have a share above 0.
     """
     found = [rail for rail in rails if not barred(rail.kind, collective, dtype, op)]
     if not found or (by_share and all(rail.share <= 0 for rail in found)):
@@ -101,7 +101,7 @@ def limits(kind: str) -> str:
 
 
 def call_name(collective: Collective, dtype: DType, op: ReduceOp) -> str:
-    """Return what such calls are called in messages: `all_reduce sum of float32`."""
+    """Return the name of such calls in messages, such as `all_reduce sum of float32`."""
     return " ".join(filter(None, (COLLECTIVE_NAMES[collective], op_name(collective, op), "of", NAMES[dtype])))
 
 
@@ -111,5 +111,5 @@ def op_name(collective: Collective, op: ReduceOp) -> str:
 
 
 def size_bytes(collective: Collective, count: int, item_size: int, world_size: int) -> int:
-    """Return the size of the whole tensor of a call, all shards of it if it has shards."""
+    """Return the bytes of the whole tensor of a call: of all shards if the collective has shards."""
     return count * item_size * (world_size if collective in SHARDED else 1)

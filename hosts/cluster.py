@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which host of a cluster file this machine is, and which of its interfaces are on which plane."""
+"""Find this machine in a cluster file, and its interface on each plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railweave.topologies.cluster import Cluster
 
 
 def this_host(cluster: Cluster) -> str:
-    """Return this machine's name in the file: its host name, or else the host with its addresses."""
+    """Return this machine's name in the file, found by its host name, or else by its addresses."""
     name = socket.gethostname()
     for own in (name, name.partition(".")[0]):
         if own in cluster.hosts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collective calls as programs make them: arguments are checked here, and results made."""
+"""The collective calls as programs make them. This file checks the arguments and makes the result arrays."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _op(name: str) -> ReduceOp:
 
 
 def whole_number(name: str, value: object) -> int:
-    """Return `value` as an int; InvalidOption calls it `name` if it is no whole number."""
+    """Return `value` as an int. InvalidOption names the argument `name` if `value` is no whole number."""
     try:
         return operator.index(value)  # type: ignore[arg-type]  # this is the check
     except TypeError:

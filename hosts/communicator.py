@@ -58,7 +58,7 @@ from railweave.hosts.work import CompletedWork, Work
 if TYPE_CHECKING:
     from railweave.metrics_server import MetricsServer
 
-LINGER_S = 0.5  # time for which a closing rank still answers peers that have not finished
+LINGER_S = 0.5  # time during which a closing rank still answers peers that have not finished
 
 EMPTY = {Called.AS_CARRIED: Called.EMPTY, Called.REDUCE: Called.EMPTY_REDUCE}
 
@@ -272,8 +272,8 @@ class Communicator(Collectives):
                 rank=members.index((key, self.rank)),
                 world_size=len(members),
                 size_from="the number of ranks of this color",
-                metrics="",  # its address is taken by this one
-                costs="",  # of other numbers of ranks
+                metrics="",  # this communicator uses the address
+                costs="",  # learned with another number of ranks
                 report_every_s=0.0,
             ),
             self._join,
@@ -302,7 +302,7 @@ class Communicator(Collectives):
                 for wide in (collective is Collective.REDUCE_SCATTER, collective is Collective.ALL_GATHER)
             )
         dtype = DTYPES[source.dtype.char]
-        if dtype is DType.BFLOAT16:  # it has no buffer format: pass its bits to the native code
+        if dtype is DType.BFLOAT16:  # bfloat16 has no buffer format: pass its bits to the native code
             source, target = source.view(np.uint16), target.view(np.uint16)
         call = (collective, dtype, op, root, called, count)
         op_index = self._calls.submit(call, source, target, start_now=async_op)
@@ -320,7 +320,7 @@ class Communicator(Collectives):
     # ------------------------------------------------------------ events
 
     def _handle(self, event: Event) -> None:
-        """Handle an event of the membership; called from its thread."""
+        """Handle an event of the membership. The membership's thread calls this."""
         match event:
             case MemberLost(rank, reason):
                 self._agent.fail(Failure(FailureKind.PEER_LOST, rank, reason))
@@ -456,7 +456,7 @@ def _split_number(name: str, value: int, otherwise: str = "") -> int:
 def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
-    if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same way
+    if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):
         return replace(made, adds=sums.window_packets > 0)
@@ -465,7 +465,7 @@ def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
 
 
 def _close(parts: _Parts, options: Options) -> None:
-    """End the parts of a communicator. It takes no reference to the communicator, which may be gone."""
+    """End the parts of a communicator. The communicator itself may be gone, so it is no argument."""
     if parts.server is not None:
         parts.server.close()
     if parts.calls is not None:
@@ -482,7 +482,7 @@ def _close(parts: _Parts, options: Options) -> None:
 
 
 def _of_living(comm: Communicator, ask: Callable[..., Answer]) -> Callable[..., Answer | None]:
-    """Return a method of a communicator that does not keep it alive, and returns None once it is gone."""
+    """Return a method with a weak reference to its communicator. It returns None once that is gone."""
     reference = weakref.ref(comm)
 
     def asked(*arguments: Any) -> Answer | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a call used some rails and not others: one entry per class of calls that was made, with its count."""
+"""Record why calls used some rails and not others: one entry per class of calls, with its count."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RailOffer:
-    """One rail as this rank offers it; the fields are those of the message RailOffer."""
+    """One rail that this rank offers. The fields are those of the message RailOffer."""
 
     name: str
     kind: str
@@ -21,12 +21,12 @@ class RailOffer:
     rate_bps: int = 0
     control_port: int = 0  # 0: a rank without recovery
     sum_queue_pairs: Sequence[int] = ()  # of a netreduce rail: out, into, alias
-    device: bool = False  # of an rdma rail: queue_pairs are a device's, which keep their numbers
+    device: bool = False  # of an rdma rail: an RDMA device has the queue pairs, and their numbers are fixed
 
 
 @dataclass(frozen=True)
 class InaGroup:
-    """An ina rail's place in one of its aggregation trees; the fields are those of the message InaGroup."""
+    """A rank's place in one aggregation tree of an ina rail. The fields are those of the message InaGroup."""
 
     rail: str
     group: int
@@ -41,21 +41,21 @@ class InaGroup:
 
 @dataclass(frozen=True)
 class Ring:
-    """The ring of an ina rail that no tree of all ranks carries: racks that have a tree, and single ranks."""
+    """The ring of an ina rail that has no tree of all ranks. It joins racks with a tree and single ranks."""
 
     rail: str
     lanes: int
     members: tuple[tuple[int, ...], ...]  # in the order of the ring, their ranks in the order of the rack
-    reasons: tuple[str, ...]  # by member: why no switch adds it; empty if one does
+    reasons: tuple[str, ...]  # by member: why no switch adds its data; empty if a switch does
 
 
 @dataclass(frozen=True)
 class Sums:
-    """How a switch adds up a netreduce rail's connections; the fields are those of the message Sums."""
+    """How a switch sums a netreduce rail's connections. The fields are those of the message Sums."""
 
     rail: str
-    window_packets: int  # 0: it does not
-    reason: str = ""  # why it does not
+    window_packets: int  # 0: the switch computes no sums
+    reason: str = ""  # why the switch computes no sums
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class MemberLost:
-    """A rank is gone without a word; the group has ended."""
+    """A rank has ended without leaving; the group has ended."""
 
     rank: int
     reason: str
@@ -95,14 +95,14 @@ class MemberLost:
 
 @dataclass(frozen=True)
 class MemberLeft:
-    """A rank has left in good order and takes part in no further collective."""
+    """A rank has called LeaveGroup and takes part in no further collective."""
 
     rank: int
 
 
 @dataclass(frozen=True)
 class PlaneDown:
-    """No tree joins the ranks on a plane now; its groups are paused, and may be moved when it is back."""
+    """No tree joins the ranks on a plane now. Its groups are paused, and may move when the plane is back."""
 
     plane: str
     reason: str
@@ -119,8 +119,8 @@ class PlaneUp:
 class GroupPaused:
     """Sums in flight in a group may be lost.
 
-    Nothing more is to be sent to it, nothing that still comes from it is to be believed, and
-    `Membership.report_position` is to be called, also when this comes again.
+    The rank must send nothing more to the group and discard everything that still comes from the group.
+    It calls `Membership.report_position` for each such event, also a repeated one.
     """
 
     rail: str
@@ -131,9 +131,9 @@ class GroupPaused:
 
 @dataclass(frozen=True)
 class GroupMoved:
-    """A paused group goes on as `place`, from chunk `resume_from`, which has round 0 there.
+    """A paused group continues at `place`, from chunk `resume_from`, which has round 0 there.
 
-    `group` is the old number. Chunks count from the forming of the tree, across all its moves.
+    `group` is the old number. Chunk numbers start when the tree is formed, and continue over all its moves.
     """
 
     group: int
@@ -143,7 +143,7 @@ class GroupMoved:
 
 @dataclass(frozen=True)
 class LeaseLost:
-    """The controller does not know this group any more: nobody watches it, its ina rails are gone."""
+    """The controller does not know this group any more: its ina rails are gone, and its ranks unwatched."""
 
     reason: str
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native code's failures as Python's exceptions."""
+"""Convert failures of the native code to Python exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railweave.hosts.errors import CollectiveMismatch, PeerLost, RailDown, Railw
 
 
 def raise_failure(failure: Failure | None) -> None:
-    """Raise what a failure means; nothing if there is none."""
+    """Raise the exception for a failure. None raises nothing."""
     if failure is None:
         return
     where = f" (rail {failure.rail!r})" if failure.rail else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps rails from carrying calls, as the agent and the controller know it, in words."""
+"""Say in words why rails cannot carry calls, as far as the agent and the controller know."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ UP = "up"
 
 
 class Health:
-    """Asks the agent for the states of its rails, and the trees for those of their planes."""
+    """Combines the agent's states of the rails with the trees' states of their planes."""
 
     def __init__(
         self, rank: int, agent: Agent, trees: Trees, rails: Sequence[Opening], timeout_s: float
     ) -> None:
-        """`rails` are those in use, `timeout_s` is what a call has to complete."""
+        """Watch the `rails` in use. A call must complete within `timeout_s`."""
         self._rank = rank
         self._agent = agent
         self._trees = trees
@@ -36,7 +36,7 @@ class Health:
         return {rail.spec.name: states[rail.index] for rail in self._rails}
 
     def verdicts(self) -> Mapping[str, Verdict]:
-        """Return why rails carry nothing now: those that are out, and those whose plane is down."""
+        """Return, by name, why rails carry nothing now: the rail has failed, or its plane is down."""
         planes = {name: Verdict(Reason.TREE_DOWN, why) for name, why in self._trees.planes_down().items()}
         out = {
             name: Verdict(Reason.RAIL_DOWN, f"it is {state.state}: {state.reason}")
@@ -48,7 +48,7 @@ class Health:
     def overdue(self, op_index: int | None) -> Failure:
         """Return why a call has not completed by its deadline, as far as this rank knows.
 
-        None: what has not come about is that the ranks agree on the rails for the next one.
+        Without an `op_index`, the ranks have not agreed on the rails for the next call.
         """
         what = "the ranks to agree on their rails" if op_index is None else f"call #{op_index}"
         waited = f"rank {self._rank} has waited {self._timeout_s:g} s, its timeout (timeout_s), for {what}"
@@ -68,6 +68,6 @@ class Health:
         return Failure(FailureKind.RAIL_DOWN, -1, f"{reasons}; {waited}{whose}", (names or [*obstacles])[-1])
 
     def _obstacles(self) -> Mapping[str, str]:
-        """Return what stands in the way of each rail, of the last one that is left, too."""
+        """Return the obstacle of each rail by name. The last working rail may have one, too."""
         found = {name: self._trees.obstacle(name) or state.reason for name, state in self.states().items()}
         return {name: why for name, why in found.items() if why}

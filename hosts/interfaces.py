@@ -38,7 +38,7 @@ def _address(probe: socket.socket, name: str) -> str:
 
 
 def interface(name: str) -> Interface:
-    """Look an interface up by name; InvalidOption if there is none, or it has no IPv4 address."""
+    """Look an interface up by name. InvalidOption if it does not exist or has no IPv4 address."""
     names = [known for _, known in socket.if_nameindex()]
     if name not in names:
         raise InvalidOption(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wires allow: the greatest goodput of a collective on a rail, in bits of the tensor per second."""
+"""Upper bound of the goodput of a collective on a rail, in bits of the tensor per second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANE_BYTES = 4
 
 
 def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mtu: int = MTU) -> float:
-    """Return the part of the bytes of full packets, Ethernet header included, that is the tensor's."""
+    """Return the fraction of tensor bytes in full packets, counted with their Ethernet headers."""
     match kind:
         case "ina":
             headers = INA_HEADER + UDP + IPV4
@@ -38,13 +38,12 @@ def limit_bps(
     collective: Collective = Collective.ALL_REDUCE,
     mtu: int = MTU,
 ) -> float:
-    """Return the limit of a collective among `hosts`, at least 2, on links of `rate_bps` and `mtu`.
+    """Return the limit of a collective among `hosts` (at least 2) on links of `rate_bps` and `mtu`.
 
-    The tensor of a reduce_scatter or an all_gather is all its shards. An aggregating switch takes the tensor
-    from every host once and sends it to every host once; of a reduce_scatter it takes the others' shards, and
-    headers of the own one; what is multicast comes down once, of an all_gather the others' shards. A ring
-    moves 2(n-1)/n of it over every link for an allreduce, half as much for a reduce_scatter or an all_gather;
-    a chain moves all of it for a broadcast.
+    The tensor of a reduce_scatter or an all_gather is all its shards. In an allreduce, an aggregating switch
+    receives the tensor once from every host and sends it once to every host. In a reduce_scatter, a host
+    sends the other ranks' shards, and only headers for its own shard. A multicast tensor comes down once; an
+    all_gather brings the other ranks' shards. Other algorithms move `ring_volume` tensors over every link.
     """
     multicast = collective in (Collective.ALL_GATHER, Collective.BROADCAST)
     fraction = payload_fraction(kind, lanes, multicast=multicast, mtu=mtu)
@@ -58,7 +57,7 @@ def limit_bps(
 
 
 def ring_volume(collective: Collective, hosts: int) -> float:
-    """Return how much of the tensor the hosts' own algorithms move over every link, one way.
+    """Return the multiple of the tensor that the hosts' own algorithms move over every link, one way.
 
     It is also the factor of nccl-tests from algorithm to bus bandwidth.
     """

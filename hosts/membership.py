@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a communicator asks of the controller's client, so that it can be tested without one."""
+"""The interface between a communicator and the controller's client. Tests replace the client."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from railweave.hosts.rails import Members
 
 
 class Membership(Members, Protocol):
-    """A place among the ranks of a job, from `bootstrap.join` or a stand-in."""
+    """A place among the ranks of a job, from `bootstrap.join` or a test's replacement."""
 
     def report_position(self, group: int, position: int) -> None:
         """Answer GroupPaused."""
 
     def report_stall(self, stall: Stall) -> None:
-        """Say why a group brings no results."""
+        """Tell the controller why a group delivers no results."""
 
     def leave(self) -> None:
-        """Give it up."""
+        """Leave the job."""
 
 
 class Join(Protocol):
-    """How a membership comes about: `bootstrap.join`."""
+    """The signature of `bootstrap.join`, which makes a membership."""
 
     def __call__(
         self,
@@ -41,11 +41,11 @@ class Join(Protocol):
         on_event: Callable[[Event], None],
         decisions: Callable[[], Sequence[Decision]],
     ) -> Membership:
-        """Join and wait for the others."""
+        """Join and wait for the other ranks."""
 
 
 def controller_join(access: Access) -> Join:
-    """Return the controller's client; gRPC takes longer to import than everything else."""
+    """Return the join function of the controller's client. The import is late, because gRPC loads slowly."""
     from railweave.hosts import bootstrap  # noqa: PLC0415
 
     return partial(bootstrap.join, access=access)

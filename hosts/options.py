@@ -83,9 +83,9 @@ class Options:
     rank: int
     world_size: int
     rails: tuple[RailSpec, ...] = ()
-    job: str = "default"  # jobs of different names do not meet
+    job: str = "default"  # only ranks with the same job name join each other
     controller: str = ""  # HOST:PORT
-    access: Access = IN_CLEAR  # to the controller: the cluster file's
+    access: Access = IN_CLEAR  # credentials for the controller, from the cluster file
     shares: Mapping[str, float] = field(
         default_factory=dict
     )  # by rail; empty: in proportion to the rails' limits
@@ -178,7 +178,7 @@ class Options:
 
 
 def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
-    """Refuse shares of unknown rails, and shares that are no split."""
+    """Refuse shares of unknown rails, invalid numbers, and shares that are all 0."""
     if not shares:
         return
     for name, share in shares.items():
@@ -199,7 +199,7 @@ def check_shares(shares: Mapping[str, float], rails: Sequence[str]) -> None:
 def parse_rails(
     rails: str | Sequence[str | RailSpec], known: Mapping[str, RailSpec] = MappingProxyType({})
 ) -> tuple[RailSpec, ...]:
-    """Parse rails from a comma-separated string or a sequence; a name alone is one of the `known` rails."""
+    """Parse rails from a comma-separated string or a sequence. A name alone selects a `known` rail."""
     given = [part.strip() for part in rails.split(",") if part.strip()] if isinstance(rails, str) else rails
     return tuple(rail if isinstance(rail, RailSpec) else _parse_rail(rail, known) for rail in given)
 
@@ -231,7 +231,7 @@ def parse_shares(text: str) -> dict[str, float]:
 
 
 def parse_cpus(cpus: str | Sequence[int]) -> tuple[int, ...]:
-    """Parse CPUs from a sequence, or from a list as `taskset` and cpusets write it: 2-3,6."""
+    """Parse CPUs from a sequence, or from a list such as 2-3,6, as `taskset` and cpusets write it."""
     if not isinstance(cpus, str):
         return tuple(dict.fromkeys(cpus))
     found: set[int] = set()
@@ -270,7 +270,7 @@ def options_from(
 ) -> Options:
     """Return the options: arguments first, then RAILWEAVE_* (the argument's name in capitals) and LAUNCHERS.
 
-    Controller and rails that neither gives are those of the cluster file.
+    Controller and rails without either come from the cluster file.
     """
     rank_variable, size_variable = next(
         (names for names in LAUNCHERS if any(name in environment for name in names)), LAUNCHERS[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a host's rails and joins them with those of the other ranks: offer, then connect."""
+"""Open a host's rails and connect them with the rails of the other ranks: offer, then connect."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from railweave.hosts.options import Options, RailSpec
 
 ROCE_PORT = 4791
 RDMA_PLACES = {"any": RdmaPlace.ANY, "device": RdmaPlace.DEVICE, "software": RdmaPlace.USER_SPACE}
-LEAST_SILENCE_S = 0.5  # of a rank, with recovery: it takes silence on one rail for a while, too
+LEAST_SILENCE_S = 0.5  # of a lost rank, with recovery: the silence of a single rail must be noticed first
 FOREVER_S = 1e8
 JOIN_S = 2.0  # ranks join their rails within milliseconds of each other
 
 
 class Members(Protocol):
-    """What rails need of a membership."""
+    """The part of a membership that rails need."""
 
     @property
     def secret(self) -> bytes:
-        """SECRET_BYTES random bytes that all ranks of this job have got, and nobody else."""
+        """SECRET_BYTES random bytes that only the ranks of this job have."""
 
     @property
     def members(self) -> Mapping[int, Sequence[RailOffer]]:
-        """What every rank offers."""
+        """The offered rails, by rank."""
 
     @property
     def groups(self) -> Mapping[str, Sequence[InaGroup]]:
@@ -40,20 +40,20 @@ class Members(Protocol):
 
     @property
     def rings(self) -> Mapping[str, Ring]:
-        """The rings of ina rails that no tree of all ranks carries, by rail."""
+        """The rings of ina rails that have no tree of all ranks, by rail."""
 
     @property
     def sums(self) -> Mapping[str, Sums]:
-        """How switches add up netreduce rails' connections, by rail."""
+        """How switches sum the connections of netreduce rails, by rail."""
 
     @property
     def refusals(self) -> Mapping[str, str]:
-        """Why rails are not to be used, by rail."""
+        """Why the controller refuses rails, by rail."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """A rail that is open on this host and offered, but not joined yet."""
+    """A rail that is open on this host and offered, but not connected yet."""
 
     spec: RailSpec
     index: int  # in the agent
@@ -62,12 +62,12 @@ class Opening:
     queue_pairs: tuple[int, ...] = ()
     control_port: int = 0  # UDP and TCP, for recovery; 0: none
     sum_queue_pairs: tuple[int, ...] = ()
-    device: bool = False  # an RDMA device has the queue pairs, and gave them their numbers
-    where: str = ""  # of RDMA: on which device, or why on none
+    device: bool = False  # an RDMA device has the queue pairs and chose their numbers
+    where: str = ""  # of RDMA: the device, or why none is used
 
 
 def open_rails(agent: Agent, options: Options) -> list[Opening]:
-    """Open rails on their interfaces, several with a port for recovery. InvalidOption names what is wrong."""
+    """Open rails on their interfaces. Two or more get ports for recovery. InvalidOption names the problem."""
     rails = [open_rail(agent, spec, options) for spec in options.rails]
     if len(rails) < 2:
         return rails
@@ -82,7 +82,7 @@ def _open_control(agent: Agent, rail: Opening) -> int:
 
 
 def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
-    """Open a rail on its interface. InvalidOption names what is wrong with it."""
+    """Open a rail on its interface. InvalidOption names the problem."""
     at = interface(spec.interface)
     peer_timeout_s = options.peer_timeout_s
     try:
@@ -123,7 +123,7 @@ def _cannot_open(rail: str, at: Interface, error: Exception) -> InvalidOption:
 
 
 def offer(rail: Opening) -> RailOffer:
-    """Return what the other ranks have to know of an open rail."""
+    """Return the data of an open rail that the other ranks need."""
     return RailOffer(
         name=rail.spec.name,
         kind=rail.spec.kind,
@@ -140,9 +140,9 @@ def offer(rail: Opening) -> RailOffer:
 
 
 def can_recover(rails: Sequence[Opening], members: Members) -> bool:
-    """Whether the ranks can agree about which rails live.
+    """Return whether the ranks can agree on the working rails.
 
-    It needs two rails in use, and a port for it from every rank, which older ones do not offer.
+    Recovery needs two rails in use, and a control port from every rank. Older versions offer no such port.
     """
     offers = [one for rail in rails for one in offers_of(rail.spec.name, members)]
     return len(rails) - len(members.refusals) >= 2 and all(one.control_port for one in offers)
@@ -151,10 +151,10 @@ def can_recover(rails: Sequence[Opening], members: Members) -> bool:
 def connect_rails(
     agent: Agent, rails: Sequence[Opening], members: Members, timeout_s: float
 ) -> dict[int, str]:
-    """Join open rails with the other ranks' ends of them; JoinTimeout names the ranks that did not come.
+    """Connect open rails with the other ranks. JoinTimeout names the ranks that did not connect.
 
-    Where rails can be excluded, one that cannot be joined is no error as long as there is another: it
-    is not waited for any longer than JOIN_S, and is returned by its index, with the reason.
+    If rails can be excluded, a rail that cannot be connected within JOIN_S is no error as long as another
+    rail works. The result has the index of each such rail, and the reason.
     """
     end = time.monotonic() + timeout_s
     used = [rail for rail in rails if rail.spec.name not in members.refusals]
@@ -166,7 +166,7 @@ def connect_rails(
         try:
             _connect_rail(agent, rail, members, left_s if needed else min(left_s, JOIN_S))
         except (OSError, RuntimeError, JoinTimeout) as error:
-            if needed:  # ranks that miss none learn it from here
+            if needed:  # tell the other ranks, which may have connected all rails
                 agent.fail(Failure(FailureKind.RAIL_DOWN, -1, str(error), rail.spec.name))
                 if isinstance(error, JoinTimeout):
                     raise
@@ -177,7 +177,7 @@ def connect_rails(
 
 
 def _connect_rail(agent: Agent, rail: Opening, members: Members, timeout_s: float) -> None:
-    """Join one rail. The trees of an ina rail are joined by Trees."""
+    """Connect one rail. `Trees` attaches the trees of an ina rail."""
     offers = offers_of(rail.spec.name, members)
     match rail.spec.kind:
         case "tcp" | "ina":
@@ -197,7 +197,7 @@ def enable_recovery(
     peer_timeout_s: float,
     missing: Mapping[int, str],
 ) -> None:
-    """Have the ranks agree from now on about which rails live; those that are missing do not, yet."""
+    """Let the ranks agree from now on which rails work. The `missing` rails do not work yet."""
     offers = [offers_of(rail.spec.name, members) for rail in rails]
     places = [[(one.address, one.control_port) for one in of] for of in offers]
     silence_s = max(peer_timeout_s, LEAST_SILENCE_S) if peer_timeout_s else FOREVER_S

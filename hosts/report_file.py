@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file in which a rank leaves what it did, for whoever started it: one JSON object per line.
+"""The report of a rank for the process that started it: a file with one JSON object per line.
 
-`joined` when it is connected with all others; at its end `left`, with its slices and the rails' counts (as
-`reports.Record` and `reports.RailReport`) and its ports by rail. A rank that joins again, or splits its
-communicator, adds such lines for each communicator. Each has `rank` and `at`; times are seconds of
-CLOCK_MONOTONIC, which all processes of a machine share. On request a file beside it, which is replaced again
-and again, has the rails' counts while the rank runs.
+A rank writes `joined` when it is connected with all other ranks. At its end it writes `left`, with its
+slices (`reports.Record`), the rails' counts (`reports.RailReport`) and its ports by rail. A rank that joins
+again, or splits its communicator, adds such lines for each communicator. Each line has `rank` and `at`.
+Times are seconds of CLOCK_MONOTONIC, which all processes of a machine share. On request, a second file has
+the rails' counts while the rank runs. The rank replaces that file periodically.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def latest_of(report: Path) -> Path:
-    """Return the file that has a running rank's counts, `running` with `rank`, `at` and `rails`."""
+    """Return the path of a running rank's counts: one line `running` with `rank`, `at` and `rails`."""
     return report.with_name(report.name + ".now")
 
 
@@ -34,7 +34,7 @@ class ReportFile:
     """The report of one rank."""
 
     def __init__(self, path: str, rank: int, reporter: Reporter, every_s: float = 0.0) -> None:
-        """Write that the rank has joined, and its counts every so many seconds; 0: at its end only.
+        """Write that the rank has joined, and its counts every `every_s` seconds; 0: at its end only.
 
         InvalidOption if the file cannot be written.
         """
@@ -59,7 +59,7 @@ class ReportFile:
             self._thread.start()
 
     def close(self) -> None:
-        """Write what the rank did, as far as the program has not drained its slices."""
+        """Write the rank's counts, and the slices that the program has not drained."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
@@ -75,7 +75,7 @@ class ReportFile:
             while not self._closed.wait(every_s):
                 new.write_text(self._line("running", rails=self._rails()))
                 new.replace(latest)
-        except OSError as error:  # such as a full disk: what ends is the watching, not the job
+        except OSError as error:  # such as a full disk: end this report, not the job
             log.warning("%s is not written any more: %s", latest, error.strerror)
         with contextlib.suppress(OSError):
             latest.unlink()

@@ -102,7 +102,7 @@ class Stats:
 
 
 class Reporter:
-    """Reads the counts of rails from an agent; `watch` says which rails."""
+    """Reads the counts of rails from an agent. `watch` sets the rails."""
 
     def __init__(self, agent: Agent) -> None:
         """Read the counts of this agent."""
@@ -141,7 +141,7 @@ class Reporter:
         )
 
     def ports(self) -> dict[str, list[int]]:
-        """Return this rank's UDP and TCP ports by rail. Each packet of a rail has one as source or target."""
+        """Return this rank's UDP and TCP ports by rail. Each packet has one as source or destination port."""
         return {rail.spec.name: sorted({rail.port, rail.control_port} - {0}) for rail in self._rails}
 
     def drain_records(self) -> list[Record]:
@@ -174,7 +174,7 @@ def rail_report(spec: RailSpec, share: float, native: Any, state: Any, groups: S
 
 
 def sent_bytes(native: Any) -> SentBytes:
-    """Return the bytes sent of a native RailStats by class. Bytes outside all native classes are headers."""
+    """Return the bytes sent of a native RailStats by class. Bytes without a native class are headers."""
     classes = {f.name: getattr(native.sent, f.name) for f in fields(SentBytes) if f.name != "headers"}
     return SentBytes(headers=native.bytes_sent - sum(classes.values()), **classes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregation trees of a rank's ina rails: where they are, where they move, and which are silent."""
+"""The aggregation trees of a rank's ina rails: their places, their moves, and their stalls."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from railweave.hosts.membership import Membership
 
 STALL_POLL_S = 1.0
-STALLED_FOR_S = 3.0  # a tree that is silent says so once a second
+STALLED_FOR_S = 3.0  # age up to which a reported stall counts; a stalled tree reports once a second
 
 
 class Trees:
-    """Follows what the controller says of trees, from its thread, and tells it which bring no results.
+    """Applies the controller's events to trees, in the watching thread, and reports stalled trees to it.
 
-    A plane that is down is no error yet. With recovery, the agent is told what stands in the way of a rail,
-    and the other rails take over until it is gone. Without, the calls wait for it until their deadline, and
-    go on when the controller moves its groups to where they work.
+    A plane that is down is no error yet. With recovery, `Trees` tells the agent the obstacle of the rail,
+    and the other rails take over until the obstacle is gone. Without recovery, calls wait until their
+    deadline for the controller to move the groups to a working place.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -35,13 +35,13 @@ class Trees:
         self._membership: Membership | None = None
         self._paused: dict[int, str] = {}  # groups, and their rails
         self._down: dict[str, str] = {}  # by plane, which has the rail's name
-        self._lost: dict[str, str] = {}  # why rails will have no trees any more
+        self._lost: dict[str, str] = {}  # by rail: why its trees are lost for good
         self._lease_lost = ""  # why the controller does not know the trees any more
         self._recovering = False  # whether other rails take over
-        self._alone = True  # whether there are none that need no trees
-        self._stalls: dict[str, tuple[float, Stall]] = {}  # by rail: when, and the last one
+        self._alone = True  # whether all rails need trees
+        self._stalls: dict[str, tuple[float, Stall]] = {}  # by rail: the last stall and its time
         self._closed = threading.Event()
-        # Made when it starts: until it has run, a thread and what it belongs to keep each other alive.
+        # Made when it starts: a thread that has not run yet would be a reference cycle with this object.
         self._reporter: threading.Thread | None = None
 
     def attach(
@@ -51,11 +51,11 @@ class Trees:
         multicast_roots: int = 0,
         only_rail: bool = False,
     ) -> None:
-        """Take the places that the controller has given, perhaps moved since, and begin to report.
+        """Attach the places from the controller, which may have moved already, and begin to report stalls.
 
-        `rails` are the indices in the agent of the rails that have trees, by name; `multicast_roots` is as in
-        Options. Where a tree is the `only_rail` the controller moves it when its switch has a wrong sum; with
-        others the rail restarts, and they repeat its part.
+        `rails` are the agent's indices of the rails with trees, by name. `multicast_roots` is as in Options.
+        If a switch has a wrong sum, the controller moves the tree of an `only_rail`. With other rails, the
+        rail restarts and the other rails repeat its part.
         """
         with self._lock:
             self._membership = membership
@@ -74,7 +74,7 @@ class Trees:
     def _attach(
         self, index: int, rail: str, membership: Membership, multicast_roots: int, only_rail: bool
     ) -> None:
-        """Take a rail's places: in trees of all ranks, or in a ring and, of a rack, in the tree of that."""
+        """Attach a rail's places: in trees of all ranks, or in a ring and in the tree of this rank's rack."""
         members = [(each.address, each.port) for each in offers_of(rail, membership)]
         ring = membership.rings.get(rail)
         if ring:
@@ -84,9 +84,9 @@ class Trees:
             self._agent.attach_ina(index, places, members, multicast_roots, redo=only_rail and not ring)
 
     def recover(self, without_trees: bool) -> None:
-        """From now on tell the agent of obstacles: the ranks can do without a rail.
+        """Tell the agent of obstacles from now on, because the ranks can exclude a rail.
 
-        `without_trees`: whether there are rails that need no trees.
+        `without_trees`: whether some rails need no trees.
         """
         with self._lock:
             self._recovering = True
@@ -94,7 +94,7 @@ class Trees:
             self._report_obstacles()
 
     def lose(self, reason: str) -> None:
-        """Do without trees from now on: the controller does not know them any more."""
+        """Give up all trees, because the controller does not know them any more."""
         with self._lock:
             self._lease_lost = reason
             self._give_up_all()
@@ -106,7 +106,7 @@ class Trees:
                 self._give_up(rail, self._lease_lost)
 
     def handle(self, event: GroupPaused | GroupMoved | PlaneDown | PlaneUp) -> None:
-        """Take an event of the controller's; those that come before `attach` are made up for there."""
+        """Apply an event from the controller. `attach` applies the events that come before it."""
         with self._lock:
             match event:
                 case GroupPaused(rail, _, group, _):
@@ -131,7 +131,7 @@ class Trees:
                 self._agent.set_obstacle(index, self._standing(rail))
 
     def _give_up(self, rail: str, reason: str) -> None:
-        """A rail's trees cannot go on. Without recovery, or other rails, nothing can."""
+        """Give up a rail's trees. Without recovery, or without other rails, the communicator fails."""
         self._lost[rail] = reason
         if not self._recovering or (self._alone and len(self._lost) == len(self._rails)):
             self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, reason, rail))
@@ -165,7 +165,7 @@ class Trees:
             return dict(self._down)
 
     def obstacle(self, rail: str) -> str:
-        """Say what keeps a rail's calls waiting, as far as is known; '' if nothing does."""
+        """Return the known reason why a rail's calls wait; '' if they do not."""
         with self._lock:
             if standing := self._standing(rail):
                 return standing
@@ -176,7 +176,7 @@ class Trees:
             return f"plane {rail!r}: {silent} answer"
 
     def _standing(self, rail: str) -> str:
-        """Say what the controller's word is on why a rail cannot carry anything; '' if it can."""
+        """Return the controller's reason why a rail cannot carry anything; '' if it can."""
         if rail in self._lost:
             return self._lost[rail]
         if rail in self._down:
@@ -186,11 +186,11 @@ class Trees:
         return ""
 
     def close(self) -> None:
-        """Report no more; closing the agent ends the wait for a stall."""
+        """Stop reporting. The end of the agent ends the wait for a stall."""
         self._closed.set()
 
     def join(self) -> None:
-        """Wait for the end of the reporting."""
+        """Wait for the end of the reporting thread."""
         if self._reporter is not None:
             self._reporter.join()
 

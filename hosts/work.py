@@ -13,7 +13,7 @@ FOREVER_S = 1e9
 
 
 class Waits(Protocol):
-    """The methods that a Work needs of its communicator, which it keeps alive."""
+    """The methods that a Work needs of its communicator. A Work keeps the communicator alive."""
 
     def _wait(self, op_index: int, timeout: float | None) -> None: ...
 

@@ -173,7 +173,7 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
 
 
 def private_file(path: str) -> bytes:
-    """Return the content of a private file: 0600 of the caller's user, or at most 0640 of root.
+    """Return the content of a private file, with mode 0600 of the caller's user or at most 0640 of root.
 
     These are PostgreSQL's rules for its key (https://www.postgresql.org/docs/current/ssl-tcp.html). Raises
     TopologyError if the file cannot be read, or if other users can read or change it.

@@ -97,7 +97,7 @@ def _mount(app: typer.Typer, name: str, part: typer.Typer, summary: str) -> None
 
 
 def _not_imported() -> None:
-    """Stand for a command in the list of commands."""
+    """Represent a command in the list of commands."""
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ def explain(given: str, expected: str = "", do: str = "") -> str:
 
 
 def parts(text: str) -> tuple[str, str, str]:
-    """Return the parts of a message that `explain` has made; other texts are given parts only.
+    """Return the parts of a message from `explain`. Any other text becomes the first part.
 
     >>> parts("--hosts 1: expected 2 or more; name more hosts")
     ('--hosts 1', '2 or more', 'name more hosts')

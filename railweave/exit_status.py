@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides the exit status of every command, and how its error looks."""
+"""Set the exit status of every command, and the form of its error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server for programs that strangers can reach. They can neither stop nor delay it.
+"""An HTTP server for programs that strangers can reach. Strangers can neither stop nor delay the server.
 
 The number and the duration of connections are bounded, so that silent clients cost little. TLS handshakes run
 in the threads of their connections.
@@ -40,8 +40,8 @@ class _Connection:
 class BoundedServer(ThreadingMixIn, WSGIServer):
     """Serve a WSGI application until it is stopped.
 
-    A connection ends after a deadline. A stream calls the function that is in its environment under RENEW
-    before each message, which gives the connection a new deadline.
+    A connection ends after a deadline. A stream finds a function under RENEW in its environment, and calls
+    it before each message to give the connection a new deadline.
     """
 
     daemon_threads = True
@@ -56,7 +56,7 @@ class BoundedServer(ThreadingMixIn, WSGIServer):
         tls: ssl.SSLContext | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """Listen; port 0 is any free port. A connection ends after `deadline_s`.
+        """Listen, with port 0 on any free port. A connection ends after `deadline_s`.
 
         Raises OSError, ValueError or OverflowError if the address cannot be used.
         """

@@ -26,16 +26,16 @@ _POLL_S = 0.05
 
 
 def _without_links(path: str, flags: int) -> int:
-    """Open a log. The folder may be open to all users, so that a link could lead to any file."""
+    """Open a log, but no link. Other users may write to the folder, and a link could lead to any file."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o644)
 
 
 class P4Switch(Switch):  # type: ignore[misc] # Mininet has no types
-    """The embedded switch behind BMv2's options; port numbers are those of Mininet's links.
+    """The embedded switch with BMv2's options. Port numbers are those of Mininet's links.
 
-    `json_path` is the program that runs from the start (default: a controller pushes one). P4Runtime is
-    served on all addresses at `grpc_port`. These ports count up from 50051 unless they are given, and device
-    ids from 0.
+    `json_path` is the program that runs from the start (default: a controller pushes one). The switch serves
+    P4Runtime on all addresses at `grpc_port`. By default these ports count up from 50051, and device ids
+    from 0.
     """
 
     _grpc_ports = itertools.count(50051)
@@ -83,7 +83,7 @@ class P4Switch(Switch):  # type: ignore[misc] # Mininet has no types
         return command
 
     def start(self, controllers: Sequence[object]) -> None:
-        """Run the switch; returns when it serves P4Runtime. Unavailable gives its output if it does not."""
+        """Run the switch until it serves P4Runtime. If it does not start, Unavailable has its output."""
         with open(self.log_file, "wb", opener=_without_links) as log:
             self._process = self.popen(self.command(), stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the native module, which is built from C++, can be imported."""
+"""Check that the native module, which is built from C++, can be imported."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ MOST_RATE_BPS = 10**15  # far above every link, and below the limits of 64 bits
 TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _DECIMAL = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# So many digits that every value is finite, and that callers can say which values they accept.
+# At most 30 digits, so that every value is finite and callers can refuse large values with their own message.
 _WHOLE = r"\d{1,30}"
 _DECIMALS = rf"{_WHOLE}(?:\.{_WHOLE})?"
 _RATE = re.compile(rf"({_DECIMALS})\s*([KMGT]?)(?:bit/s|bps|bit)?", re.ASCII | re.IGNORECASE)

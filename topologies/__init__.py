@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as values; `lab` builds them."""
+"""Topologies as values. `lab` builds their networks."""

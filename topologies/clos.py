@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topologies whose in-network planes have levels: `leaf-spine`, `racks`, `fat-tree` (folded Clos networks).
 
-Only planes whose switches run a P4 program get levels; the others are one bridge each, as in the `planes`
-topology. There is a P4 switch in every place, but for `racks`, where some are bridges and only planes of kind
-ina get levels. Hosts are numbered rack by rack.
+Only planes whose switches run a P4 program get levels. Every other plane is one bridge, as in the `planes`
+topology. All switches of a plane with levels are P4 switches. `racks` is an exception: some of its switches
+are bridges, and only planes of kind ina get levels. Hosts are numbered rack by rack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONG = {"l": "leaf", "s": "spine", "e": "edge", "a": "agg", "c": "core"}
 
 @dataclass(frozen=True)
 class Level:
-    """The switches of one level: `l` for leaves and so on, and how many there are."""
+    """The switches of one level: their letter, such as `l` for leaves, and their number."""
 
     letter: str
     count: int
@@ -54,7 +54,7 @@ class Fabric:
 
     @property
     def hosts(self) -> int:
-        """How many hosts there are."""
+        """The number of hosts."""
         return self.levels[0].count * self.hosts_per_rack
 
 
@@ -67,9 +67,9 @@ def leaf_spine(
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:
-    """Return `racks` leaves with `hosts` hosts each, every leaf connected to every one of `spines` spines.
+    """Return `racks` leaves with `hosts` hosts each. Every leaf is connected to each of `spines` spines.
 
-    `rates` is as in `planes`; `uplink_bps` is the rate of links between switches, the hosts' by default.
+    `rates` is as in `planes`. `uplink_bps` is the rate of links between switches, by default the hosts' rate.
     Raises TopologyError for invalid counts.
     """
     _positive(racks=racks, hosts=hosts, spines=spines)
@@ -88,10 +88,10 @@ def mixed_racks(
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
     uplink_bps: int | None = None,
 ) -> Topology:
-    """Return `racks` leaves with `hosts` hosts each below one spine; the first `ina` leaves aggregate.
+    """Return `racks` leaves with `hosts` hosts each below one spine. The first `ina` leaves aggregate.
 
-    The other leaves are bridges, and so is the spine unless `spine` is `ina`. `rates` and `uplink_bps` are as
-    in `leaf_spine`. Raises TopologyError for invalid counts.
+    The other leaves are bridges. The spine is also a bridge unless `spine` is `ina`. `rates` and `uplink_bps`
+    are as in `leaf_spine`. Raises TopologyError for invalid counts.
     """
     _positive(racks=racks, hosts=hosts)
     if not 0 <= ina <= racks:
@@ -119,7 +119,7 @@ def fat_tree(
     """Return the three-level fat tree of k-port switches (Al-Fares et al., SIGCOMM 2008), or a part of one.
 
     By default there are k pods of k/2 edge and k/2 aggregation switches, k/2 hosts per edge switch and (k/2)²
-    cores; `pods`, `edges` and `aggs` (per pod), `cores` and `hosts` (per edge switch) replace these. Every
+    cores. `pods`, `edges` and `aggs` (per pod), `cores` and `hosts` (per edge switch) replace these. Every
     core is connected to one aggregation switch of each pod. Raises TopologyError for invalid counts.
     """
     if k < 2 or k % 2:
@@ -211,7 +211,7 @@ def _plane(
 
 
 def _switch_address(network: int, place: int) -> str:
-    """Return a management address: planes come to 40, so 254 switches of all, then the next 254 of all."""
+    """Return a management address. Each /24 has 254 switches of a plane, the next 254 MAX_PLANES later."""
     return f"10.255.{network + MAX_PLANES * ((place - 1) // 254)}.{(place - 1) % 254 + 1}"
 
 
@@ -220,7 +220,7 @@ def _long_name(letter: str, number: int) -> str:
 
 
 def _short_name(plane: str) -> Callable[[str, int], str]:
-    """Interfaces are named after switch and port in 15 characters, so names with a plane must be short."""
+    """Return short names: switch and port must fit into the 15 characters of an interface's name."""
     short = plane.replace("netreduce", "nr")
     return lambda letter, number: f"{short}-{letter}{number}"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of real machines as one YAML file: hosts, their NICs, switches, the controller, who is let in.
+"""A cluster of real machines as one YAML file: hosts, NICs, switches, the controller, and access control.
 
-The same file lies on every machine. The controller takes its topology from it, every rank its rails.
+Every machine has the same file. The controller takes its topology from this file, every rank its rails.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE | re.ASCII)
 class ClusterNic:
     """A host's NIC on a plane, by its address or by its interface's name."""
 
-    interface: str = ""  # needed where there is no address
-    address: str = ""  # IPv4; planes with P4 switches need it, and what follows
+    interface: str = ""  # required without an address
+    address: str = ""  # IPv4; planes with P4 switches need this and the next three fields
     mac: str = ""
-    switch: str = ""  # may be left out where the plane has only one
-    port: Any = None  # of that switch, as P4Runtime counts them, or by its name in the switch's `ports`
+    switch: str = ""  # optional if the plane has only one switch
+    port: Any = None  # of that switch: its P4Runtime number, or its name in the switch's `ports`
     mtu: int | None = None  # of its link; default: the plane's
 
 
 @dataclass(frozen=True)
 class ClusterSwitch:
-    """A switch that has a P4Runtime server, or that trunks lead to."""
+    """A switch with a P4Runtime server or with trunks."""
 
     p4runtime: str = ""  # HOST:PORT; empty: an ordinary switch
     device_id: int = 1
@@ -48,7 +48,7 @@ class ClusterSwitch:
 
 @dataclass(frozen=True)
 class ClusterTrunk:
-    """A link between switches, as `model.Trunk`; ports may be names in the switches' `ports`."""
+    """A link between switches, as `model.Trunk`. Ports may be names in the switches' `ports`."""
 
     lower: str
     lower_port: Any
@@ -62,7 +62,7 @@ class ClusterTrunk:
 class ClusterPlane:
     """One physical network."""
 
-    network: str  # IPv4 with prefix length; where switches aggregate, the last /24 of it must be free
+    network: str  # IPv4 with prefix length; if switches aggregate, the network's last /24 must be free
     kind: str = ""  # of its rails; default: the plane's name
     rate: Any = 0  # of every host's link, in bit/s or as 100G; default: the ranks learn it from their calls
     mtu: int = DEFAULT_MTU  # of every link; from 9000 on, packets of the in-network rail have 1,024 lanes
@@ -72,7 +72,7 @@ class ClusterPlane:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files: everybody's CA, and this machine's certificate and key; the paths are the same on all."""
+    """PEM files: the common CA, and this machine's certificate and key. All machines use the same paths."""
 
     ca: str
     certificate: str
@@ -81,7 +81,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the file says."""
+    """The content of a cluster file."""
 
     controller: str  # HOST:PORT, as hosts reach it
     planes: Mapping[str, ClusterPlane]
@@ -91,7 +91,7 @@ class Cluster:
     switch_tls: TlsFiles | None = None  # the controller's for the switches; default: tls
 
     def topology(self) -> Topology:
-        """Return what the controller works on; TopologyError names the place that makes no sense."""
+        """Return the controller's topology. TopologyError names the invalid place."""
         planes = tuple(_plane(self, name) for name in self.planes)
         topology = Topology("cluster", tuple(self.hosts), planes)
         serialize.validate(topology)
@@ -115,9 +115,9 @@ class Cluster:
 
 
 def load(path: Path | str) -> Cluster:
-    """Read and check a cluster file; TopologyError names file, place, what was given and what to do.
+    """Read and check a cluster file. TopologyError names file, place, the given value and the remedy.
 
-    Paths in it are taken from its own folder.
+    Relative paths in the file start at the file's folder.
     """
     try:
         data = serialize.read_yaml(Path(path).read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def _built(data: Any) -> Cluster:
 
 
 def _with_nics_in_full(data: Any) -> Any:
-    """Let a NIC be a word: an address, or else an interface."""
+    """Expand a NIC that is one word: an address, or else an interface."""
     hosts = data.get("hosts") if isinstance(data, dict) else None
     if not isinstance(hosts, dict):
         return data
@@ -243,7 +243,7 @@ def _trunk(where: str, trunk: ClusterTrunk, plane: ClusterPlane) -> Trunk:
 
 
 def _port(where: str, given: Any, switch: ClusterSwitch | None) -> int:
-    """Return a port's number; it may be given by its name on the front panel. A Tofino has a port 0."""
+    """Return a port's number, also for its front-panel name. A Tofino has a port 0."""
     names = switch.ports if switch else {}
     number = names.get(given) if isinstance(given, str) else given
     first = 0 if switch and switch.tofino else 1
@@ -276,7 +276,7 @@ def _check_nic(where: str, nic: ClusterNic, network: ipaddress.IPv4Network) -> N
 
 
 def _placed(host: str, plane_name: str, nic: ClusterNic, plane: ClusterPlane) -> Nic:
-    """Return a NIC of a plane with P4 switches, which are told where every host is."""
+    """Return a NIC of a plane with P4 switches. These need the place of every host."""
     where = f"hosts.{host}.{plane_name}"
     switch = nic.switch or next(iter(plane.switches))
     if not nic.switch and len(plane.switches) > 1:

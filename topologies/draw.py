@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, safe for colour-blind readers
 COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73", "netreduce": "#cc79a7"}
-BRIDGE = "#8c8c8c"  # of an ina plane: it forwards, and adds nothing
+BRIDGE = "#8c8c8c"  # a bridge of an ina plane, which only forwards
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -55,7 +55,7 @@ def tree(topology: Topology) -> Tree:
 
 
 def picture(topology: Topology, path: Path) -> None:
-    """Draw the topology to a file; its suffix, one of SUFFIXES, selects the format."""
+    """Draw the topology to a file. The file's suffix, one of SUFFIXES, selects the format."""
     import matplotlib  # noqa: PLC0415 - a second to import
 
     matplotlib.use("Agg")

@@ -7,13 +7,13 @@ from railweave.errors import USAGE, Unavailable, UserError
 
 
 class TopologyError(UserError, ValueError):
-    """An invalid topology; the message names what was given and what was expected."""
+    """An invalid topology. The message names the given and the expected value."""
 
     status = USAGE
 
 
 class LabError(UserError, RuntimeError):
-    """The lab cannot be made, or a part has failed; the message names the part and the remedy."""
+    """The lab cannot be made, or a part has failed. The message names the part and the remedy."""
 
 
 class LabUnavailable(Unavailable, LabError):

@@ -16,7 +16,7 @@ DEFAULT_MTU = 1500
 
 @dataclass(frozen=True)
 class Nic:
-    """A host's interface on one plane; `switch` and `port` are the other end of its link."""
+    """A host's interface on one plane. `switch` and `port` are the other end of its link."""
 
     host: str
     interface: str
@@ -29,7 +29,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Trunk:
-    """A link between two switches of one plane: `lower` port is the one nearer to the hosts."""
+    """A link between two switches of one plane. `lower` is the switch nearer to the hosts."""
 
     lower: str
     lower_port: int
@@ -52,11 +52,11 @@ class Switch:
 
 @dataclass(frozen=True)
 class Plane:
-    """One physical network: a switch, or several joined by trunks, with one NIC of every host on it."""
+    """One physical network: a switch, or several joined by trunks, with one NIC of every host."""
 
     name: str
     kind: str  # one of RAIL_KINDS
-    network: str  # IPv4 network with prefix length; its end, a /24 or more, holds virtual addresses
+    network: str  # IPv4 network with prefix length; its last /24 or more holds virtual addresses
     rate_bps: int  # of each link; 0 is unshaped
     switches: tuple[Switch, ...]
     nics: tuple[Nic, ...]
@@ -89,11 +89,11 @@ class Plane:
 
     @property
     def least_mtu(self) -> int:
-        """What all links carry."""
+        """The least MTU of all links."""
         return self.narrowest()[1]
 
     def mtus(self) -> Iterator[tuple[str, int]]:
-        """Every link by its ends, and its MTU."""
+        """Yield every link by its ends, and its MTU."""
         for nic in self.nics:
             yield f"{nic.host} to {nic.switch}", self.mtu_of(nic)
         for trunk in self.trunks:
@@ -109,7 +109,7 @@ class Topology:
     planes: tuple[Plane, ...] = field(default=())
 
     def plane(self, name: str) -> Plane:
-        """Return the plane of that name; KeyError names the planes that there are."""
+        """Return the plane of that name. KeyError names the known planes."""
         for plane in self.planes:
             if plane.name == name:
                 return plane
@@ -119,5 +119,5 @@ class Topology:
         )
 
     def with_mtu(self, mtu: int) -> Topology:
-        """Return the same with this MTU on every link."""
+        """Return the same topology with this MTU on every link."""
         return replace(self, planes=tuple(replace(plane, mtu=mtu) for plane in self.planes))

@@ -29,9 +29,9 @@ def named(
     uplink_bps: int | None = None,
     mtu: int = DEFAULT_MTU,
 ) -> Topology:
-    """Return the topology of a name with its counts, or of a file; TopologyError names what it does not know.
+    """Return the topology of a name with its counts, or of a file. TopologyError names the unknown part.
 
-    `hosts` is for `planes`, where the name has no count of them. A file has rails, rates and MTUs of its own.
+    `hosts` applies to `planes` without a count in the name. A file defines its rails, rates and MTUs.
 
     >>> named("leaf-spine:racks=2,hosts=1", rails=["ina"], rates=[0]).hosts
     ('h1', 'h2')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `planes` topology: every host has one NIC on each plane, each plane is one switch."""
+"""The `planes` topology: every host has one NIC on each plane, and each plane is one switch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ MAX_PLANES = 40
 
 
 def management_address(host_number: int) -> str:
-    """Return the address of host h1, h2, … on the management network; numbers count from 1.
+    """Return the address of host h1, h2, … on the management network. Numbers count from 1.
 
-    The first 199 are 10.255.0.1 to .199, as single switches follow from .200; the others are from 10.255.200.
+    The first 199 hosts get 10.255.0.1 to .199, because single switches use .200 and up. The other hosts'
+    addresses start with 10.255.200 and up.
     """
     if host_number < 200:
         return f"10.255.0.{host_number}"
@@ -31,7 +32,7 @@ def management_address(host_number: int) -> str:
 
 
 def plane_names(rails: Sequence[str]) -> list[str]:
-    """Name the planes: a rail's kind where it is the only one of its kind, else kind0, kind1, …
+    """Name the planes: the rail's kind if only one rail has this kind, else kind0, kind1, …
 
     >>> plane_names(["ina", "tcp", "tcp"])
     ['ina', 'tcp0', 'tcp1']
@@ -52,8 +53,8 @@ def planes(
 ) -> Topology:
     """Return N hosts on one plane per entry of `rails`.
 
-    `rates` is the rate of every link in bit/s, or one rate per plane; 0 leaves links unshaped.
-    Raises TopologyError for an unknown rail, too few or too many hosts, and rates that do not fit.
+    `rates` is the rate of every link in bit/s, or one rate per plane. 0 leaves links unshaped.
+    Raises TopologyError for an unknown rail, too few or too many hosts, and a wrong number of rates.
     """
     check_rails(rails)
     _check_hosts(hosts, rails)
@@ -73,7 +74,7 @@ def single_switch(index: int, name: str, kind: str, rate_bps: int, hosts: Sequen
     """Return plane number `index` as one switch with a port per host."""
     network = index + 1
     switch = Switch(
-        name=f"s-{name.replace('netreduce', 'nr')}",  # its interfaces' names have room for 15 characters
+        name=f"s-{name.replace('netreduce', 'nr')}",  # names of interfaces have at most 15 characters
         p4runtime=f"10.255.0.{200 + index}:{P4RUNTIME_PORT}" if kind in P4_KINDS else "",
         device_id=network,
     )
@@ -124,7 +125,7 @@ def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
 
 
 def rate_of_each_plane(rates: int | Sequence[int], count: int) -> Sequence[int]:
-    """Return one rate per plane from one for all or one for each; TopologyError if they do not fit."""
+    """Return one rate per plane from one rate for all or one for each. TopologyError for another number."""
     listed = [rates] * count if isinstance(rates, int) else list(rates)
     if len(listed) == 1:
         listed *= count

@@ -19,19 +19,19 @@ LEAST_MTU, MOST_MTU = 68, 65535  # of IPv4 (RFC 791), and of a link between name
 
 
 def to_yaml(topology: Topology) -> str:
-    """Write a topology as YAML; `from_yaml` returns an equal value."""
+    """Write a topology as YAML. `from_yaml` returns an equal value."""
     return yaml.safe_dump(plain(topology), sort_keys=False, allow_unicode=True)
 
 
 def from_yaml(text: str) -> Topology:
-    """Read a topology from YAML; TopologyError names the place and what was expected there."""
+    """Read a topology from YAML. TopologyError names the place and the expected value."""
     topology = build(Topology, read_yaml(text), "topology")
     validate(topology)
     return topology
 
 
 def read_yaml(text: str) -> Any:
-    """Read YAML; TopologyError if it is none, or if a mapping has a key twice."""
+    """Read YAML. TopologyError if the text is invalid, or if a mapping has a key twice."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
@@ -39,10 +39,10 @@ def read_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML takes the last of two equal keys, and a MAC address such as 52:54:00:12:34:56 for a number."""
+    """A strict loader. PyYAML accepts repeated keys, and reads MACs such as 52:54:00:12:34:56 as numbers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Refuse a key that is there twice."""
+        """Refuse a key that occurs twice."""
         keys = [key.value for key, _ in node.value]
         for place, key in enumerate(keys):
             if key in keys[:place]:
@@ -53,7 +53,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
-        """Leave numbers to the base 60, which nobody writes on purpose, as they are written."""
+        """Keep base-60 numbers such as 1:30 as text, because such values are never meant as numbers."""
         return node.value if ":" in node.value else super().construct_yaml_int(node)
 
 
@@ -61,7 +61,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def load(path: Path | str) -> Topology:
-    """Read a topology file; TopologyError also names the file."""
+    """Read a topology file. TopologyError also names the file."""
     try:
         return from_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TopologyError) as error:
@@ -69,7 +69,7 @@ def load(path: Path | str) -> Topology:
 
 
 def validate(topology: Topology) -> None:
-    """Raise TopologyError where names repeat, links end nowhere or addresses leave their network."""
+    """Raise TopologyError if names repeat, link ends are unknown, or addresses are outside their network."""
     _unique("host", topology.hosts)
     _unique("plane", [plane.name for plane in topology.planes])
     _unique("switch", [switch.name for plane in topology.planes for switch in plane.switches])
@@ -128,7 +128,7 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
 
 
 def _validate_tofino(where: str, plane: Plane, switch: Switch, ports: list[int]) -> None:
-    """Each pipe has 128 port numbers (bf-drivers, DEV_PORT_TO_PIPE), and registers that no other one sees."""
+    """Require ports of one pipe. Each has 128 ports (bf-drivers, DEV_PORT_TO_PIPE) and its own registers."""
     where = f"{where}: switch {switch.name!r}"
     if plane.kind != "ina":
         raise TopologyError(

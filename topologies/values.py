@@ -16,7 +16,7 @@ TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true
 
 
 def plain(value: Any) -> Any:
-    """Return dataclasses as mappings and tuples as lists; fields at their default are left out."""
+    """Return dataclasses as mappings and tuples as lists, without fields at their default."""
     if dataclasses.is_dataclass(value):
         pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {field.name: plain(item) for field, item in pairs if item != _default(field)}
@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 def build(cls: type[T], data: Any, where: str) -> T:
-    """Build a dataclass from a mapping; the annotations of its fields define what is expected."""
+    """Build a dataclass from a mapping. The annotations of its fields define the expected types."""
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if not isinstance(data, dict):
         raise TopologyError(

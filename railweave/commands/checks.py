@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `railweave doctor`: each probes the machine, and leaves no changes behind."""
+"""The checks of `railweave doctor`. Each probes the machine without lasting changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEMO_MODULES = (  # of the command and of its ranks
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that railweave can use."""
+    """The state of one thing that railweave can use."""
 
     name: str
     present: bool

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of `railweave doctor --cluster`: from this machine to all that it reaches.
+"""The checks of `railweave doctor --cluster`: from this machine to the parts of the cluster that it reaches.
 
-The controller tells of the switches; kernels of other hosts answer pings; a switch sums a packet of a job of
-one rank.
+The controller reports on the switches. The kernels of other hosts answer pings. A switch sums a packet of a
+job with one rank.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from railweave.v1 import controller_pb2 as pb
 from railweave.v1 import controller_pb2_grpc as pb_grpc
 
 ANSWER_S = 10.0
-MOST_OFFSET_S = 1.0  # of the clocks: logs and traces of several machines are read together
+MOST_OFFSET_S = 1.0  # between clocks, because people read logs and traces of several machines together
 MAX_DATAGRAM = 65535
-PINGS = 3  # until one is answered
+PINGS = 3  # attempts until one is answered
 PING_HEADERS = 28  # IPv4 and ICMP
 TRIES, TRY_S = 5, 0.3  # of the packet to be summed
 
 
 def run_checks(cluster: Cluster) -> list[Finding]:
-    """Return what was found, in the order in which things depend on each other."""
+    """Return all findings, in the order in which they depend on each other."""
     access = access_of(cluster)
     findings = list(_controller(cluster, access))
     answers = all(finding.present for finding in findings[:1])
@@ -124,7 +124,7 @@ def _controller(cluster: Cluster, access: Access) -> Iterator[Finding]:
         try:
             counters = stub.GetSwitchCounters(pb.SwitchCountersRequest(), timeout=2 * ANSWER_S)
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:  # which says that there is no P4 switch
+            if error.code() is not grpc.StatusCode.INVALID_ARGUMENT:  # which means: no P4 switch
                 yield _bad(
                     "switches",
                     f"{error.code().name}: {error.details()}",
@@ -178,7 +178,7 @@ def _switch(switch: pb.SwitchCounters) -> Iterator[Finding]:
 
 
 async def ask_switches(cluster: Cluster) -> list[Finding]:
-    """Ask the switches themselves, as the controller would, where this machine has its certificate."""
+    """Check the switches directly, as the controller would, if this machine has the controller's key."""
     tls = cluster.switch_tls or cluster.tls
     if tls and not os.access(tls.key, os.R_OK):
         return []
@@ -199,14 +199,14 @@ async def _asked(switch: Switch, plane: Plane, tls: TlsFiles | None) -> Finding:
 
 
 async def _nothing() -> None:
-    """A check has no session."""
+    """Do nothing at the start of a session, which a check does not have."""
 
 
 # ------------------------------------------------------------ planes
 
 
 def _plane(cluster: Cluster, host: str, plane: str, nic: ClusterNic) -> Iterator[Finding]:
-    """Check a plane up to the first thing that is wrong, because what follows depends on it."""
+    """Check a plane up to the first error, because later checks depend on earlier ones."""
     for finding in _steps(cluster, host, plane, nic):
         yield finding
         if not finding.present:
@@ -270,7 +270,7 @@ def _address(plane: str, where: str, cluster: Cluster, nic: ClusterNic, link: di
 
 
 def _peer(plane: str, peer: str, address: str, interface: str, mtu: int) -> Iterator[Finding]:
-    """Check the way to another host: route, and pings, small and of full size."""
+    """Check the path to another host: route, and pings of small and full size."""
     what = f"{plane}: to {peer}"
     if not address:
         yield _fine(what, f"not checked: the file gives no address of {peer} on this plane")
@@ -306,11 +306,11 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-# ------------------------------------------------------------ a packet that is summed
+# ------------------------------------------------------------ a summed packet
 
 
 def _reduced_packet(cluster: Cluster, access: Access, host: str, plane: str, nic: ClusterNic) -> Finding:
-    """Join a job of one rank, whose every packet is a sum at once, and send one."""
+    """Join a job of one rank, and send one packet. Its result comes back at once."""
     what = f"{plane}: sum in the network"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind((nic.address, 0))

@@ -183,19 +183,19 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 BMV2_RATE_BPS = 8_000_000
 WRONG_ELEMENTS = ("wrong elements", "none", "see the column #wrong, and the logs of this run")
 ERASE_LINE = "\r\x1b[2K"
-OFTEN_S = 5.0  # between frequent progress texts, where stderr is no terminal
+OFTEN_S = 5.0  # between frequent progress texts if stderr is no terminal
 
 
 class LiveCommand(typer.core.TyperCommand):
-    """A command whose `--live` needs no port: typer knows no options with a value that can be left out."""
+    """A command whose `--live` needs no port. typer has no options with an optional value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give `--live` port 0, a free one, unless a word follows."""
+        """Give `--live` port 0 (a free port) unless a word follows."""
         return super().parse_args(ctx, with_live_port(args))
 
 
 def with_live_port(arguments: Sequence[str]) -> list[str]:
-    """Return arguments in which `--live` has a port, 0 where none follows.
+    """Return arguments in which `--live` has a port: 0 if no port follows.
 
     >>> with_live_port(["--live", "--steps", "9", "--", "my.py", "--live"])
     ['--live=0', '--steps', '9', '--', 'my.py', '--live']
@@ -209,7 +209,7 @@ def with_live_port(arguments: Sequence[str]) -> list[str]:
 
 
 class Progress:
-    """The line on stderr that says what a run is doing; on a terminal, each text replaces the one before."""
+    """The line on stderr with the progress of a run. On a terminal, each text replaces the previous one."""
 
     def __init__(self) -> None:
         """Show nothing."""
@@ -217,7 +217,7 @@ class Progress:
         self._shown_s = -OFTEN_S
 
     def show(self, text: str, *, often: bool = False) -> None:
-        """Show a text; elsewhere than on a terminal, one that comes `often` at most every OFTEN_S seconds."""
+        """Show a text. Without a terminal, show texts that come `often` at most every OFTEN_S seconds."""
         if sys.stderr.isatty():
             self._shown = text[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write(f"{ERASE_LINE}{self._shown}")
@@ -269,7 +269,7 @@ def counts(option: str, text: str) -> list[int]:
 
 @contextlib.contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
-    """Make the folder of this run in `out`; at the end name it on stderr, or remove it if it is empty.
+    """Make the folder of this run in `out`. At the end, name the folder on stderr, or remove an empty folder.
 
     Raises OutputError if the folder cannot be made.
     """
@@ -282,11 +282,11 @@ def run_folder(out: Path) -> Iterator[Path]:
 
 
 def run(work: Coroutine[Any, Any, T], out: Path) -> T:
-    """Run `work` to completion; Ctrl-C and SIGTERM cancel it, so that it cleans up, and end the command.
+    """Run `work` to completion. Ctrl-C and SIGTERM cancel `work`, so that it cleans up, and end the command.
 
-    Unavailable names what a full disk has no room for: the file, or else the folder `out`.
+    If a disk is full, Unavailable names the file, or else the folder `out`.
     """
-    if problem := native_module.problem():  # otherwise the ranks would be the first to miss it
+    if problem := native_module.problem():  # report it here, before the ranks fail
         work.close()
         raise Unavailable(problem, native_module.EXPECTED, native_module.REMEDY)
     logging.basicConfig(format="railweave: %(message)s", level=logging.WARNING, handlers=[_Warnings()])
@@ -399,7 +399,7 @@ def print_scenario(scenarios: Sequence[Scenario]) -> None:
 
 
 def lab_of(topology: model.Topology, out: Path, target: str, loss: str = "0", **others: Any) -> LabOptions:
-    """Return how to bring a topology to life, with what the options say of switches and losses."""
+    """Return the options of a lab, from the command's options for switches and losses."""
     from railweave.topologies.lab.options import LabOptions  # noqa: PLC0415
 
     return LabOptions(out, check_target(target, topology), loss_of(loss, topology), **others)
@@ -411,7 +411,7 @@ def loss_of(text: str, topology: model.Topology) -> dict[str, float]:
 
 
 def check_target(name: str, topology: model.Topology) -> str:
-    """Return the switch target's name; OptionError if it is unknown, Unavailable if it cannot run here."""
+    """Return the switch target's name. OptionError if it is unknown, Unavailable if it cannot run here."""
     from railweave.switch.targets import TARGETS  # noqa: PLC0415
 
     if name not in TARGETS:
@@ -441,9 +441,9 @@ def write_result(
     seed: int | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a measurement, which has `ok`, and its provenance to a file, or to stdout for `-`.
+    """Write a measurement (a mapping with `ok`) and its provenance to a file, or to stdout for `-`.
 
-    `seed`: of its random choices, if any. `versions`: of other software that was measured.
+    `seed` is the seed of the measurement's random choices. `versions` are those of other measured software.
     """
     head = {
         "ok": value["ok"],

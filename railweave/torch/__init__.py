@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers railweave as a back end of torch.distributed.
+"""Register railweave as a back end of torch.distributed.
 
     import railweave.torch
 

@@ -27,7 +27,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05  # between two reads of the store
 class Place(NamedTuple):
     """The machine and the address of a rank."""
 
-    machine: str  # ranks with equal values reach each other over loopback
+    machine: str  # ranks with the same value reach each other over loopback
     address: str  # at which the others can reach the rank, or a loopback address; empty if unknown
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins ranks without a controller, through the store of torch.distributed, which all of them trust."""
+"""Join ranks without a controller, through the store of torch.distributed, which all ranks trust."""
 
 from __future__ import annotations
 

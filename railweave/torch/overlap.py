@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the time of a group's calls, and the part for which the program waits."""
+"""Measure the time of a group's calls, and the part during which the program waits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Overlap:
 
     def __init__(self) -> None:
         """Begin without calls."""
-        self.lock = threading.Lock()  # of all times
+        self.lock = threading.Lock()  # guards all times
         self._times: dict[Kind, Times] = {}
         self.last_call_at = 0.0
 
@@ -56,7 +56,7 @@ class Overlap:
         return Timing(self, kind, self.last_call_at)
 
     def add(self, kind: Kind, total_s: float, exposed_s: float) -> None:
-        """Record that a call has ended; the caller holds the lock."""
+        """Record that a call has ended. The caller holds the lock."""
         times = self._times.setdefault(kind, Times())
         times.calls += 1
         times.total_s += total_s

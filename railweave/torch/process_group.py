@@ -67,11 +67,11 @@ DTYPES = {
 CPU = torch.device("cpu")
 NAME = "railweave"
 PLAIN = (Tensor, torch.nn.Parameter)
-NO_KIND = Kind.of("barrier", "", [])  # for calls whose time is not added up
+NO_KIND = Kind.of("barrier", "", [])  # for calls that are not timed
 
 
 class _NotCarried(Exception):
-    """The communicator cannot carry a call: Gloo does."""
+    """The communicator cannot carry this call, so Gloo runs it."""
 
 
 def _or_gloo(method: Any, name: str = "") -> Any:
@@ -164,7 +164,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]  # mypy does not fo
 
     @_or_gloo
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Any:
-        """Reduce a tensor in place on the root; on other ranks it does not change."""
+        """Reduce a tensor in place on the root. It does not change on the other ranks."""
         opts = _options(ReduceOptions, opts, "rootRank", reduceOp=op, timeout=timeout)
         tensors, name, copies = _listed(tensors), _op(opts), Copies()
         carrier = self._carrier(tensors)
@@ -428,7 +428,7 @@ def _joined(given: Any) -> tuple[Any, Communicator]:
 def _gloo(given: Any, store: Any, on_the_way: str) -> Any:
     """Return Gloo's group, over an interface that the other ranks can reach."""
     how = given.timeout
-    if not os.environ.get("GLOO_SOCKET_IFNAME"):  # which torch reads
+    if not os.environ.get("GLOO_SOCKET_IFNAME"):  # torch itself reads this variable
         how = dist.ProcessGroupGloo._Options()
         how._timeout = given.timeout
         how._devices = [dist.ProcessGroupGloo.create_device(interface=on_the_way)]
@@ -498,7 +498,7 @@ def _check_alike(tensors: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -
 
 
 def _packed(tensors: Iterable[Tensor], copies: Copies) -> list[Any]:
-    """Return flat memory to write to: of each tensor, or of a contiguous copy, listed in `copies`."""
+    """Return flat memory to write to: of each tensor, or of a contiguous copy. Add these to `copies`."""
     found = []
     for x in tensors:
         memory = x.detach()

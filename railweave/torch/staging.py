@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries CUDA tensors over the rails: in pieces, through pinned memory, so that copies and rails overlap.
+"""Carry CUDA tensors over the rails in pieces, through pinned memory, so that copies and rails overlap.
 
 One thread copies pieces to pinned memory and starts their calls of the communicator, in program order.
 Another thread waits for these calls and copies the results back. Copies run on side streams. Events order
@@ -354,7 +354,7 @@ class Staging:
 
 
 def _repeat(step: Callable[[], bool]) -> None:
-    """Run a thread's steps. A separate function, so that the thread holds no tensors between two steps."""
+    """Run a thread's steps. This is a separate function, so the thread holds no tensors between two steps."""
     while step():
         pass
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a topology from network namespaces: processes, links, faults."""
+"""Build a topology from network namespaces: processes, links, faults."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel's counts on a host's interfaces.
 
-They are the counts of the interface's queue, not of /proc/net/dev. A super-packet becomes many frames on a
-real link. /proc/net/dev counts its headers once; the queue counts the bytes of all frames.
+The counts come from the interface's queue, not from /proc/net/dev. A super-packet becomes many frames on a
+real link. /proc/net/dev counts its headers once. The queue counts the bytes of all frames.
 """
 
 from __future__ import annotations

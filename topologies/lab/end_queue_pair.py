@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a queue pair of a host; runs in the switch: `python -m railweave.topologies.lab.end_queue_pair`.
+"""End a queue pair of a host; run in the switch: `python -m railweave.topologies.lab.end_queue_pair`.
 
-Standard input names the switch's interface to the host.
-The host gets what its peer's adapter would send if it had failed: a NAK "remote operational error" for a
-packet under way. Which queue pair it is, and which packets are under way, acknowledgements on that
-interface tell.
+Standard input names the switch's interface to the host. The program sends the host a NAK "remote operational
+error" for a packet in flight, as the peer's adapter would after a failure. Acknowledgements on that interface
+show the queue pair and the packets in flight.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from railweave._native import roce
 
 ALL_PROTOCOLS = 0x0003
 DEADLINE_S = 5.0
-LEAST_RUN = 8  # packets that one acknowledgement is ahead of the last: data are under way, and more of them
+LEAST_RUN = 8  # acknowledged packets at once from which more data are surely in flight
 SILENCE_S = 0.5  # without an acknowledgement: the queue pair has ended. Hosts compute between calls
-REMOTE_OPERATIONAL_ERROR = (3, 3, 0)  # kind and code of the AETH, and messages so far
+REMOTE_OPERATIONAL_ERROR = (3, 3, 0)  # kind and code of the AETH, and its message number
 
 
 def acknowledgement(frame: bytes) -> tuple[int, int] | None:
-    """Return queue pair number and PSN of an acknowledgement, else nothing."""
+    """Return queue pair number and PSN of an acknowledgement; None for other frames."""
     fault, _, _, transport = roce.open_frames(frame)[0]
     packet = roce.parse(transport) if fault is roce.FrameFault.NONE else None
     if packet is None or packet["opcode"] != roce.Opcode.ACKNOWLEDGE or packet["aeth"][0] != 0:
@@ -40,9 +39,9 @@ def nak(frame: bytes, qpn: int, psn: int) -> bytes:
 
 
 def end_one(link: socket.socket) -> bool:
-    """End the first queue pair that sends data; False if none does.
+    """End the first queue pair that sends data. Return False if no queue pair sends data.
 
-    Until no more is acknowledged: a NAK may come too late for its packet.
+    A NAK may come too late for its packet. So the function sends NAKs until acknowledgements stop.
     """
     last: dict[int, int] = {}
     ended = 0
@@ -66,7 +65,7 @@ def end_one(link: socket.socket) -> bool:
 
 
 def main() -> int:
-    """Wait for the interface's name; without one, do nothing."""
+    """Wait for the interface's name. Without a name, do nothing."""
     interface = sys.stdin.read().strip()
     if not interface:
         return 0

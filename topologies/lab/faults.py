@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a running network as values: the steps that inject and repair each one.
+"""Faults of a running network as values: the steps that inject and repair each fault.
 
-Every kind of plane can have every fault. `injection` carries them out.
+Every kind of plane can have every fault, except for ended queue pairs. `injection` carries the faults out.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from railweave.topologies.lab.shaping import queue_commands
 from railweave.topologies.model import Nic, Plane, Switch, Topology
 
 FLAP_S = 0.3
-CHAINS = "railweave_loss"  # begins the name of nft's table on an interface that loses
-SINK = "sink"  # likewise, of a bridge without ports: frames that go there are gone
+CHAINS = "railweave_loss"  # prefix of the name of nft's table on an interface that loses frames
+SINK = "sink"  # prefix of the name of a bridge without ports, which discards all frames
 
 
 class Tool(Enum):
@@ -42,7 +42,7 @@ class Step:
 
 
 class ProcessFault(Enum):
-    """A fault of a P4 switch's process, or of the controller's: killed, or stopped."""
+    """A fault of a switch's or the controller's process: killed, or stopped."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -50,7 +50,7 @@ class ProcessFault(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault and its repair: steps, or a fault of a switch's process."""
+    """One fault and its repair: steps, or a fault of a process."""
 
     name: str
     where: str  # in words
@@ -59,13 +59,13 @@ class Fault:
     before: tuple[Step, ...] = ()  # preparation of both, without effect on traffic
     after: tuple[Step, ...] = ()
     process: tuple[ProcessFault, str] | None = None  # with the node's name
-    flap_s: float = 0.0  # inject and repair in turn, each for this long, until repaired; 0: inject once
+    flap_s: float = 0.0  # length of each state of a flapping fault, until its repair; 0: inject once
 
 
 def host_down(plane: Plane, host: str) -> Fault:
-    """The host's interface goes down: no carrier at either end, and neighbours and routes are forgotten.
+    """Take the host's interface down: no carrier at either end, and the host loses neighbours and routes.
 
-    The kernel keeps an interface's IPv4 address and makes its route again; neighbours are ours to restore.
+    The kernel keeps an interface's IPv4 address and restores its route. The repair restores the neighbours.
     """
     nic = nic_of(plane, host)
     again = [f"link set {nic.interface} up", *neighbours(nic, plane.nics)]
@@ -78,7 +78,7 @@ def host_down(plane: Plane, host: str) -> Fault:
 
 
 def port_down(plane: Plane, host: str) -> Fault:
-    """The switch's port goes down: no carrier at either end, the host's interface stays configured."""
+    """Take the switch's port down: no carrier at either end. The host's interface stays configured."""
     nic = nic_of(plane, host)
     port = interface_of_port(nic.switch, nic.port)
     return Fault(
@@ -90,7 +90,7 @@ def port_down(plane: Plane, host: str) -> Fault:
 
 
 def queue_pair_ended(plane: Plane, host: str) -> Fault:
-    """A queue pair of the host that sends data gets an error; nothing has to be repaired."""
+    """Give an error to a queue pair of the host that sends data. No repair is needed."""
     if plane.kind not in ("rdma", "netreduce"):
         raise TopologyError(
             f"plane {plane.name!r} of kind {plane.kind} has no queue pairs",
@@ -103,20 +103,19 @@ def queue_pair_ended(plane: Plane, host: str) -> Fault:
 
 
 def flapping(plane: Plane, host: str, flap_s: float = FLAP_S) -> Fault:
-    """The switch's port goes down and up in turn, each time for `flap_s`."""
+    """Take the switch's port down and up again and again, each time for `flap_s`."""
     down = port_down(plane, host)
     return Fault("flapping", down.where, inject=down.inject, repair=down.repair, flap_s=flap_s)
 
 
 def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = True) -> Fault:
-    """All frames of a host's link are lost, in one direction or both; the carrier stays.
+    """Lose all frames of a host's link, in one direction or both. The carrier stays.
 
-    Frames to the switch are not dropped but sent elsewhere, since the kernel tells a sender of frames that
-    its own hooks drop, as no cable does. They are taken before the interface's queue: what waits in it
-    still arrives.
+    Frames to the switch go to a sink. If a kernel hook dropped them, the kernel would tell the sender, unlike
+    a broken cable. The hook is before the interface's queue, so queued frames still arrive.
     """
     nic = nic_of(plane, host)
-    # A host has links to other planes, which may fail at the same time.
+    # Names per plane, because a host's links to several planes may fail at the same time.
     table, sink = f"{CHAINS}_{re.sub(r'[^a-z0-9]', '_', plane.name)}", f"{SINK}-{plane.name}"[:15]
     hooks = []
     if to_switch:
@@ -150,7 +149,7 @@ def lossy(plane: Plane, host: str, *, to_switch: bool = True, to_host: bool = Tr
 
 
 def switch_killed(plane: Plane, switch: Switch | None = None) -> Fault:
-    """A switch dies: its process, or the bridge; the links keep their carrier."""
+    """Kill a switch: its process, or the bridge. The links keep their carrier."""
     switch = switch or plane.switches[0]
     if switch.p4runtime:
         return Fault("switch killed", switch.name, process=(ProcessFault.KILL, switch.name))
@@ -163,7 +162,7 @@ def switch_killed(plane: Plane, switch: Switch | None = None) -> Fault:
 
 
 def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
-    """A switch stands still: its process is stopped, or all ports of the bridge are; carriers stay."""
+    """Freeze a switch: stop its process, or disable all ports of the bridge. The links keep their carrier."""
     switch = switch or plane.switches[0]
     if switch.p4runtime:
         return Fault("switch frozen", switch.name, process=(ProcessFault.FREEZE, switch.name))
@@ -181,18 +180,18 @@ def switch_frozen(plane: Plane, switch: Switch | None = None) -> Fault:
 
 
 def link_cut(topology: Topology, node: str, other: str) -> Fault:
-    """The links between two neighbours go down at the end of the switch, or of the upper switch."""
+    """Take the links between two neighbours down, at the end of the switch, or of the upper switch."""
     down, up = (link_steps(topology, node, other, state) for state in ("down", "up"))
     return Fault("link cut", f"{node} - {other}", inject=down, repair=up)
 
 
 def controller_killed() -> Fault:
-    """The controller dies; switches and jobs go on."""
+    """Kill the controller. Switches and jobs go on."""
     return Fault("controller killed", CONTROLLER_NODE, process=(ProcessFault.KILL, CONTROLLER_NODE))
 
 
 def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
-    """Every link of a plane, or one host's, gets another rate; the repair gives back the plane's own."""
+    """Change the rate of a plane's links, or of one host's link. The repair restores the plane's rate."""
     return Fault(
         "rate changed",
         f"{plane.name} {host}".strip(),
@@ -202,9 +201,9 @@ def rate_changed(plane: Plane, rate_bps: int, host: str = "") -> Fault:
 
 
 def rate_steps(plane: Plane, before_bps: int, rate_bps: int, host: str = "") -> tuple[Step, ...]:
-    """Change the rate of both ends of all links of a plane, or of one host's; 0 is unshaped.
+    """Change the rate of both ends of all links of a plane, or of one host's link; 0 is unshaped.
 
-    Trunks with a rate of their own keep it. A queue that is shaped before and after keeps its frames.
+    Trunks with their own rate keep it. A queue that is shaped before and after keeps its frames.
     """
     lines: dict[str, list[str]] = {}
     queue = partial(queue_commands, shaped=before_bps > 0, usual_bps=plane.rate_bps)
@@ -240,7 +239,7 @@ def link_steps(topology: Topology, node: str, other: str, state: str) -> tuple[S
 
 
 def nic_of(plane: Plane, host: str) -> Nic:
-    """Return a host's interface on a plane; TopologyError if it has none."""
+    """Return a host's interface on a plane. TopologyError if the host is not on this plane."""
     for nic in plane.nics:
         if nic.host == host:
             return nic

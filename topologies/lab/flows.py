@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts send on their interfaces, by protocol and ports, as nft counts it just before the queue.
+"""Count the bytes that hosts send on their interfaces, by protocol and ports, with nft before the queue.
 
-The kernel hands super-packets to nft, which counts the headers of each once: the frames that they become have
+The kernel hands super-packets to nft, which counts the headers of each only once. The frames on the link have
 more bytes.
 """
 
@@ -15,20 +15,20 @@ from typing import Any
 
 TABLE = "railweave_flows"
 COMMAND = ("nft", "-n", "-j", "list", "table", "netdev", TABLE)
-MOST_FLOWS = 65535  # that are counted, of an interface
+MOST_FLOWS = 65535  # limit of counted flows per interface
 NAMES = {1: "icmp", 6: "tcp", 17: "udp"}
 NOT_IP = "no IP (ARP)"
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Packets of one protocol from one port to another; protocols other than TCP and UDP have no ports."""
+    """Packets of one protocol from one port to another. Protocols other than TCP and UDP have no ports."""
 
     protocol: str
     ports: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Name it by the lower port, which is the service's more often than not."""
+        """Name the flow by its lower port, which is usually the service's port."""
         return f"{self.protocol} port {min(self.ports)}" if self.ports else self.protocol
 
 
@@ -37,17 +37,17 @@ class Flows:
     """Bytes by flow, Ethernet headers included."""
 
     bytes_sent: Mapping[Flow, int] = field(default_factory=dict)
-    handshake_bytes: int = 0  # of these, in TCP segments with SYN or RST
+    handshake_bytes: int = 0  # the part of `bytes_sent` in TCP segments with SYN or RST
 
     def __sub__(self, before: Flows) -> Flows:
-        """Return what has been sent since `before`."""
+        """Return the bytes sent since `before`."""
         sent = Counter(self.bytes_sent)
         sent.subtract(before.bytes_sent)
         return Flows(+sent, self.handshake_bytes - before.handshake_bytes)
 
 
 def rules(interfaces: Iterable[str]) -> str:
-    """Return an nft script that counts what leaves through interfaces, behind all other hooks there."""
+    """Return an nft script that counts packets that leave through interfaces, behind all other hooks."""
     return "".join(
         f"""
 table netdev {TABLE} {{

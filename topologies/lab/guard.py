@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source guard of plain bridges, as rules of nft: what `p4src/stages/guard.p4` is in P4 switches.
+"""The source guard of plain bridges as nft rules. `p4src/stages/guard.p4` is its counterpart in P4 switches.
 
-A host's port lets in only frames with its NIC's MAC and IPv4 address, in ARP as well, and without VLAN tags.
-Trunks lead to switches that guard their own ports. Frames of any other port are dropped.
+A host's port accepts only frames with its NIC's MAC and IPv4 address, also in ARP, and without VLAN tags.
+Trunks lead to switches that guard their own ports. Frames from all other ports are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORGED: Final = f"counter name {COUNTER} drop"
 def guard_rules(hosts: Mapping[str, Nic], trunks: Iterable[str]) -> str:
     """Return an nft script that makes a bridge drop forged sources before it learns from them.
 
-    `hosts` are the NICs at its ports, by the ports' interfaces; `trunks` lead to other switches.
+    `hosts` are the NICs at its ports, by the ports' interfaces. `trunks` lead to other switches.
     """
     stations = [f'"{port}" . {nic.mac}' for port, nic in hosts.items()]
     sources = [
@@ -52,7 +52,7 @@ def guard_rules(hosts: Mapping[str, Nic], trunks: Iterable[str]) -> str:
 
 
 def dropped(answer: str) -> int:
-    """Return the frames that a guard has dropped, from what `COUNT_COMMAND` prints."""
+    """Return the number of frames that a guard has dropped, from the output of `COUNT_COMMAND`."""
     (packets,) = (item["counter"]["packets"] for item in json.loads(answer)["nftables"] if "counter" in item)
     return int(packets)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injects faults into a running lab, quickly and with their instants, and repairs them."""
+"""Inject faults into a running lab, repair them, and measure the instants of both."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """Bounds of the instant at which a change took effect, of CLOCK_MONOTONIC in s."""
+    """Bounds of the instant at which a change took effect, in seconds of CLOCK_MONOTONIC."""
 
     begin: float
     end: float
 
 
 class Injection:
-    """`async with Injection(lab, fault) as injection:` prepares a fault; on leaving it is repaired.
+    """`async with Injection(lab, fault) as injection:` prepares a fault, and repairs it on leaving.
 
-    The tools for it are started beforehand, and wait for their commands, so that no process has to start
-    between `inject` and the effect: tc, ip and nft take a few milliseconds to start, and more on a busy
-    machine.
+    The tools are started beforehand and wait for their commands. So no process has to start between `inject`
+    and the effect. tc, ip and nft take a few milliseconds to start, and more on a busy machine.
     """
 
     def __init__(self, lab: Lab, fault: Fault) -> None:
-        """Nothing happens before `async with`."""
+        """Keep the fault. Nothing happens before `async with`."""
         self._lab = lab
         self._fault = fault
         self._injected = False
@@ -51,7 +50,7 @@ class Injection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Repair the fault, unless that has been done."""
+        """Repair the fault if it is still present."""
         if self._injected:
             await self.repair()
         for primed in self._ready.values():
@@ -59,7 +58,7 @@ class Injection:
         self._lab.do(self._fault.after)
 
     async def inject(self) -> Span:
-        """Inject the fault; one that flaps, for the first time."""
+        """Inject the fault. A flapping fault is injected for the first time."""
         self._injected = True
         begin = time.monotonic()
         match self._fault.process:
@@ -76,7 +75,7 @@ class Injection:
         return Span(begin, end)
 
     async def repair(self) -> Span:
-        """Repair the fault; the repair is complete at the end of the span."""
+        """Repair the fault. The repair is complete at the end of the span."""
         if self._flaps is not None:
             self._flaps.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -95,7 +94,7 @@ class Injection:
         return Span(begin, end)
 
     async def _flap(self) -> None:
-        """Repair and inject in turn, at instants that do not drift with the time that the steps take."""
+        """Repair and inject alternately. The instants do not drift with the duration of the steps."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
@@ -111,7 +110,7 @@ class Injection:
                 self._ready[step] = self._lab.prime(step)
 
     def _fire(self, steps: Sequence[Step]) -> None:
-        """Send all tools their commands, then wait for all."""
+        """Send the commands to all tools, then wait for all."""
         self._prime(steps)
         fired = [self._ready.pop(step) for step in steps]
         for primed in fired:

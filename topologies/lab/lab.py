@@ -38,16 +38,16 @@ from railweave.topologies.serialize import to_yaml
 log = logging.getLogger(__name__)
 
 READY_DEADLINE_S = 30.0
-COMPILED_BEFORE_S = 2.0  # in which a switch finds a program that has been compiled before
-PEER_LOST = "PeerLost: "  # the error of ranks that have lost another one
+COMPILED_BEFORE_S = 2.0  # time for a switch to find a program that has been compiled before
+PEER_LOST = "PeerLost: "  # the error of ranks that have lost another rank
 NOTICE_S = 8.0  # time for the other workers to end once one has failed
 
 
 @contextlib.contextmanager
 def _interrupted_at_once() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt at once, as without asyncio, which waits for the next `await`.
+    """Let Ctrl-C raise KeyboardInterrupt at once. asyncio would wait for the next `await`.
 
-    It also ends the shells that Mininet is starting, and Mininet then waits for them for ever.
+    Ctrl-C also ends the shells that Mininet is starting, and Mininet would then wait for them for ever.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -60,26 +60,26 @@ def _interrupted_at_once() -> Iterator[None]:
 
 
 class Lab:
-    """`async with Lab(topology, options) as lab:` is a running network; on leaving, all of it is gone."""
+    """`async with Lab(topology, options) as lab:` makes a running network, and removes it on leaving."""
 
     def __init__(self, topology: Topology, options: LabOptions) -> None:
-        """Check the names; nothing happens before `async with`.
+        """Check the names. Nothing else happens before `async with`.
 
-        TopologyError if Linux cannot have nodes and interfaces of these names.
+        TopologyError if Linux does not allow nodes and interfaces with these names.
         """
         check_names(topology)
         self.topology = topology
         self._options = options
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._services: dict[str, Child] = {}  # switches by name, and CONTROLLER_NODE
-        self._killed: set[Child] = set()  # services that were killed on purpose
+        self._killed: set[Child] = set()  # children that this lab has ended, so their end is no failure
         self._workers: list[Child] = []
         self._unfinished: set[Child] = set()  # workers whose end `events` has not seen
         self._namespaces: Namespaces | None = None
         self._record: RunRecord | None = None
 
     async def __aenter__(self) -> Lab:
-        """Start everything but workers, each part when what it needs is ready."""
+        """Start everything except workers, each part when the parts that it needs are ready."""
         try:
             with _interrupted_at_once():
                 self._make_network()
@@ -105,7 +105,7 @@ class Lab:
         *,
         merged: bool = False,
     ) -> Child:
-        """Start a command inside a host; `name` is for messages, `merged` as for `Child.start`."""
+        """Start a command inside a host. `name` is for messages, and `merged` is as for `Child.start`."""
         child = await self._spawn(name, host, command, environment, merged=merged)
         self._workers.append(child)
         self._unfinished.add(child)
@@ -114,8 +114,8 @@ class Lab:
     async def events(self) -> AsyncIterator[Line]:
         """Yield the workers' output until all have ended with status 0.
 
-        LabError as soon as a worker fails, or a switch or the controller ends: it names the first to end,
-        and the last error lines of the others within a few seconds.
+        LabError as soon as a worker fails, or a switch or the controller ends. The message names the first
+        process to end, and the last error lines of the others that end within a few seconds.
         """
         while self._unfinished:
             event = await self._events.get()
@@ -142,7 +142,7 @@ class Lab:
         return counts
 
     def bytes_carried(self, plane: str) -> int:
-        """Return what a plane's links have carried, both ways together; unshaped ones do not count."""
+        """Return the bytes carried by a plane's links, both ways. Unshaped switch ports count nothing."""
         hosts = self.interface_counters(plane).values()
         switches = [
             counters.parse(self.read(switch.name, counters.COMMAND)).values()
@@ -151,7 +151,7 @@ class Lab:
         return sum(counts.bytes_sent for of in (hosts, *switches) for counts in of)
 
     async def switch_counters(self) -> dict[str, dict[str, int]]:
-        """Return packets by decision of the P4 program, by plane; planes of bridges have none."""
+        """Return packets by decision of the P4 program, by plane, without planes of bridges."""
         if not any(switch.p4runtime for plane in self.topology.planes for switch in plane.switches):
             return {}
         command = [sys.executable, "-m", "railweave.topologies.lab.switch_counters", self.controller]
@@ -178,7 +178,7 @@ class Lab:
         return json.loads(answer)
 
     async def prompt(self) -> None:
-        """Open Mininet's prompt on this terminal; return when it is left."""
+        """Open Mininet's prompt on this terminal. Return when the user leaves it."""
         loop = asyncio.get_running_loop()
         left: asyncio.Future[None] = loop.create_future()
 
@@ -192,32 +192,32 @@ class Lab:
             finally:
                 loop.call_soon_threadsafe(end)
 
-        # Nothing interrupts a thread that reads a terminal: it must not keep the program from ending.
+        # A daemon thread: nothing can interrupt a thread that reads a terminal at the program's end.
         threading.Thread(target=ask, daemon=True).start()
         await left
 
     async def kill(self, name: str) -> None:
-        """Kill a switch, or the controller (CONTROLLER_NODE); its end is no failure of the lab."""
+        """Kill a switch, or the controller (CONTROLLER_NODE). Its end is no failure of the lab."""
         child = self._services.pop(name)
         self._killed.add(child)
         await child.kill()
 
     async def kill_worker(self, worker: Child) -> None:
-        """Kill a worker; its end is no failure of the lab."""
+        """Kill a worker. Its end is no failure of the lab."""
         self._workers.remove(worker)
         self._unfinished.discard(worker)
         self._killed.add(worker)
         await worker.kill()
 
     async def stop_workers(self) -> None:
-        """End what still runs of the workers; others can be started then."""
+        """End the workers that still run. Others can be started then."""
         children, self._workers = self._workers, []
         self._unfinished.clear()
         self._killed.update(children)
         await asyncio.gather(*(child.stop() for child in children))
 
     async def revive(self, name: str) -> None:
-        """Start a switch, or the controller, that was killed; returns when it is ready."""
+        """Start a killed switch, or the killed controller. Return when it is ready."""
         if name == CONTROLLER_NODE:
             await self._start_controller()
             return
@@ -226,14 +226,14 @@ class Lab:
         await self._services[name].ready(READY_DEADLINE_S)
 
     async def programs_compiled(self) -> None:
-        """Wait until no switch compiles its program: meanwhile it is slow, and the compiler takes a core."""
+        """Wait until no switch compiles its program. Until then it is slow, and the compiler uses a core."""
         compiled = asyncio.gather(*(child.compiled() for child in self._services.values()))
         if not (await asyncio.wait([compiled], timeout=COMPILED_BEFORE_S))[0]:
             log.warning("compiling the P4 program, once on this machine")
         await compiled
 
     def freeze(self, switch: str) -> None:
-        """Stop a P4 switch's process; it stays stopped until `thaw`, or until the lab ends."""
+        """Stop a P4 switch's process until `thaw`, or until the lab ends."""
         self._services[switch].freeze()
 
     def thaw(self, switch: str) -> None:
@@ -241,7 +241,7 @@ class Lab:
         self._services[switch].thaw()
 
     def processes(self) -> dict[str, int]:
-        """Return the process of each switch, of the controller and of each worker that runs, by name."""
+        """Return the process ids of all running switches and workers and of the controller, by name."""
         children = [*self._services.values(), *self._workers]
         return {child.name: child.pid for child in children if child.running}
 
@@ -250,15 +250,15 @@ class Lab:
         return self._nodes.prime(step.node, step.tool.value, step.orders)
 
     def pid(self, node: str) -> int:
-        """Return the process that holds a node's namespace."""
+        """Return the id of the process that holds a node's namespace."""
         return self._nodes.pid(node)
 
     def read(self, node: str, command: Sequence[str]) -> str:
-        """Run a short command inside a node to its end; return what it prints."""
+        """Run a short command inside a node to its end. Return its output."""
         return self._nodes.feed(node, [*command], "")
 
     def do(self, steps: Iterable[Step]) -> None:
-        """Carry out steps, one after the other."""
+        """Carry out steps one after the other."""
         for step in steps:
             self._nodes.feed(step.node, list(step.tool.value), step.orders)
 
@@ -280,7 +280,7 @@ class Lab:
 
     @property
     def out(self) -> Path:
-        """The folder of its logs."""
+        """The folder of the lab's logs."""
         return self._options.out
 
     @property
@@ -290,7 +290,7 @@ class Lab:
 
     @property
     def topology_file(self) -> Path:
-        """The topology, as the controller reads it."""
+        """The path of the topology file that the controller reads."""
         return self._options.out / "topology.yaml"
 
     def run_in(self, node: str, command: Sequence[str]) -> list[str]:
@@ -354,7 +354,7 @@ class Lab:
         return child
 
     async def _failure(self, first: Exit) -> LabError:
-        """Wait a moment for the other workers to end as well, and collect their last error lines."""
+        """Wait up to NOTICE_S for the other workers to end, and collect their last error lines."""
         ends = [first]
         waiting = self._unfinished - {first.child} if first.child in self._workers else set()
         with contextlib.suppress(TimeoutError):
@@ -365,7 +365,7 @@ class Lab:
                         waiting.discard(event.child)
                         if event.code:
                             ends.append(event)
-        # A rank that others have lost knows more than they do.
+        # Errors of lost ranks come first: such a rank knows more than the ranks that lost it.
         ends.sort(key=lambda end: PEER_LOST in end.child.failure_notice(end.code))
         alike: dict[tuple[int, str], list[Exit]] = {}
         for end in ends:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topology made of Mininet nodes: network namespaces, veth pairs, bridges, rates. It runs only shells."""
+"""Make a topology from Mininet nodes: namespaces, veth pairs, bridges, rates. Only shells run in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTROLLER_NODE = "c0"
 MANAGEMENT_NODE = "s-mgmt"
 MANAGEMENT_PREFIX = 16
 MANAGEMENT_INTERFACE = "mgmt"
-BRIDGE = "br0"  # in the namespace of a switch that is one
+BRIDGE = "br0"  # in the namespace of a switch without P4
 MAX_INTERFACE_NAME = 15  # characters: Linux's IFNAMSIZ, without the zero at the end
 CHECK = "check this machine with `railweave doctor`"
 _INTERFACE = re.compile(r"[a-z][\w.-]*", re.ASCII | re.IGNORECASE)  # also the name of nft's chain
@@ -117,10 +117,10 @@ def bridge_guard(plane: Plane, bridge: str) -> str:
 
 
 class Primed:
-    """A command that has started, and waits for its input before it does anything."""
+    """A started command that waits for its input before it has an effect."""
 
     def __init__(self, node: str, command: Sequence[str], text: str) -> None:
-        """Start it; made by `Namespaces.prime`."""
+        """Start the command. Use `Namespaces.prime`."""
         self._node = node
         self._text = text
         self._process = subprocess.Popen(
@@ -128,13 +128,13 @@ class Primed:
         )
 
     def fire(self) -> None:
-        """Send it its input."""
+        """Send the input."""
         assert self._process.stdin is not None  # noqa: S101 - a pipe, as asked for
         self._process.stdin.write(self._text)
         self._process.stdin.close()
 
     def wait(self) -> None:
-        """Return when it has finished; LabError if it failed."""
+        """Wait until the command has finished. LabError if it failed."""
         assert self._process.stderr is not None  # noqa: S101
         complaint = self._process.stderr.read()
         self._process.stderr.close()
@@ -146,7 +146,7 @@ class Primed:
             )
 
     def dismiss(self) -> None:
-        """Let it end without input, and so without effect."""
+        """End the command without input, and so without effect."""
         self._text = ""
         self.fire()
         self.wait()
@@ -154,14 +154,14 @@ class Primed:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a link carries: bits per second, 0 for as many as it can, and the longest packet."""
+    """The limits of a link: bits per second (0: unshaped), and the longest packet in bytes."""
 
     rate_bps: int = 0
     mtu: int = DEFAULT_MTU
 
 
 class Namespaces:
-    """The Mininet network of one topology; `close` removes all of it."""
+    """The Mininet network of one topology. `close` removes the network."""
 
     def __init__(
         self,
@@ -173,10 +173,10 @@ class Namespaces:
     ) -> None:
         """Make the namespaces and join them.
 
-        `loss` maps planes made of bridges to the probability that a UDP frame is dropped. `plain_frames`:
-        hosts on P4 planes send frames of at most one MTU with finished checksums, for a switch
-        that reads its ports through libpcap and would take a super-packet for one long frame. `flows`: what
-        hosts send is counted by ports.
+        `loss` maps planes made of bridges to the probability that a UDP frame is dropped. With
+        `plain_frames`, hosts on P4 planes send frames of at most one MTU with finished checksums. A switch
+        that reads its ports through libpcap needs this, because it takes a super-packet for one long frame.
+        With `flows`, nft counts the bytes that hosts send, by ports.
         """
         require_tools()
         from mininet.log import setLogLevel  # noqa: PLC0415
@@ -212,7 +212,7 @@ class Namespaces:
         return [node.name for node in self._net.hosts]
 
     def pid(self, node: str) -> int:
-        """Return the process (Mininet's shell) that holds a node's namespace."""
+        """Return the id of the process (Mininet's shell) that holds a node's namespace."""
         return int(self._net.get(node).pid)
 
     def enter(self, node: str, command: Iterable[str]) -> list[str]:
@@ -220,7 +220,7 @@ class Namespaces:
         return ["mnexec", "-a", str(self.pid(node)), *command]
 
     def feed(self, node: str, command: list[str], text: str) -> str:
-        """Run a command inside a node to its end with `text` as its input; return what it prints."""
+        """Run a command inside a node to its end with `text` as its input. Return its output."""
         done = subprocess.run(
             self.enter(node, command), input=text, capture_output=True, text=True, check=False
         )
@@ -233,11 +233,11 @@ class Namespaces:
         return done.stdout
 
     def prime(self, node: str, command: Sequence[str], text: str) -> Primed:
-        """Start a command inside a node that reads its input to the end first, and hold the input back."""
+        """Start a command inside a node, and hold its input back. It must read its input to the end first."""
         return Primed(node, self.enter(node, command), text)
 
     def prompt(self) -> None:
-        """Open Mininet's prompt on this terminal; return when it is left."""
+        """Open Mininet's prompt on this terminal. Return when the user leaves it."""
         from mininet.cli import CLI  # noqa: PLC0415
         from mininet.log import setLogLevel  # noqa: PLC0415
 
@@ -245,7 +245,7 @@ class Namespaces:
         CLI(self._net)
 
     def close(self) -> None:
-        """End the shells that hold the namespaces; links and bridges go with them."""
+        """End the shells that hold the namespaces. Links and bridges disappear with the namespaces."""
         for node in self._net.hosts:
             node.terminate()
         self._net.hosts.clear()
@@ -283,7 +283,7 @@ class Namespaces:
             self._ip[trunk.upper].append(_port_up(upper, bridged=trunk.upper in bridges))
 
     def _add_management(self) -> None:
-        """Connect the controller with hosts and switches by one bridge."""
+        """Connect the controller with hosts and switches through one bridge."""
         self._add_bridge(MANAGEMENT_NODE)
         members = {
             host: management_address(number) for number, host in enumerate(self._topology.hosts, start=1)
@@ -301,7 +301,7 @@ class Namespaces:
             self._ip[MANAGEMENT_NODE].append(f"link set {port} up master {BRIDGE}")
 
     def _add_bridge(self, node: str) -> None:
-        """No spanning tree and no delay: a port forwards from the moment it is up."""
+        """Add a bridge without spanning tree and delay: a port forwards from the moment it is up."""
         self._ip[node].append(
             f"link add name {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
         )
@@ -349,7 +349,7 @@ def _port_up(port: str, *, bridged: bool) -> str:
 
 
 def neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:
-    """Return lines for `ip -batch` by which a host knows its peers before it asks them.
+    """Return lines for `ip -batch` that enter a host's peers as permanent neighbours.
 
     So no benchmark's first packet waits for ARP.
     """
@@ -361,7 +361,7 @@ def neighbours(nic: Nic, nics: Iterable[Nic]) -> list[str]:
 
 
 def _interface() -> Any:
-    """Mininet's interface without its configuring: one `ip -batch` per node does that."""
+    """Return Mininet's interface class without configuration, which one `ip -batch` per node does instead."""
     from mininet.link import Intf  # noqa: PLC0415
 
     class Interface(Intf):  # type: ignore[misc]
@@ -369,15 +369,15 @@ def _interface() -> Any:
             return {}
 
         def delete(self) -> None:
-            """Goes with its namespace."""
+            """Do nothing: the interface disappears with its namespace."""
 
     return Interface
 
 
-# Router solicitations and mDNS over IPv6 would disturb the counts of frames. TCP's congestion control would
-# be the machine's, and so would results; BBR keeps some flows that share a trunk slow for seconds. Reno is
-# what a namespace may always choose, and no queue here overflows. Where br_netfilter is loaded,
-# each frame that a bridge forwards would pass the IP filter, which has no rules here.
+# Router solicitations and mDNS over IPv6 would disturb the counts of frames. The machine's congestion control
+# would influence results: for example, BBR keeps some flows that share a trunk slow for seconds. A namespace
+# may always choose Reno, and no queue here overflows. With br_netfilter, each frame that a bridge forwards
+# would pass the IP filter, which has no rules here.
 _SETTINGS = """
 for scope in all default; do
   switch=/proc/sys/net/ipv6/conf/$scope/disable_ipv6

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has interfaces of this namespace send plain frames: `python -m railweave.topologies.lab.offloads NAME…`.
+"""Let interfaces of this namespace send plain frames: `python -m railweave.topologies.lab.offloads NAME…`.
 
-A switch that reads its ports through libpcap takes a super-packet for one long frame, and passes on
-checksums that were left to a card which is not there.
+A switch that reads its ports through libpcap takes a super-packet for one long frame. It also forwards
+unfinished checksums, which a real NIC would complete.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO = 0x17, 0x1F, 0x24  # linux/ethtool.
 
 
 def send_plain_frames(interface: str) -> None:
-    """Switch transmit checksums and segmentation off; OSError if there is no such interface."""
+    """Switch off checksum and segmentation offloads for sending. OSError if the interface does not exist."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in (ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO):
             value = ctypes.create_string_buffer(struct.pack("=II", command, 0))

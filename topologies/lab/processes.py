@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child processes that end with the lab; their output is kept, and their end is reported."""
+"""Child processes that end with the lab. Their output is kept, and their end is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Exit:
-    """A child's end; `code` is its exit status, negative for a signal."""
+    """A child's end. `code` is its exit status, negative for a signal."""
 
     child: Child
     code: int
@@ -40,10 +40,10 @@ Event = Line | Exit
 
 
 class Child:
-    """A running process; what it prints goes to `log`, and line by line to the queue given to `start`."""
+    """A running process. Its output goes to `log`, and line by line to the queue given to `start`."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
-        """Wrap a process that has been started; use `start`."""
+        """Wrap a started process. Use `start`."""
         self.name = name
         self.pid = process.pid
         self.log = log
@@ -67,10 +67,10 @@ class Child:
     ) -> Child:
         """Start `command` in its own session (the lab handles Ctrl-C), killed when this process ends.
 
-        Its stderr goes to the log alone, or, `merged`, where stdout goes.
+        Its stderr goes only to the log. With `merged`, stderr goes where stdout goes.
         """
         log.write_bytes(b"")
-        with log.open("ab") as output:  # as what comes from stdout: neither writes over the other
+        with log.open("ab") as output:  # append, as `_read_lines` does: neither overwrites the other
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *command),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -84,7 +84,7 @@ class Child:
         return child
 
     async def _read(self, events: asyncio.Queue[Event]) -> None:
-        """Pass on lines of any length, and in any case the end, for which the lab waits."""
+        """Pass on lines of any length, and always the end, for which the lab waits."""
         try:
             await self._read_lines(events)
         except OSError as error:
@@ -96,7 +96,7 @@ class Child:
             self._ready.set_exception(
                 kind(self.failure_notice(code), "`ready` on its output", "read its log")
             )
-            self._ready.exception()  # somebody else may not be waiting
+            self._ready.exception()  # mark it as retrieved, because nobody may wait for it
         self._compiled.set()
         events.put_nowait(Exit(self, code))
 
@@ -126,7 +126,7 @@ class Child:
         events.put_nowait(Line(self, text))
 
     async def ready(self, deadline_s: float) -> str:
-        """Return the line `ready …`; LabError if the child ends before, or the deadline passes."""
+        """Wait for the line `ready …` and return it. LabError if the child ends first, or at the deadline."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), deadline_s)
         except TimeoutError:
@@ -137,7 +137,7 @@ class Child:
             ) from None
 
     async def compiled(self) -> None:
-        """Return when the child, if it is a switch, does not compile, or has ended."""
+        """Wait until the child has ended, or does not compile a program (only switches do)."""
         await self._compiled.wait()
 
     @property
@@ -147,7 +147,7 @@ class Child:
 
     @property
     def trouble(self) -> str:
-        """Return what went wrong, as far as the child or its log's last line say so."""
+        """The problem, as far as the child or the last line of its log names it."""
         return self._trouble or last_line(self.log)
 
     def failure_notice(self, code: int) -> str:
@@ -157,13 +157,13 @@ class Child:
         return f"{self.name} {how}" + (f": {last}" if last else "") + f" (log: {self.log})"
 
     def signal(self, number: int) -> None:
-        """Send a signal to the child and whatever it has started, if it still runs."""
+        """Send a signal to the child and the processes that it has started, if the child still runs."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def freeze(self) -> None:
-        """Stop the child, with all its threads; returns when they have stopped."""
+        """Stop the child with all its threads. Return when they have stopped."""
         self.signal(signal.SIGSTOP)
         if self.running:
             with contextlib.suppress(ChildProcessError):
@@ -174,11 +174,11 @@ class Child:
         self.signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """End the child by SIGKILL, as a crash would; returns when it is gone."""
+        """End the child by SIGKILL, like a crash. Return when it is gone."""
         await self.stop(0)
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """End the child: SIGTERM, then SIGKILL after `grace_s`, or at once if that is 0."""
+        """End the child by SIGTERM, and by SIGKILL after `grace_s`. 0: SIGKILL at once."""
         if grace_s:
             self.signal(signal.SIGTERM)
             self.thaw()  # a stopped process handles no signal
@@ -192,7 +192,7 @@ class Child:
 
 
 def last_line(log: Path) -> str:
-    """Return the last error in a log, as Python and our commands write them, else its last line."""
+    """Return the last error in a log, in the form of Python and our commands, else its last line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:

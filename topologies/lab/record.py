@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a running lab, by which the next one cleans up after a killed run."""
+"""The record of a running lab. The next lab reads it to clean up after a killed run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN_FOLDER = Path("/run/railweave")
 
 @dataclass(frozen=True)
 class Identity:
-    """Identifies a process by number and start time, since numbers are used again."""
+    """Identifies a process by number and start time, because Linux reuses numbers."""
 
     name: str
     pid: int
@@ -24,7 +24,7 @@ class Identity:
 
     @classmethod
     def of(cls, name: str, pid: int) -> Identity:
-        """Return the identity of a running process; ProcessLookupError if there is none of that number."""
+        """Return the identity of a running process. ProcessLookupError if no process has that number."""
         return cls(name, pid, start_ticks(pid))
 
     def alive(self) -> bool:
@@ -42,16 +42,16 @@ def start_ticks(pid: int) -> int:
     except OSError:
         raise ProcessLookupError(pid) from None
     fields = text.rpartition(")")[2].split()
-    if fields[0] == "Z":  # has ended, and only waits for its parent to notice
+    if fields[0] == "Z":  # it has ended, and its parent has not waited for it yet
         raise ProcessLookupError(pid)
     return int(fields[19])
 
 
 class RunRecord:
-    """A file under `folder` that names every process of one lab; it goes when the lab has gone."""
+    """A file in `folder` that names every process of one lab. The lab's end removes it."""
 
     def __init__(self, out: Path, folder: Path = RUN_FOLDER) -> None:
-        """Start the record of this process's lab, whose output goes to `out`."""
+        """Start the record of this process's lab, which writes its output to `out`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._owner = Identity.of("railweave", os.getpid())
         self._path = folder / f"{self._owner.pid}-{self._owner.start_ticks}-{id(self):x}.json"
@@ -61,12 +61,12 @@ class RunRecord:
 
     def add(self, name: str, pid: int) -> None:
         """Add a process that the lab has started."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended already: nothing that could be left
+        with contextlib.suppress(ProcessLookupError):  # the process has ended already
             self._processes.append(Identity.of(name, pid))
             self._write()
 
     def remove(self) -> None:
-        """Remove the record: nothing is left."""
+        """Remove the record after the end of all processes."""
         self._path.unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -82,22 +82,22 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was found of one run that had been killed."""
+    """The processes that were left by a killed run."""
 
     owner_pid: int
     out: str
     killed: tuple[Identity, ...]
 
     def __str__(self) -> str:
-        """Return it as one line."""
+        """Describe the cleanup in one line."""
         names = ", ".join(f"{process.name} ({process.pid})" for process in self.killed) or "no process"
         return f"cleaned up after a run that was killed (pid {self.owner_pid}, output in {self.out}): {names}"
 
 
 def sweep(folder: Path = RUN_FOLDER) -> list[Leftovers]:
-    """Kill the processes that killed runs have left: only those whose number and start time are recorded.
+    """Kill the processes that killed runs have left. Their number and start time must match a record.
 
-    Namespaces and links go with their last process. Labs that are alive are left alone.
+    Namespaces and links disappear with their last process. Running labs are not touched.
     """
     found = []
     for path in sorted(folder.glob("*.json")):

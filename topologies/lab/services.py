@@ -39,7 +39,7 @@ def _target(options: LabOptions) -> Target:
 
 
 def _impairments(options: LabOptions, plane: Plane, switch: Switch, ports: Iterable[int]) -> list[str]:
-    """Switches impair what they send, and what they receive from hosts, which impair nothing."""
+    """Impair every link once per direction: at a switch's output, and at its input from hosts."""
     if not options.impair:
         return []
     hosts = [nic.port for nic in plane.nics if nic.switch == switch.name]
@@ -50,7 +50,7 @@ def _impairments(options: LabOptions, plane: Plane, switch: Switch, ports: Itera
 
 
 def controller_command(options: LabOptions, topology: Topology, listen: str) -> list[str]:
-    """Return the command that runs the controller; it reads the topology file in the lab's folder."""
+    """Return the command that runs the controller on the topology file in the lab's folder."""
     command = [sys.executable, "-m", "railweave", "controller"]
     command += ["--topology", str(options.out / "topology.yaml"), "--listen", listen]
     for name, probability in options.loss.items():

@@ -15,8 +15,8 @@ GSO_MAX_BYTES = 65_536  # the kernel's default
 UNSHAPED_LIMIT_PACKETS = 10_000
 TABLE = "railweave_classes"  # nft's
 INTERACTIVE = "0:6"  # a socket's SO_PRIORITY, as nft writes it
-# Classes of a shaped queue: what leaves first and last, by code point; in between, sources of frames take
-# turns, and so does what is from none of them.
+# Classes of a shaped queue. The code point selects the first and the last class. Between them, the sources of
+# frames share the link round-robin, with one more class for all other sources.
 URGENT, OTHERS, LOWER_EFFORT = "2:1", "2:2", "2:3"
 SOURCES = tuple(f"2:{16 + place:x}" for place in range(16))
 
@@ -32,13 +32,13 @@ class TokenBucket:
 
     @classmethod
     def of(cls, rate_bps: int, mtu: int = DEFAULT_MTU, usual_bps: int = 0) -> TokenBucket:
-        """Choose burst and queue for a link's rate; `usual_bps` is what it has while nothing is wrong.
+        """Choose burst and queue for a link's rate. `usual_bps` is the rate without a fault.
 
-        One millisecond of burst rides out the kernel's timers and lets short super-packets through
-        whole, yet is 0.3 % of a 4 MiB message at 100 Mbit/s. The queue holds a quarter of a second and at
-        least 1 MiB, more than any rail keeps in flight by default, so that only injected loss loses packets.
-        Nothing that waits may be longer than the burst: it would never leave, and what is behind it neither.
-        Hosts make super-packets for the usual rate.
+        One millisecond of burst covers the kernel's timer delays and passes short super-packets whole, but is
+        only 0.3 % of a 4 MiB message at 100 Mbit/s. The queue holds a quarter of a second and at least 1 MiB.
+        This is more than any rail keeps in flight by default, so that only injected loss loses packets.
+        A packet longer than the burst would block the queue for ever. Hosts make super-packets for the usual
+        rate.
         """
         return cls(
             rate_bps=rate_bps,
@@ -49,24 +49,24 @@ class TokenBucket:
 
     @property
     def limit_frames(self) -> int:
-        """The queue in full frames, as the length of an interface's queue is given."""
+        """The queue's limit in full frames, the unit of an interface's queue length."""
         return self.limit_bytes // FRAME
 
     def interface_command(self, interface: str) -> str:
         """Return the line for `ip -batch` that fits an interface to this bucket.
 
-        The kernel's TCP makes no longer super-packets than the burst: longer ones are cut into frames here,
-        and each frame costs every machine on its way a timer and a wake-up of its own.
+        The kernel's TCP then makes no super-packets longer than the burst. Longer ones would be cut into
+        frames here, and each frame would cost every machine on its path one timer and one wake-up.
         """
         longest = min(self.burst_bytes, GSO_MAX_BYTES)
         return f"link set {interface} txqueuelen {self.limit_frames} gso_max_size {longest}"
 
     def commands(self, interface: str) -> list[str]:
-        """Return the lines for `tc -batch` that shape what leaves through `interface`.
+        """Return the lines for `tc -batch` that shape the packets that leave through `interface`.
 
-        What waits is in classes. A network control datagram does not wait for a quarter of a second of data:
-        it would report a failure late. Sources take turns of as many bytes each: in one queue those with
-        larger windows would have more of a trunk than others.
+        Packets wait in classes. A network control datagram does not wait behind a quarter of a second of
+        data, because it would report a failure late. Sources share the link round-robin with equal bytes. In
+        one queue, sources with larger windows would get more of a trunk than others.
         """
         every = f"htb rate 1tbit burst 10mb cburst 10mb quantum {self.frame_bytes}"  # TBF alone limits
         priorities = {URGENT: 0, OTHERS: 1, LOWER_EFFORT: 2} | dict.fromkeys(SOURCES, 1)
@@ -81,7 +81,7 @@ class TokenBucket:
         ]
 
     def rate_command(self, interface: str) -> str:
-        """Return the line that gives an interface this rate; if it had one, it keeps what waits."""
+        """Return the line that gives an interface this rate. A shaped interface keeps its queued packets."""
         return (
             f"qdisc replace dev {interface} root handle 1: tbf rate {self.rate_bps}bit "
             f"burst {self.burst_bytes} limit {self.limit_bytes}"
@@ -89,7 +89,7 @@ class TokenBucket:
 
 
 def counting_queue(interface: str) -> str:
-    """Return the line for `tc -batch` that gives an unshaped interface a queue, whose counters are wanted."""
+    """Return the line for `tc -batch` that gives an unshaped interface a queue for its counters."""
     return f"qdisc replace dev {interface} root pfifo limit {UNSHAPED_LIMIT_PACKETS}"
 
 
@@ -104,8 +104,8 @@ def queue_commands(
 ) -> list[str]:
     """Return the lines for `tc -batch` that make an interface send at `rate_bps`; 0 is unshaped.
 
-    An interface without a rate has no queue, unless its frames are to be `counted`. One that is `shaped`
-    keeps what waits, which hosts have made for its `usual_bps`.
+    An interface without a rate has no queue, unless its frames are `counted`. A `shaped` interface keeps its
+    queued packets, which hosts have made for its `usual_bps`.
     """
     if not rate_bps:
         return [counting_queue(interface) if counted else f"qdisc replace dev {interface} root noqueue"]
@@ -116,9 +116,9 @@ def queue_commands(
 def class_rules(interfaces: Iterable[str], sources: Sequence[str]) -> str:
     """Return an nft script that puts frames into classes of the interfaces' queues.
 
-    By the addresses of their sources; network control (CS6) and, at its sender, what a socket has made
-    urgent leave first, lower effort (CS1) last. Switches forget what priority a frame had; the code point is
-    in the frame.
+    The source address selects the class. Network control (CS6) leaves first, and so do packets of urgent
+    sockets (SO_PRIORITY) at their sender. Lower effort (CS1) leaves last. The code point is in the frame, but
+    a switch does not see the priority of the sender's socket.
     """
     places = ", ".join(
         f"{address} : {SOURCES[place % len(SOURCES)]}" for place, address in enumerate(sources)
@@ -140,7 +140,7 @@ def class_rules(interfaces: Iterable[str], sources: Sequence[str]) -> str:
 
 
 def bridge_loss_rules(loss: float) -> str:
-    """Return an nft script by which a bridge drops UDP frames at random, and counts them."""
+    """Return an nft script that lets a bridge drop UDP frames at random, and count them."""
     threshold = round(loss * NFT_SCALE)
     return (
         "table bridge railweave {\n"

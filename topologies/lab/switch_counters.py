@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a controller for its switches' counters: `python -m railweave.topologies.lab.switch_counters ADDRESS`.
+"""Ask a controller for its switches' counters: `python -m railweave.topologies.lab.switch_counters ADDRESS`.
 
-A program of its own, because the controller is reached from inside its network only.
+This is a separate program, because only processes inside the lab's network reach the controller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANSWER_S = 10.0
 
 
 def ask(controller: str) -> dict[str, dict[str, int]]:
-    """Return packets by decision by plane, summed over the plane's switches."""
+    """Return packets by plane and decision, summed over the plane's switches."""
     with grpc.insecure_channel(controller, options=[("grpc.enable_http_proxy", 0)]) as channel:
         stub = pb_grpc.ControllerStub(channel)  # type: ignore[no-untyped-call]
         answer = stub.GetSwitchCounters(pb.SwitchCountersRequest(), timeout=ANSWER_S)
