@@ -101,9 +101,7 @@ def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
         raise InvalidRequest(f"{where}: port {rail.port}", "1 to 65535", SAME_RELEASE)
     if rail.control_port > 65535:
         expected = "1 to 65535, or 0 for no recovery"
-        raise InvalidRequest(
-            f"{where}: control port {rail.control_port}", "1 to 65535, or 0 for no recovery", SAME_RELEASE
-        )
+        raise InvalidRequest(f"{where}: control port {rail.control_port}", expected, SAME_RELEASE)
     pairs = rail.queue_pairs
     if pairs and (len(pairs) != size or max(pairs) > MAX_QUEUE_PAIR):
         expected = f"none or {size}, each up to {MAX_QUEUE_PAIR}"

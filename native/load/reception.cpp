@@ -373,7 +373,8 @@ Reading receive_by_workers(std::span<const std::unique_ptr<Reception>> groups, D
   const std::size_t size = groups[0]->datagram_bytes();
   std::optional<DealtSockets> sockets;
   if (super_packets)
-    sockets.emplace(workers, groups.size(), groups.size() * batch_of(size) * size, *super_packets);
+    sockets.emplace(workers, groups.size(), groups.size() * batch_of(groups[0]->payload_bytes()) * size,
+                    *super_packets);
   Reading reading;
   for (const Time end = EventLoop::now() + duration; EventLoop::now() < end;) {
     std::vector<Bytes> batches;

@@ -38,10 +38,11 @@ RdmaEndpoint::RdmaEndpoint(const RdmaEndpointOptions& options)
       next_ip_id_(static_cast<std::uint16_t>(random_number())) {}
 
 std::unique_ptr<FrameSocket> RdmaEndpoint::reopen() {
+  auto opened = open_socket(options_);
   blocked_ = false;
   retry_at_ = kNever;
   refused_before_ = stats_.segmentation_refused;
-  return std::exchange(socket_, open_socket(options_));
+  return std::exchange(socket_, std::move(opened));
 }
 
 std::uint32_t RdmaEndpoint::reserve_queue_pair_number() {

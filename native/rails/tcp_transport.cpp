@@ -2,6 +2,7 @@
 #include "rails/tcp_transport.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
@@ -202,12 +203,13 @@ Hello TcpTransport::hello_to(int peer, std::uint64_t number) const {
 
 void TcpTransport::greet(TcpHandshake& handshake, Time now) {
   const int peer = handshake.peer();
-  const int error = pending_error(handshake.socket());
+  int error = pending_error(handshake.socket());
   handshake.set_first(hello_to(peer, ++redials_[peer].dials));
   if (error == 0 && send_whole(handshake.socket(), encode(handshake.first(), 0, key_))) {
     handshake.set_deadline(kNever);  // the peer answers when it reaches this incarnation
     return loop_.rewatch(handshake.socket().get(), EPOLLIN, handshake);
   }
+  if (error == 0) error = errno;
   remove_handshake(handshake);
   try_again(peer, "cannot connect to " + name_of(peer) + ": " + std::strerror(error), now);
 }

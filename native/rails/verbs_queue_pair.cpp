@@ -13,7 +13,7 @@
 namespace railweave {
 namespace {
 
-constexpr std::uint32_t kInline = 64;  // bytes that go with the request; a clearance has 56, without its code
+constexpr std::uint32_t kInline = 72;  // bytes that go with the request: a clearance with its code
 constexpr int kQuietRun = 16;          // most requests in a row without a completion report
 constexpr std::uint32_t kReceiveTag = 1u << 31;
 // Delay of the first packet. Ranks join within milliseconds of each other. A packet that comes before the

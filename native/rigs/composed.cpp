@@ -108,7 +108,7 @@ class Simulation {
         network_(ranks_, seed) {
     for (int rank = 0; rank < ranks_; ++rank) {
       hosts_.push_back(std::make_unique<RackRank>(network_, world_, rank, ranks_));
-      network_.befriend(rank, hosts_.back()->ring().peers());
+      network_.add_peers(rank, hosts_.back()->ring().peers());
     }
     for (const std::vector<int>& member : world_.members) {
       if (member.size() < 2) continue;

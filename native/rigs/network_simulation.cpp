@@ -98,7 +98,7 @@ class SimulatedTransport final : public Transport {
   // Fails if the peer is no neighbour: real transports that know only neighbours would drop the message.
   void check_neighbour(int peer) const {
     const std::vector<int> known = neighbours(rank_, ranks_);
-    if (network_.friends_[rank_].contains(peer)) return;
+    if (network_.extra_peers_[rank_].contains(peer)) return;
     if (!std::binary_search(known.begin(), known.end(), peer))
       throw std::logic_error("rank " + std::to_string(peer) + " is no neighbour of rank " +
                              std::to_string(rank_) + " of " + std::to_string(ranks_));

@@ -24,8 +24,8 @@ class SimulatedNetwork {
   SimulatedNetwork(int ranks, std::uint64_t seed);
 
   /// Ranks with which this one exchanges messages, besides its neighbours.
-  void befriend(int rank, const std::vector<int>& ranks) {
-    friends_[rank].insert(ranks.begin(), ranks.end());
+  void add_peers(int rank, const std::vector<int>& ranks) {
+    extra_peers_[rank].insert(ranks.begin(), ranks.end());
   }
   /// Some acknowledgements then arrive only after all effects of their messages.
   void lose_acknowledgements() { loses_acknowledgements_ = true; }
@@ -62,7 +62,7 @@ class SimulatedNetwork {
   std::uint64_t order_ = 0;
   std::priority_queue<Event> events_;
   std::vector<SimulatedTransport*> transports_;
-  std::map<int, std::set<int>> friends_;  // by rank
+  std::map<int, std::set<int>> extra_peers_;  // by rank
 };
 
 }  // namespace railweave
