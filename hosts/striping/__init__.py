@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a tensor is cut over the rails: costs that are learnt, or shares that are given."""
+"""Striping: cut a tensor over the rails, by learned costs or by given shares."""
 
 from railweave.hosts.striping.planner import CallKey, Plan, Planner
 from railweave.hosts.striping.priors import StripedRail

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails cost: what their links promise, times a slowness that is measured by class of calls.
+"""Costs of rails: the promise of the link, times a slowness that is measured per class of calls.
 
-All ranks must come to the same numbers bit for bit, so floats see only + - * / and comparisons, one after the
-other, and of the library's sums the exact one, fsum: no roots, no logarithms.
+All ranks must compute the same numbers bit for bit. So floats use only + - * /, comparisons and the exact sum
+fsum, in a fixed order. Roots and logarithms may differ between machines.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from railweave.hosts.arrays import NAMES
 from railweave.hosts.capabilities import REDUCING
 from railweave.hosts.striping.priors import Line, StripedRail, prior_lines
 
-SURE = 3  # times, or blocks, of one way that tell what it costs
-SAMPLES = 20  # times at most that an estimate is made of, and calls of a block at least
-CLEAR = 1.25  # times as long is clearly slower: two such times in a row are believed at once
-DOUBT = 3.0  # times as long as is thought a rail may take that has not been measured
-LIKELY = 1.25  # times the time that other calls suggest is expected at most
-SHORT_S = 0.016  # calls as short as that are latency for the most part, and are compared in blocks
-LARGE_BYTES = 1 << 20  # of calls that are short on no link: rates matter, and none may take much too long
+SURE = 3  # measurements, or blocks, that settle the cost of one arm
+SAMPLES = 20  # most measurements in one estimate, and fewest calls in one block
+CLEAR = 1.25  # factor of a clear difference: two such times in a row are believed at once
+DOUBT = 3.0  # an unmeasured rail may take this many times its expected time
+LIKELY = 1.25  # upper bound of an expected time, relative to the time that other calls suggest
+SHORT_S = 0.016  # shorter calls are mostly latency, and are compared in blocks
+LARGE_BYTES = 1 << 20  # calls above half of this are never short: rates matter, and a slow trial costs much
 
 NUMBERS = {"int": 1, "int8": 4, "float": 1, "half": 2}  # lanes that an in-network rail sends for 4 bytes
 
 
 def numbers_of(collective: Collective, dtype: DType) -> str:
-    """Return one of NUMBERS, which cost alike; what is not reduced passes as it lies in memory."""
+    """Return the cost group of a type: a key of NUMBERS. Data that is not reduced is sent as raw bytes."""
     if collective not in REDUCING:
         return "int"
     return {1: "int8", 2: "half"}.get(item_size(dtype)) or NAMES[dtype].rstrip("0123456789")
@@ -37,29 +37,29 @@ def numbers_of(collective: Collective, dtype: DType) -> str:
 
 @dataclass(frozen=True, order=True)
 class CostKey:
-    """A class of calls as far as costs are concerned."""
+    """A class of calls: calls of one class share their costs."""
 
     collective: str
-    numbers: str  # of NUMBERS
+    numbers: str  # key of NUMBERS
     size_class: int  # bytes of the whole tensor: calls up to this size, and larger than half of it
 
     def same_but_size(self, other: CostKey) -> bool:
-        """Whether calls of both classes differ in nothing but their size."""
+        """Whether both classes are equal, or differ only in size."""
         return (self.collective, self.numbers) == (other.collective, other.numbers)
 
 
 class Slowness:
-    """How many times longer than its link promises a rail has taken lately."""
+    """Recent times of a rail, relative to the promise of its link."""
 
     def __init__(self, values: Iterable[float] = (), samples: int = 0) -> None:
-        """Take what is known from elsewhere, if anything."""
+        """Begin with values from elsewhere, if any."""
         self._latest = deque(values, maxlen=SAMPLES)
-        self._block = 0.0  # in blocks of calls; 0 if there were none
-        self.samples = samples  # since the rail's speed has changed
+        self._block = 0.0  # mean of blocks; 0 before the first block
+        self.samples = samples  # measurements since the rail's speed changed
 
     @property
     def single(self) -> float:
-        """Return what single calls show: the mean of the middle half, as others waited for a processor."""
+        """Return the mean of the middle half of single calls. Slow calls may have waited for a processor."""
         latest = self._latest or (self._block,)
         quarter = len(latest) // 4
         middle = sorted(latest)[quarter : len(latest) - quarter]
@@ -67,16 +67,16 @@ class Slowness:
 
     @property
     def least(self) -> float:
-        """Return the least that single calls show."""
+        """Return the least slowness of single calls."""
         return min(self._latest, default=self._block)
 
     @property
     def value(self) -> float:
-        """Return what holds: blocks of short calls tell more than single ones."""
+        """Return the slowness in force. Blocks of short calls are more reliable than single calls."""
         return self._block or self.single
 
     def observe(self, value: float) -> float | None:
-        """Take a value. Returns by which factor the rail is slower, if it has changed its speed for good."""
+        """Add a value. Return the factor by which the rail became slower; None if its speed is the same."""
         *earlier, before = self._latest or [value]
         factor = None
         if earlier:
@@ -90,25 +90,25 @@ class Slowness:
         return factor
 
     def settle(self, value: float) -> None:
-        """Take the mean of a block of calls; one far from those before counts alone."""
+        """Add the mean of a block to the average. A mean far from the average replaces it."""
         near = value < self._block * CLEAR < value * CLEAR * CLEAR
         self._block = (self._block + value) / 2 if near else value
         self.samples = max(self.samples, SURE)
 
     def begin(self, value: float, samples: int) -> None:
-        """Hold this for what is known, as if it had been measured so often."""
+        """Start again from this value, as if it had been measured `samples` times."""
         self._latest = deque((value,), maxlen=SAMPLES)
         self._block, self.samples = 0.0, samples
 
 
-Place = tuple[CostKey, int, bool]  # a class, a rail, and whether it carries calls alone
+Place = tuple[CostKey, int, bool]  # class, rail, and whether the rail carries calls alone
 
 
 class CostTable:
-    """Slowness by class, rail, and whether it carries calls alone, or parts of them beside other rails.
+    """Table of slowness by class, rail, and use: a rail carries calls alone, or parts beside other rails.
 
-    Rails that share a processor or a link are slower together. So a split is judged by what was measured in
-    splits, and a single rail by what was measured of it alone. What is known outlives the absence of a rail.
+    Rails that share a processor or a link slow each other down. So splits are judged by measurements in
+    splits, and a rail alone by measurements of the rail alone. Costs stay known while a rail is down.
     """
 
     def __init__(self, rails: Sequence[StripedRail], hosts: int) -> None:
@@ -119,37 +119,37 @@ class CostTable:
         self.known: dict[Place, Slowness] = {}
         self._priors: dict[CostKey, dict[int, Line]] = {}
         self._short: dict[CostKey, bool] = {}
-        self._nearest: dict[Place, Place | None] = {}  # as far as asked, while no further place is known
+        self._nearest: dict[Place, Place | None] = {}  # cache of `place`, valid until a place is added
 
     def put(self, place: Place, slowness: Slowness) -> None:
-        """Take what is known from elsewhere."""
+        """Set the slowness of a place."""
         self.known[place] = slowness
         self._nearest.clear()
 
     def distrust(self, rail: int) -> None:
-        """Hold what is known of a rail for true only until it is measured again."""
+        """Keep the costs of a rail only until it is measured again."""
         for (_, of, _), slowness in self.known.items():
             if of == rail:
                 slowness.begin(slowness.single, 0)
 
     def doubt(self, key: CostKey, rails: Sequence[int], size: int) -> None:
-        """Have rails measured anew of which all calls so far may have waited for a processor at once."""
+        """Request new measurements of rails whose calls may all have waited for a processor at once."""
         seen = {rail: self.seen_s(key, rail, size) for rail in rails if self.samples(key, rail, True)}
         for rail, seen_s in seen.items():
-            # What is quicker gets a block anyway; what is slower would cost more than the chance is worth.
+            # A faster rail gets a block anyway. Exploring a slower rail would cost more than it may gain.
             if DOUBT < seen_s / min(seen.values()) < DOUBT * DOUBT:
                 self.known[key, rail, True].samples = 1
 
     def samples(self, key: CostKey, rail: int, alone: bool) -> int:
-        """Return how many measurements speak for a rail's present speed."""
+        """Return the number of measurements since a rail's speed last changed."""
         known = self.known.get((key, rail, alone))
         return known.samples if known is not None else 0
 
     def observe(self, place: Place, size: int, time_s: float, block: bool = False) -> float | None:
-        """Take a measured time, or the mean of a block of calls.
+        """Add a measured time, or the mean of a block of calls.
 
-        Returns by which factor the rail has become slower, if single times show that it has for good: the
-        other case was measured before, and is forgotten.
+        Returns the factor by which the rail became slower, if single times show a lasting change. Then the
+        costs of its other use (alone or beside others) are outdated, and are deleted.
         """
         key, rail, alone = place
         known, prior = self.known.get(place), self.prior(key, rail)
@@ -158,7 +158,7 @@ class CostTable:
             like = self.known[near].single if near is not None and near[2] is alone else 0.0
             known = Slowness([like] if like < value * CLEAR < like * CLEAR * CLEAR else ())
             self.put(place, known)
-        if block:  # links that have rested let more pass than they promise, but not for long
+        if block:  # a part faster than its link is a burst of a rested link
             whole = self.known.get((key, rail, True))
             faster = min(1.0, whole.value) if whole is not None else 1.0
             time_s = max(time_s, faster * size / prior.rate) if self.rates_known and not alone else time_s
@@ -170,7 +170,7 @@ class CostTable:
         return factor
 
     def line(self, key: CostKey, rail: int, alone: bool = False) -> Line:
-        """Return what a rail costs alone or beside others; not measured here, as in the nearest class."""
+        """Return a rail's cost alone or beside others: of this class if measured, else of the nearest."""
         place, prior = self.place(key, rail, alone), self.prior(key, rail)
         return prior if place is None else prior.slower(self.known[place].value)
 
@@ -179,15 +179,15 @@ class CostTable:
         return self.line(key, rail, alone=True).time_s(size)
 
     def seen_s(self, key: CostKey, rail: int, size: int) -> float:
-        """Return the least that single calls have shown: of short calls more than what blocks tell."""
+        """Return the time by the fastest single call. Short calls are usually faster in blocks."""
         place, prior = self.place(key, rail, True), self.prior(key, rail)
         return prior.time_s(size) * (1.0 if place is None else self.known[place].least)
 
     def expected_s(self, key: CostKey, rail: int, size: int, alone: bool) -> float:
-        """Return the longest that a part may be expected to take; 0 if nothing is known of the rail.
+        """Return the longest expected time of a part; 0 if nothing is known about the rail.
 
-        Such calls may have been measured only in other sizes, or before the rail was last out. Then the rail
-        is as slow as they were, or as the slowest of all calls since.
+        Perhaps only calls of other sizes were measured, or calls before the rail was last down. Then the rail
+        counts as slow as these calls, or as slow as the slowest class since.
         """
         time_s, place = self.line(key, rail, alone).time_s(size), self.place(key, rail, alone)
         if self.samples(key, rail, True) or self.samples(key, rail, False):
@@ -202,25 +202,25 @@ class CostTable:
         return DOUBT * time_s if self.rates_known else 0.0
 
     def like(self, key: CostKey, rail: int, alone: bool) -> bool:
-        """Whether a rail has been measured so, alone or not, in this class or one like it."""
+        """Whether this use of a rail (alone or not) was measured in this class or a similar one."""
         return (place := self.place(key, rail, alone)) is not None and place[2] is alone
 
     def short(self, key: CostKey) -> bool:
-        """Return whether calls are short as links promise, and not large."""
+        """Return whether calls are short by the promise of the links, and are not large."""
         if key not in self._short:
             promised = (self.prior(key, rail.index).time_s(key.size_class) for rail in self._rails)
             self._short[key] = key.size_class < LARGE_BYTES and min(promised) < SHORT_S
         return self._short[key]
 
     def prior(self, key: CostKey, rail: int) -> Line:
-        """Return what a rail's link promises."""
+        """Return the promise of a rail's link."""
         if key not in self._priors:
             lanes = NUMBERS[key.numbers]
             self._priors[key] = prior_lines(self._rails, self._hosts, key.collective, lanes, key.size_class)
         return self._priors[key][rail]
 
     def place(self, key: CostKey, rail: int, alone: bool) -> Place | None:
-        """Return where a rail's slowness stands, if at all: here or in the nearest class as short or long."""
+        """Return the nearest measured place of a rail, if any. Short calls and others are kept apart."""
 
         def order(place: Place) -> tuple[object, ...]:
             of, _, case = place

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans calls alike on all ranks: from the index of the call, agreed changes of rails and agreed surveys.
+"""Plan calls identically on all ranks, from three inputs: op index, agreed rail changes, agreed surveys.
 
-Nothing here reads a clock, a file or the network. All that a plan depends on comes in through `plan` (the
-index, the call, the changes of rails) and `take_survey`, and is put to use at an index that all ranks share.
+Nothing here reads a clock, a file or the network. All inputs of a plan come through `plan` (index, call, rail
+changes) and `take_survey`. Each input comes into force at an op index that all ranks share.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs"
 SMALL = Verdict(Reason.THRESHOLD, "its share of so small a tensor is not worth a second rail")
 DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")
 
-PLANS = 512  # kinds of calls whose plans are remembered
-LAG = 6  # calls from a survey to the first one that its result is in force for
+PLANS = 512  # kinds of calls whose plans are cached
+LAG = 6  # op indices from a survey to the first call that its result is in force for
 
 SURVEY_CALL = Call(DType.INT32, ReduceOp.MAX, surveys.LANES)
 SURVEY_KEY = CostKey("all_reduce", "int", surveys.LANES * 4)
 
 NO_SPLIT = Split((), 0.0)
 
-# The numbers are the root and the count of elements.
+# The two integers are the root and the count of elements.
 CallKey = tuple[Collective, DType, ReduceOp, int, Called, int]
 
 
 class RailState(enum.StrEnum):
-    """A rail as the ranks have agreed."""
+    """State of a rail that the ranks have agreed on."""
 
     UP = "up"
     DOWN = "down"
-    RECOVERING = "recovering"  # back, with the costs of before: until it has been measured anew
+    RECOVERING = "recovering"  # back, with its earlier costs, until it is measured again
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one call goes. Plans of equal calls are the same object while nothing is learnt."""
+    """Plan of one call. Equal calls share one Plan object until something is learned."""
 
     call: Call
     parts: tuple[Part, ...]
     tally: Tally
     size: int = 0  # bytes of the whole tensor
-    expected_s: float = 0.0  # 0: nothing is known
-    call_class: CallClass | None = None  # which learns
-    usual: Split | None = None  # of a call that is measured: what it takes if nothing is tried
-    survey: tuple[Item, ...] | None = None  # what a survey asks for
+    expected_s: float = 0.0  # 0: unknown
+    call_class: CallClass | None = None  # learns from this call; None if nothing is learned
+    usual: Split | None = None  # of a measured call: its split without exploration
+    survey: tuple[Item, ...] | None = None  # items of a survey
 
     @property
     def survey_after(self) -> bool:
@@ -76,27 +76,27 @@ class Plan:
 
     @property
     def tried(self) -> bool:
-        """Whether it takes another way than the usual one, to learn what that costs."""
+        """Whether this call explores: it takes another arm than the usual one."""
         return self.usual is not None and self.usual.parts != self.parts
 
 
 @dataclass
 class _Entry:
-    """One kind of calls: its plans while nothing changes, with the split in force."""
+    """Cached plans of one kind of calls, with the split in force."""
 
     key: CallKey
     size: int  # bytes of the whole tensor
-    rails: tuple[StripedRail, ...]  # that can carry it
+    rails: tuple[StripedRail, ...]  # rails that can carry the call
     call_class: CallClass
-    plans: tuple[Plan, ...] = ()  # which calls follow in turn
-    version: int = -1  # of the class, when the split was made
+    plans: tuple[Plan, ...] = ()  # calls alternate between them
+    version: int = -1  # version of the class when the split was made
     split: Split = NO_SPLIT
 
 
 class Planner:
     """Plans the calls of one communicator on one rank.
 
-    Calls are planned by one thread at a time; what it knows may be asked for by others.
+    Only one thread at a time plans calls. Other threads may read the planner's state under `lock`.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class Planner:
     ) -> None:
         """Take the rails in the agent's order.
 
-        With `fixed`, the rails' shares hold. With `deterministic`, splits follow from `costs` or priors and
-        never change but with the rails. `costs_digest` stands for what `costs` were loaded; `opening` is for
-        the ranks to compare it, and must be alike on all.
+        With `fixed`, the rails' shares apply. With `deterministic`, splits follow from `costs` or priors and
+        change only with the set of rails. `costs_digest` identifies the loaded `costs`. With `opening`, the
+        ranks first compare options and digests. All ranks must pass the same `opening`.
         """
-        self.lock = threading.RLock()  # held while what is known changes, or is read by another thread
+        self.lock = threading.RLock()  # held while state changes, or while another thread reads state
         self.rails = tuple(rails)
         self.world_size = world_size
         self.fixed = fixed
@@ -129,30 +129,30 @@ class Planner:
         self.table = costs or CostTable(rails, world_size)
         self.rail_states = {rail.index: RailState.UP for rail in rails}
         self.reasons: dict[int, str] = {}  # why rails are down
-        self.note = note  # what else is to be known of the costs
+        self.note = note  # further remark on the costs, for reports
         self._ledger = ledger
         self._refused = dict(refused or {})
         self._entries: dict[CallKey, _Entry] = {}
         self._classes: dict[tuple[CostKey, tuple[int, ...]], CallClass] = {}
         self._changes_seen = 0
-        self._changes: deque[Change] = deque()  # that are not in force yet
-        self._next_in_force = 0  # index of the first call for which something new is in force
-        # A survey's price: measured, it would let a single late call delay all that is learnt.
+        self._changes: deque[Change] = deque()  # rail changes that are not in force yet
+        self._next_in_force = 0  # op index at which the next input comes into force
+        # Surveys count with their promised time. With a measured time, one late call would delay learning.
         promised = [self.table.prior(SURVEY_KEY, rail.index) for rail in rails]
         self._survey_s = DOUBT * min((line.time_s(SURVEY_KEY.size_class) for line in promised), default=0.0)
         self._agreement = Agreement(surveys.opening(self._options(), costs_digest) if self.opening else None)
-        self._calls = 0  # that have been submitted; surveys are none
-        self._last_rail = -1  # of the latest one
-        self._counted_from = 0  # slices of calls before this one say nothing of the rails as they are
+        self._calls = 0  # submitted calls, surveys not included
+        self._last_rail = -1  # first rail of the latest call
+        self._counted_from = 0  # op index: earlier slices do not describe the present rails
 
     # ------------------------------------------------------------ calls
 
     def plan(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> Plan:
         """Return the plan of a call of `count` elements (of one shard, where the tensor has shards).
 
-        Every index is planned, in order; again if it could not be submitted, perhaps with more `changes`,
-        which are all there have been. UnsupportedDType if no rail can carry such calls; RailDown if those
-        that can are down.
+        Indices are planned in order. A call that could not be submitted is planned again. `changes` are all
+        rail changes so far. Raises UnsupportedDType if no rail can carry such calls. Raises RailDown if all
+        able rails are down.
         """
         with self.lock:
             self._advance(op_index, changes)
@@ -172,7 +172,7 @@ class Planner:
             return plan
 
     def submitted(self, op_index: int, plan: Plan) -> None:
-        """Count a call, or survey, that has been submitted by this plan."""
+        """Count a submitted call or survey with this plan."""
         with self.lock:
             if plan.survey is not None:
                 self._agreement.submitted(op_index, plan.survey, LAG)
@@ -186,10 +186,10 @@ class Planner:
                 self.repeated(op_index + 1, (plan,), 1)
 
     def ahead(self, op_index: int, call: CallKey, changes: Sequence[Change]) -> tuple[tuple[Plan, ...], int]:
-        """Return the plans that calls like this one have in turn from this index on, and for how many calls.
+        """Return the plans between which equal calls alternate from this index, and the number of such calls.
 
-        For none if the next one has to be planned: also if not all these changes were known to the latest
-        plan. `repeated` counts those that are made.
+        Zero calls if the next call must be planned, for example because the latest plan did not know all
+        `changes`. `repeated` counts the calls that are made.
         """
         with self.lock:
             entry = self._entries.get(call)
@@ -201,7 +201,7 @@ class Planner:
             return entry.plans[first:] + entry.plans[:first], max(0, most)
 
     def repeated(self, op_index: int, plans: Sequence[Plan], calls: int) -> None:
-        """Count so many calls, the last before this index, that took these plans in turn."""
+        """Count the `calls` calls right before this index, which alternated between these plans."""
         with self.lock:
             for number, plan in enumerate(plans):
                 plan.tally.calls += len(range(number, calls, len(plans)))
@@ -219,7 +219,7 @@ class Planner:
         return _Entry(key, size, able, self._classes.get(kind) or CallClass(*kind, self.table))
 
     def _able(self, collective: Collective, dtype: DType, op: ReduceOp) -> tuple[StripedRail, ...]:
-        """Return the rails that can carry such calls and are alive."""
+        """Return the rails that are alive and can carry such calls."""
         able = capabilities.able(self.rails, collective, dtype, op, by_share=self.fixed)
         alive = tuple(rail for rail in able if self.rail_states[rail.index] is not RailState.DOWN)
         if not alive:
@@ -231,7 +231,7 @@ class Planner:
         return alive
 
     def _split(self, entry: _Entry) -> None:
-        """Take the split that follows from what is known now."""
+        """Update the split of an entry from the present costs."""
         count, call_class = entry.key[-1], entry.call_class
         if self.fixed:
             split = Split(fixed_split(entry.rails, count), 0.0)
@@ -269,7 +269,7 @@ class Planner:
     # ------------------------------------------------------------ surveys
 
     def _measure(self, op_index: int, plan: Plan, call_class: CallClass, usual: Split) -> None:
-        """Note a call that is measured, and the block before it."""
+        """Record a measured call, and the block before it."""
         count, size = plan.call.count, plan.size
         item = Item(op_index, -1, call_class.key, call_class.rails, size, False, self._agreement.latest)
         if (block := call_class.block()) is not None:
@@ -285,37 +285,37 @@ class Planner:
         call_class.measured(op_index, tried, size, count, usual, self._survey_s)
 
     def survey_index(self, op_index: int) -> int | None:
-        """Return a survey whose result must be taken before this call can be planned, if there is one."""
+        """Return the survey whose result must be taken before this call can be planned, if any."""
         return None if op_index < self._next_in_force else self._agreement.wanted(op_index)
 
     def observe(self, slices: Slices) -> None:
-        """Take slices that have ended on this rank."""
+        """Add slices that have ended on this rank."""
         self._agreement.observe(slices)
 
     def survey_input(self) -> Lanes:
-        """Return what this rank gives to a survey that is submitted now."""
+        """Return this rank's input of a survey that is submitted now."""
         return self._agreement.survey_input()
 
     def plan_survey(self, op_index: int, changes: Sequence[Change]) -> Plan:
-        """Return the plan of a survey, which is a call like others. It rides the quickest rail."""
+        """Return the plan of a survey, an ordinary call on the fastest rail."""
         with self.lock:
             self._advance(op_index, changes)
             able = [rail.index for rail in self._able(Collective.ALL_REDUCE, DType.INT32, ReduceOp.MAX)]
             quickest = min(able, key=lambda rail: self.table.single_s(SURVEY_KEY, rail, 4 * surveys.LANES))
-            # Of rails that take turns the one that has just worked: all rest as long before a call.
+            # Of equal rails, use the rail of the latest call. So alternating rails all rest equally long.
             alike = self.table.prior(SURVEY_KEY, quickest)
             if self._last_rail in able and self.table.prior(SURVEY_KEY, self._last_rail) == alike:
                 quickest = self._last_rail
             return Plan(SURVEY_CALL, ((quickest, 0, surveys.LANES),), Tally(), survey=self._agreement.asked())
 
     def take_survey(self, op_index: int, result: Lanes) -> None:
-        """Take the result of the survey at this index."""
+        """Store the result of the survey at this index."""
         self._agreement.take(op_index, result)
 
-    # ------------------------------------------------------------ what comes into force
+    # ------------------------------------------------------------ inputs that come into force
 
     def _advance(self, op_index: int, changes: Sequence[Change]) -> None:
-        """Put to use what comes into force up to this call, in the order of its indices."""
+        """Apply the changes and surveys that come into force up to this call, in order of their indices."""
         if op_index < self._next_in_force and len(changes) == self._changes_seen:
             return
         self._changes.extend(changes[self._changes_seen :])
@@ -325,15 +325,15 @@ class Planner:
             self._next_in_force = min(self._agreement.horizon, change)
             if self._next_in_force > op_index:
                 return
-            # Of the same index, surveys come first: a rank that leads may have planned that call, and so have
-            # learnt them, before it hears of the change.
+            # At the same index, surveys come before changes. A rank that is ahead may have planned that call,
+            # and so applied the survey, before it hears of the change.
             if (survey := self._agreement.pop_due(self._next_in_force)) is not None:
                 self._learn(survey)
             else:
                 self._change(self._changes.popleft())
 
     def _change(self, change: Change) -> None:
-        """Take rails out, or in again. Classes begin anew, but what rails cost is kept."""
+        """Mark rails as down or back. Classes start again, but the costs of rails stay."""
         for rail in self.rails:
             if not change.alive[rail.index]:
                 self.rail_states[rail.index] = RailState.DOWN
@@ -357,7 +357,7 @@ class Planner:
                 (call_class.compare if item.until else call_class.observe)(item, time_s)
 
     def _open(self, result: Sequence[int]) -> None:
-        """Look whether all ranks start from the same."""
+        """Check that all ranks start from the same options and costs."""
         same_options, same_costs = surveys.agreed(result)
         if not same_options:
             raise InvalidOption(
@@ -381,7 +381,7 @@ class Planner:
     # ------------------------------------------------------------ reports
 
     def in_force(self, call: CallKey) -> tuple[Split, CallClass]:
-        """Return how such a call would go now, and its class; RailDown and UnsupportedDType as `plan`."""
+        """Return the present split of such a call, and its class. Raises the errors of `plan`."""
         entry = self._entries.get(call)
         if entry is None or not entry.plans:
             self._split(entry := self._entry(call))

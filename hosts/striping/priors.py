@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rails are taken to cost before anything is measured: by kind, rate, number of hosts, algorithm."""
+"""Prior costs of rails, before any measurement: by kind, rate, number of hosts and algorithm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from railweave._native.collectives import Collective, Method, choose_method
 from railweave.hosts.limits import limit_bps, ring_volume
 
-UNKNOWN_RATE_BPS = 10**9  # what links are taken for if the rate of one is not known
-STEP_S = 50e-6  # one message from host to host
+UNKNOWN_RATE_BPS = 10**9  # rate of all links if the rate of one link is unknown
+STEP_S = 50e-6  # time of one message from host to host
 
 
 @dataclass(frozen=True)
@@ -25,34 +25,34 @@ class Line:
         return self.a_s + size / self.rate
 
     def slower(self, factor: float) -> Line:
-        """Return the line of what takes `factor` times as long."""
+        """Return the line of a rail that takes `factor` times as long."""
         return Line(self.a_s * factor, self.rate / factor)
 
 
 @dataclass(frozen=True)
 class StripedRail:
-    """A rail as the striper sees it."""
+    """Properties of a rail that striping needs."""
 
     name: str
     index: int  # in the agent
     kind: str
     rate_bps: int = 0  # of its links; 0: unknown
-    share: float = 0.0  # of large tensors, where shares are fixed
-    lanes: int = 256  # of an in-network rail's packets
-    trees: int = 1  # among which it cuts its part of a call
-    adds: bool = False  # a netreduce rail whose switch adds up what the ranks write
-    members: int = 0  # of the ring of racks and ranks that carries it where not all switches aggregate
-    where: str = ""  # of RDMA: on which device, or why on none
+    share: float = 0.0  # fixed share of large tensors; 0: no share
+    lanes: int = 256  # elements per packet of an in-network rail
+    trees: int = 1  # trees among which an in-network rail divides its part
+    adds: bool = False  # whether the switch of a netreduce rail sums the data that ranks write
+    members: int = 0  # of its ring of racks and ranks; 0 if all switches aggregate
+    where: str = ""  # of RDMA: its device, or the reason why it has no device
 
 
 def prior_lines(
     rails: Sequence[StripedRail], hosts: int, collective: str, ina_lanes: int = 1, size: int | None = None
 ) -> dict[int, Line]:
-    """Return the cost of each rail in calls of about `size` bytes, without it of large ones, by index.
+    """Return the cost of each rail, by index, in calls of about `size` bytes; without `size`, large calls.
 
-    An ina rail sends `ina_lanes` lanes for 4 bytes of the tensor, one step up and one down whatever the
-    number of hosts. Hosts take what they take for such a size: a ring of n for large ones, log2(n) exchanges
-    of the whole tensor, or of all blocks, for small ones.
+    An ina rail sends `ina_lanes` lanes per 4 bytes of the tensor, in one step up and one step down for any
+    number of hosts. Hosts use their algorithm for the size. Large tensors use a ring of n. Small tensors use
+    log2(n) exchanges of the whole tensor, or of all blocks.
     """
     which = Collective[collective.upper()]
     known = all(rail.rate_bps > 0 for rail in rails)
@@ -73,7 +73,7 @@ def prior_lines(
 
 
 def host_steps(collective: Collective, method: Method, hosts: int) -> tuple[int, float]:
-    """Return how many messages follow each other, and the bytes over a link as a multiple of a ring's."""
+    """Return the number of successive messages, and the bytes over a link relative to a ring's."""
     rounds = (hosts - 1).bit_length()
     both = 2 if collective is Collective.ALL_REDUCE else 1
     if method in {Method.RECURSIVE_DOUBLING, Method.BINOMIAL}:

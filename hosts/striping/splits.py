@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to cut a tensor: so that all rails end at once, or by shares that somebody has given."""
+"""Cut a tensor so that all rails end at the same time, or by given shares."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from math import fsum
 
 from railweave.hosts.striping.priors import Line, StripedRail
 
-ALIGNMENT = 256  # elements: parts begin where the chunks of an in-network rail do
-ENGAGE = 1.05  # a further rail, or another one, must make a call quicker by this factor
+ALIGNMENT = 256  # elements: parts begin at chunk boundaries of an in-network rail
+ENGAGE = 1.05  # an added rail, or another arm, must make a call faster by this factor
 
 Part = tuple[int, int, int]  # rail's index in the agent, offset, count; in elements
-# Rails that share a call, the one that takes it all, or TURNS and those that take turns.
+# An arm: the rails that share a call, one rail alone, or TURNS and the rails that alternate.
 Way = tuple[int, ...]
 TURNS = -1
 
 
 @dataclass(frozen=True)
 class Split:
-    """How a call is cut, and the time that is predicted."""
+    """Parts of a call, and the predicted time."""
 
     parts: tuple[Part, ...]
     time_s: float
-    turns: tuple[int, ...] = ()  # rails of which each takes a whole call in turn
+    turns: tuple[int, ...] = ()  # rails that alternate: each takes a whole call
 
     @property
     def rails(self) -> Way:
@@ -33,15 +33,15 @@ class Split:
 
     @property
     def ways(self) -> tuple[tuple[Part, ...], ...]:
-        """Return the parts that calls take, one after the other."""
+        """Return the parts of successive calls: one entry per alternating rail, else one entry."""
         return tuple(((rail, *self.parts[0][1:]),) for rail in self.turns) or (self.parts,)
 
 
 def water_fill(lines: Mapping[int, Line], size: float) -> dict[int, float]:
-    """Return the bytes of each rail with which `size` bytes end soonest, in order of rails.
+    """Return the bytes of each rail so that `size` bytes end as early as possible, in order of rails.
 
-    That is where sum over rails of b (T - a)+ = size, solved for T: rails enter in order of their latency a,
-    and one whose latency is not below T gets nothing.
+    Solves sum over rails of b (T - a)+ = size for T. Rails enter in order of their latency a. A rail gets
+    nothing if its latency is not below T.
     """
     rates = weighted = time_s = 0.0
     entered: list[int] = []
@@ -57,15 +57,15 @@ def water_fill(lines: Mapping[int, Line], size: float) -> dict[int, float]:
 
 
 def balanced(lines: Mapping[int, Line], size: int, count: int) -> Split:
-    """Return how to cut a call of `count` elements, `size` bytes, so that all of these rails end at once."""
+    """Return the split of `count` elements, `size` bytes, for which all rails end at the same time."""
     parts = cut(water_fill(lines, size), count)
     return Split(parts, time_of(parts, lines, size // count))
 
 
 def best_split(lines: Mapping[int, Line], size: int, count: int, engaged: Collection[int] = ()) -> Split:
-    """Return the best split of a call of `count` elements, `size` bytes; one part if it cannot be cut.
+    """Return the best split of `count` elements, `size` bytes; one part if the call cannot be cut.
 
-    Each rail must pay; those `engaged` now are kept while they do not make calls slower.
+    A new rail must make calls faster by ENGAGE. An `engaged` rail stays while it makes calls no slower.
     """
     split = balanced(lines, size, count)
     while len(split.parts) > 2:
@@ -82,9 +82,9 @@ def best_split(lines: Mapping[int, Line], size: int, count: int, engaged: Collec
 
 
 def choose(singles: Mapping[int, float], split: Split, count: int, engaged: Collection[int] = ()) -> Split:
-    """Return the quickest of rails that carry a call alone, with these times, and a split.
+    """Return the fastest choice among single rails, with these times, and a split.
 
-    Those `engaged` now are kept as long as nothing else is clearly quicker.
+    The `engaged` rails stay until another choice is faster by ENGAGE.
     """
     best = min(singles, key=lambda rail: (singles[rail], rail))
     if len(engaged) == 1 and singles.get(now := min(engaged), 2 * singles[best]) <= singles[best] * ENGAGE:
@@ -114,15 +114,15 @@ def cut(sizes: Mapping[int, float], count: int) -> tuple[Part, ...]:
 
 
 def time_of(parts: Sequence[Part], lines: Mapping[int, Line], element_bytes: int) -> float:
-    """Return the time that a split is predicted to take: that of its slowest part."""
+    """Return the predicted time of a split: the time of its slowest part."""
     return max(lines[rail].time_s(count * element_bytes) for rail, _, count in parts)
 
 
 def fixed_split(rails: Sequence[StripedRail], count: int) -> tuple[Part, ...]:
     """Cut `count` elements among rails that can carry them, by their shares.
 
-    Tensors of fewer than ALIGNMENT elements for each ride one: the switch's where there is one. If only rails
-    without a share are left, one carries all.
+    A tensor of fewer than ALIGNMENT elements per rail uses one rail, an ina rail if possible. One rail also
+    carries the whole tensor if no rail has a share.
     """
     having = [rail for rail in rails if rail.share > 0]
     if having and count >= len(having) * ALIGNMENT:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Surveys: small int32 MAX allreduces by which all ranks come to the same measurements.
+"""Surveys: small int32 MAX allreduces that give all ranks the same measurements.
 
-A slice's time is that from the last start to the last end over the ranks: lateness is no rail's. Clocks
-differ from host to host, so a rank counts both from the end of a survey before the call: surveys end on all
-ranks at nearly the same time. As far as they do not, the time found still lies between the least and the
-longest that the slice took on a rank. A rank that has no time yet gives a constant that wins: what one rank
-lacks is unknown to all, and asked again by the next survey.
+The time of a slice is from the last start to the last end over the ranks, so a late rank does not count
+against a rail. Clocks differ between hosts. So a rank counts start and end from the end of an earlier survey.
+Surveys end at nearly the same time on all ranks. In any case, the result lies between the shortest and the
+longest time of a rank. A rank without a time sends a constant that wins the MAX. Then the time is unknown on
+all ranks, and the next survey asks again.
 
-Of a block of calls, one after the other, the ranks agree on the mean time from one end to the next, and on
-that of each part, where it is the least. A lane holds it negated, so that the least wins.
+For a block of successive calls, the ranks agree on the mean time from one end to the next, and on the mean
+time of each part. The least value over the ranks counts. A lane holds it negated, so MAX selects the least.
 """
 
 from __future__ import annotations
@@ -24,82 +24,82 @@ from numpy.typing import NDArray
 from railweave.hosts.striping.costs import SURE, CostKey
 from railweave.hosts.striping.splits import Way
 
-LANES = 64  # of every survey: 256 bytes, one packet on any rail
-MOST = LANES // 2  # slices: each has a lane for its start, and one for its end
-TICK_NS = 100  # unit of times
-ABSENT = (1 << 31) - 1  # of a slice that this rank has no time of, or one more than 214 s after the survey
+LANES = 64  # lanes of every survey: 256 bytes, one packet on any rail
+MOST = LANES // 2  # slices: each has one lane for its start and one for its end
+TICK_NS = 100  # unit of time
+ABSENT = (1 << 31) - 1  # this rank has no time of the slice, or a time over 214 s after the survey
 NEVER = 1 << 62
 
 Lanes = NDArray[np.int32]
-Slices = NDArray[np.int64]  # (n, 5): of each its op index, rail, start and end in ns, and bytes
+Slices = NDArray[np.int64]  # (n, 5): op index, rail, start and end in ns, bytes
 
 
 @dataclass(frozen=True)
 class Item:
-    """One slice of one call, or one block, whose time the ranks are to agree on."""
+    """One slice of a call, or one block. The ranks agree on its time."""
 
     op_index: int
     rail: int
     key: CostKey
-    rails: tuple[int, ...]  # of its class
+    rails: tuple[int, ...]  # rails of its class
     size: int  # bytes
-    alone: bool  # whether it is the whole call
-    survey: int  # index of the survey from whose end its times count
-    until: int = 0  # of a block: index of its last call; it begins with op_index
-    way: Way = ()  # of a block
-    again: bool = False  # a survey has asked for it when some rank had no time yet
+    alone: bool  # whether the slice is the whole call
+    survey: int  # op index of a survey: times count from its end
+    until: int = 0  # of a block: op index of its last call; `op_index` is its first call
+    way: Way = ()  # arm of a block
+    again: bool = False  # an earlier survey asked, but some rank had no time yet
 
 
 @dataclass
 class Survey:
-    """A survey under way."""
+    """A survey in flight."""
 
-    in_force: int  # from the call of this index on
+    in_force: int  # op index of the first call that uses the result
     items: tuple[Item, ...]
-    opens: bool  # the first one, which compares what the ranks start from
+    opens: bool  # the first survey: it compares the ranks' options and costs
     result: list[int] | None = None
 
 
 class Agreement:
-    """The slices that are measured, from call to survey to what all ranks know."""
+    """Items on their way from a measured call, through a survey, to an agreed time."""
 
     def __init__(self, opening: Lanes | None) -> None:
-        """Begin with the input of the first survey, if one is to compare what the ranks start from."""
+        """Begin with the input of the opening survey, if the ranks compare options and costs."""
         self._opening = opening
         self._surveys: dict[int, Survey] = {}  # by index
         self._pending: deque[Item] = deque(maxlen=MOST)
-        self._last = -1  # index of the last call that is measured
-        self._slices: Slices = np.empty((0, 5), np.int64)  # here, that have ended
+        self._last = -1  # index of the latest measured call
+        self._slices: Slices = np.empty((0, 5), np.int64)  # ended on this rank
         self.latest = 0  # index of the latest survey
 
     @property
     def horizon(self) -> int:
-        """Return the index of the first call before which a survey comes into force."""
+        """Return the first op index at which a survey comes into force."""
         return min((survey.in_force for survey in self._surveys.values()), default=NEVER)
 
     def measure(self, item: Item) -> None:
-        """Note a slice or block of calls that have been submitted."""
+        """Record a slice or block of submitted calls."""
         self._pending.append(item)
         self._last = item.op_index
 
     def observe(self, slices: Slices) -> None:
-        """Take slices that have ended on this rank."""
+        """Add slices that have ended on this rank."""
         self._slices = np.concatenate((self._slices, slices))
 
     def forget(self) -> None:
-        """Ask for nothing that has been submitted so far."""
+        """Drop the items that no survey has asked for yet."""
         self._pending.clear()
 
     def asked(self) -> tuple[Item, ...]:
-        """Return what the next survey asks for: not the call right before it, which is still under way."""
+        """Return the items of the next survey, without the call right before it, which is in flight."""
         return tuple(item for item in self._pending if item.op_index != self._last)
 
     def survey_input(self) -> Lanes:
-        """Return what this rank gives to the next survey."""
+        """Return this rank's input of the next survey."""
         return encode(self.asked(), self._slices) if self._opening is None else self._opening
 
     def submitted(self, op_index: int, items: tuple[Item, ...], lag: int) -> None:
-        """Note a survey that has been submitted."""
+        """Record a submitted survey."""
         opens, self._opening = self._opening is not None, None
         self._surveys[op_index] = Survey(op_index + (1 if opens else lag), items, opens)
         self._pending = deque((item for item in self._pending if item not in items), MOST)
@@ -109,16 +109,16 @@ class Agreement:
         self._slices = self._slices[self._slices[:, 0] >= oldest]
 
     def wanted(self, op_index: int) -> int | None:
-        """Return the index of a survey whose result is needed to plan a call, and has not been taken."""
+        """Return the index of a survey whose result is missing and needed to plan this call."""
         due = (at for at, each in self._surveys.items() if each.in_force <= op_index and not each.result)
         return next(due, None)
 
     def take(self, op_index: int, result: Lanes) -> None:
-        """Take the result of the survey at this index."""
+        """Store the result of the survey at this index."""
         self._surveys[op_index].result = [int(lane) for lane in result]
 
     def pop_due(self, op_index: int) -> Survey | None:
-        """Return the survey that came into force first, up to this call, and forget it."""
+        """Remove and return the earliest survey in force at this call, if any."""
         due = [(survey.in_force, index) for index, survey in self._surveys.items()]
         in_force, index = min(due, default=(NEVER, -1))
         if in_force > op_index:
@@ -128,9 +128,9 @@ class Agreement:
         return self._surveys.pop(index)
 
     def times(self, survey: Survey, counted_from: int) -> list[tuple[Item, float]]:
-        """Return the agreed times of a survey, but for calls before `counted_from`.
+        """Return the agreed times of a survey, except those of calls before `counted_from`.
 
-        What no rank could tell is asked once more.
+        The next survey asks once more for an unknown time.
         """
         known: list[tuple[Item, float]] = []
         for item, time_s in decode(survey.items, survey.result or ()):
@@ -142,7 +142,7 @@ class Agreement:
 
 
 def encode(items: Sequence[Item], slices: Slices) -> Lanes:
-    """Return a survey's input from the slices that have ended on this rank."""
+    """Return this rank's input of a survey, from the slices that have ended here."""
     lanes = np.full(LANES, ABSENT, np.int32)
     ops, rails, starts_ns, ends_ns, sizes = slices.T
     for place, item in enumerate(items):
@@ -159,7 +159,7 @@ def encode(items: Sequence[Item], slices: Slices) -> Lanes:
 
 
 def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, float | None]]:
-    """Return each item's time in seconds; None where a rank had none."""
+    """Return each item's time in seconds; None if some rank had no time."""
     found: list[tuple[Item, float | None]] = []
     for item, start, end in zip(items, result[::2], result[1::2], strict=False):
         ticks = -start if item.until else end - start
@@ -169,9 +169,9 @@ def decode(items: Sequence[Item], result: Sequence[int]) -> list[tuple[Item, flo
 
 
 def _block_lane(item: Item, slices: Slices) -> int:
-    """Return the mean ticks from one call's end to the next one's, or of a part of them, negated.
+    """Return the negated mean ticks from the end of one call to the end of the next, or of one part.
 
-    The longest do not count: they waited for a processor.
+    The SURE longest times do not count: those calls may have waited for a processor.
     """
     first = item.op_index - 1
     ops, rails, starts_ns, ends_ns, _ = slices[(slices[:, 0] >= first) & (slices[:, 0] <= item.until)].T
@@ -187,14 +187,14 @@ def _block_lane(item: Item, slices: Slices) -> int:
 
 
 def opening(*texts: str) -> Lanes:
-    """Return the input of the first survey, which shows whether all ranks start from the same two texts."""
+    """Return the input of the first survey. It shows whether all ranks have the same two texts."""
     digests = b"".join(hashlib.sha256(text.encode()).digest()[:16] for text in texts)
     pieces = np.frombuffer(digests, "<i4")
     return np.pad(np.concatenate((pieces, ~pieces)), (0, LANES - 2 * len(pieces)))
 
 
 def agreed(result: Sequence[int]) -> tuple[bool, bool]:
-    """Return whether all ranks have the same of each of two texts, by the first survey's result."""
+    """Return, for each of the two texts, whether all ranks have the same, by the first survey's result."""
     greatest, inverse = np.reshape(result[:16], (2, 2, 4))
     options, costs = np.all(greatest == ~inverse, axis=1)
     return bool(options), bool(costs)
