@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learnt costs as a JSON file, so that a job starts hot. Every field is checked before any is believed.
+"""Save learned costs as a JSON file, so that a job starts hot. All fields are checked before any is used.
 
-A file holds the costs of several kinds of job: another number of hosts, or other rails, are another kind,
-whose costs do not apply. All ranks have learnt the same, so each can save and load a file of its own.
+A file holds costs of several kinds of job. A kind is the number of hosts and the rails. Costs of another kind
+do not apply. All ranks have learned the same costs, so each rank can save and load a separate file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a rail costs in calls of one class, alone or beside others: times what its link promises."""
+    """Cost of a rail in calls of one class, alone or beside others, relative to the promise of its link."""
 
     rail: str
     collective: str
@@ -73,14 +73,14 @@ class Job:
     costs: tuple[Cost, ...] = ()
 
     def __str__(self) -> str:
-        """Return what makes jobs alike, for people."""
+        """Return the kind of job as text. Jobs with the same text share costs."""
         rails = ", ".join(f"{rail.name} ({rail.kind}, {rail.rate_bps} bit/s)" for rail in self.rails)
         return f"{self.hosts} hosts, rails {rails}"
 
 
 @dataclass(frozen=True)
 class File:
-    """All that a file holds."""
+    """Contents of a costs file."""
 
     jobs: tuple[Job, ...]
     version: int = 0
@@ -88,7 +88,7 @@ class File:
 
 
 def read(path: Path) -> Sequence[Job]:
-    """Return all kinds of job of a file. InvalidOption names the file, the field, and what was expected."""
+    """Return all jobs in a file. InvalidOption names the file, the field, and the expected value."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise InvalidOption(
@@ -120,7 +120,7 @@ def read(path: Path) -> Sequence[Job]:
 
 
 def _check(job: Job, at: str) -> None:
-    """Raise ValueError for what is out of range."""
+    """Raise ValueError if a value of a job is invalid."""
     names = [rail.name for rail in job.rails]
     if len({*names, ""}) <= len(names):
         raise ValueError(explain(f"{at}.rails: {', '.join(names)}", "different names", REMOVE))
@@ -151,7 +151,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def save(planner: Planner, path: Path) -> None:
-    """Put what has been learnt into a file, beside other kinds of job. InvalidOption if that cannot be."""
+    """Save learned costs, and keep other jobs in the file. Raises InvalidOption if this fails."""
     with planner.lock:
         job = dump(planner.table, planner.rails, planner.world_size)
     others = [other for other in read(path) if str(other) != str(job)] if path.exists() else []
@@ -171,7 +171,7 @@ def save(planner: Planner, path: Path) -> None:
 
 
 def dump(table: CostTable, rails: Sequence[StripedRail], hosts: int) -> Job:
-    """Return a table's costs as a kind of job."""
+    """Return the costs of a table as a job."""
     names = {rail.index: rail.name for rail in rails}
     costs = (
         Cost(names[rail], key.collective, key.numbers, key.size_class, alone, known.value, known.samples)
@@ -190,10 +190,10 @@ def planner_for(
     deterministic: bool = False,
     costs: str = "",
 ) -> Planner:
-    """Return a planner that starts from the costs in a file, if there is one and it is of such a job.
+    """Return a planner that starts from the costs in a file, if the file has this kind of job.
 
-    InvalidOption if the file is bad. Costs of another number of hosts or of other rails are not used: the
-    planner's note says so.
+    Raises InvalidOption if the file is invalid. Costs of another number of hosts, or of other rails, are not
+    used. The planner's note says so.
     """
     options: dict[str, Any] = {"refused": refused, "fixed": fixed, "deterministic": deterministic}
     if not costs or fixed or len(rails) < 2:

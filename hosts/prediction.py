@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts a call: its time on each rail and with each split, and the reason for the choice."""
+"""Predict a call: its time on each rail and with each split, and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class RailPrediction:
 
     Attributes:
         rail: Name of the rail.
-        kind: Its kind.
+        kind: Kind of the rail.
         state: `up`, `down` or `recovering`.
-        obstacle: Why it cannot carry such calls; empty if it can.
+        obstacle: Reason why the rail cannot carry such calls; empty if it can.
         alone_us: Microseconds of the whole call on this rail alone; None if it cannot carry the call.
         a_us: Fixed time of a call, in microseconds.
         b_bps: Rate of the call's tensor, in bit/s.
@@ -265,7 +265,7 @@ class _Question:
 
 
 def shares_text(shares: Mapping[str, float]) -> str:
-    """Return `tcp0 51.2% + tcp1 48.8%`, or a rail's name alone."""
+    """Return the shares as text: `tcp0 51.2% + tcp1 48.8%`, or the name of a single rail."""
     if len(shares) == 1:
         return next(iter(shares))
     return " + ".join(f"{rail} {share:.1%}" for rail, share in shares.items())

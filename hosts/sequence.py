@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequence of calls that all ranks share: each gets its index, is planned, submitted and waited for."""
+"""The sequence of calls that all ranks share: give each call its op index, plan, submit and await it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from railweave.hosts.striping.splits import Part
 
 NOTHING = np.empty(0)
-KEPT = 64  # calls in flight before finished ones are looked for
-MOST_REPEATED = 1 << 18  # bytes of a call that the agent repeats: it copies them while it holds the GIL
-PIECE_S = 0.1  # a part that takes at least twice as long is cut, while a rail is out
-NEWS_S = 0.5  # what a rank whose time was up at the same moment needs to tell why
-REMEMBERED = 1 << 16  # indices of surveys, so that records can leave them out; the agent keeps as many slices
+KEPT = 64  # stored calls above which finished calls are removed
+MOST_REPEATED = 1 << 18  # most bytes of a repeated call: the agent copies them while it holds the GIL
+PIECE_S = 0.1  # while a rail is down, parts of at least twice this time are cut into pieces
+NEWS_S = 0.5  # time for another rank that timed out at the same moment to report its reason
+REMEMBERED = 1 << 16  # survey indices, which records omit; the agent keeps as many slices
 
 
 class Changes(Sequence["Change"]):
@@ -57,12 +57,12 @@ class Changes(Sequence["Change"]):
 
 
 class CallSequence:
-    """Submits this rank's calls, one at a time whatever the thread, and keeps their arrays until they end.
+    """Submits the calls of all threads of this rank, one at a time. Keeps their arrays until they end.
 
-    The plan of a call is a function of its index and of what the ranks have agreed upon before that index:
-    the changes of rails, and the results of surveys. So a call is planned for the index that it gets, once
-    more only if the ranks meanwhile agree on a change from that index on; surveys are submitted behind the
-    calls after which all ranks do so, and a call whose plan needs one waits for it.
+    The plan of a call is a function of its index, the agreed changes of rails, and the results of surveys
+    before that index. A call is planned for its index. It is planned again only if the ranks meanwhile agree
+    on a change in force at that index. All ranks submit surveys behind the same calls. A call waits for a
+    survey if its plan needs the result.
     """
 
     def __init__(self, agent: Agent, planner: Planner, health: Health, timeout_s: float) -> None:
@@ -73,19 +73,19 @@ class CallSequence:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._changes = Changes()
-        self._arrays: dict[int, tuple[Array, Array]] = {}  # by op index: what the rails read and write
-        self._surveys: dict[int, tuple[Array, Array]] = {}  # likewise: those whose result is not taken
+        self._arrays: dict[int, tuple[Array, Array]] = {}  # by op index: source and target
+        self._surveys: dict[int, tuple[Array, Array]] = {}  # surveys whose result is not taken yet
         self._surveyed: deque[int] = deque(maxlen=REMEMBERED)
-        self._survey_at: int | None = 0 if planner.opening else None  # the index that a survey has
-        self._repeated: tuple[Plan, ...] = ()  # plans of the calls that are made without asking
+        self._survey_at: int | None = 0 if planner.opening else None  # op index of the survey to submit next
+        self._repeated: tuple[Plan, ...] = ()  # plans of the calls that the agent repeats
 
     def submit(self, call: CallKey, source: Array, target: Array, *, start_now: bool) -> int:
-        """Make a call the next one; its op index. InvalidOption says what the agent cannot take."""
+        """Submit a call and return its op index. Raises InvalidOption if the agent rejects the call."""
         with self._lock:
             self._count_repeated()
             if len(self._arrays) > KEPT:
                 self._drop_ended()
-            if self._survey_at is not None:  # what an interrupt has kept from being submitted
+            if self._survey_at is not None:  # an interrupt prevented this survey earlier
                 self._survey(start_now)
             op_index = self._place(self._arrays, call, source, target, start_now)
             if self._survey_at is not None:
@@ -96,36 +96,36 @@ class CallSequence:
         return op_index
 
     def _repeat(self, call: CallKey, source: Array) -> None:
-        """Let the agent make calls that follow and are like this one, as long as their plans are known."""
+        """Let the agent repeat this call for the following equal calls, as long as their plans are known."""
         plans, most = self._planner.ahead(self._agent.next_op(), call, self._changes)
         _, dtype, op, _, _, _ = call
-        if most > 0 and dtype is not DType.BFLOAT16:  # whose arrays show the bits
+        if most > 0 and dtype is not DType.BFLOAT16:  # has no buffer format: its arrays pass as bits
             self._repeated = plans
             ways, expected_s = [plan.parts for plan in plans], plans[0].expected_s
             name, changes = OP_NAMES[op], len(self._changes)
             self._agent.repeat(plans[0].call, name, source, ways, expected_s, changes, most)
 
     def _count_repeated(self) -> None:
-        """End what the agent may do by itself."""
+        """Stop the agent from repeating calls, and count its calls in the planner."""
         calls = self._agent.stop_repeating()
         if calls:
             self._planner.repeated(self._agent.next_op(), self._repeated, calls)
 
     def count(self) -> None:
-        """Bring the planner's counts up to date; from any thread."""
-        if self._lock.acquire(blocking=False):  # else whoever has it has done so
+        """Bring the planner's counts up to date. Any thread may call it."""
+        if self._lock.acquire(blocking=False):  # else the holder has counted
             try:
                 self._count_repeated()
             finally:
                 self._lock.release()
 
     def open(self) -> None:
-        """Submit what the ranks compare before their first call."""
+        """Submit the opening survey, by which the ranks compare options and costs before their first call."""
         with self._lock:
             self._survey(start_now=True)
 
     def _survey(self, start_now: bool) -> None:
-        """Submit a survey if one has its place here."""
+        """Submit the pending survey if the next op index belongs to it."""
         if self._survey_at is None:
             return
         if self._agent.next_op() == self._survey_at:
@@ -139,7 +139,7 @@ class CallSequence:
         mine = self._planner.survey_input()
         return plan, mine, mine.copy()
 
-    def _place(  # noqa: PLR0912 - every call comes by here: the fewer steps, the better
+    def _place(  # noqa: PLR0912 - every call runs this: fewer function calls are faster
         self,
         kept: dict[int, tuple[Array, Array]],
         call: CallKey | None,
@@ -147,10 +147,10 @@ class CallSequence:
         target: Array,
         start_now: bool,
     ) -> int:
-        """Plan from what is known, and submit; again where that was not all, or no rail can carry the call.
+        """Plan and submit. Try again if a change was unknown, or if no rail can carry the call yet.
 
-        Without a call it is a survey, which has arrays of its own. Returns the op index, or, once the
-        communicator has failed, one that has the error.
+        If `call` is None, submit a survey, with new arrays. Returns the op index. After the communicator has
+        failed, returns an op index that holds the error.
         """
         end = time.monotonic() + self._timeout_s
         plan: Plan | None = None
@@ -161,7 +161,7 @@ class CallSequence:
             if failed is not None:
                 return failed
             try:
-                # Planning moves the planner: where nothing has changed for this call, its plan holds.
+                # Planning changes the planner. So a plan is kept unless a change affects this call.
                 if plan is None or self._changed(op_index, planned_with):
                     if call is None:
                         plan, source, target = self._plan_survey(op_index)
@@ -184,7 +184,7 @@ class CallSequence:
                 kept.pop(op_index, None)
                 raise InvalidOption(str(error)) from None
             except BaseException:
-                if plan is not None and self._agent.next_op() > op_index:  # interrupted right behind it
+                if plan is not None and self._agent.next_op() > op_index:  # interrupted after the submission
                     self._planner.submitted(op_index, plan)
                 else:
                     kept.pop(op_index, None)
@@ -197,11 +197,11 @@ class CallSequence:
             self._plan_point(end, planned_with)
 
     def _changed(self, op_index: int, known: int) -> bool:
-        """Whether one of the changes behind those `known` is in force for this call."""
+        """Whether a change after the first `known` changes is in force for this call."""
         return any(change.from_op <= op_index for change in self._changes[known:])
 
     def _plan_point(self, end: float, planned_with: int) -> None:
-        """Wait until the ranks agree on their rails, and for room; take what has changed."""
+        """Wait until the ranks agree on their rails and the agent has room. Then add the new changes."""
         try:
             self._agent.plan_point(_left_s(end))
         except TimeoutError:
@@ -209,16 +209,16 @@ class CallSequence:
         self._changes.add(self._agent.changes(len(self._changes)), planned_with)
 
     def _await_change(self, down: RailDown, end: float) -> None:
-        """Wait until a rail is back: none of those that live can carry the call."""
+        """Wait until a rail is back, because no rail that is alive can carry the call."""
         if not self._agent.wait_change(len(self._changes), _left_s(end)):
             waited = f"{down.reason}; not back within {self._timeout_s:g} s (timeout_s)"
             self._agent.fail(Failure(FailureKind.RAIL_DOWN, -1, waited, down.rail))
         raise_failure(self._agent.failure())
 
     def _take_surveys(self, op_index: int, end: float) -> int | None:
-        """Wait for what the plan of this call has to know.
+        """Wait for the surveys that the plan of this call needs.
 
-        Returns the survey that has failed, if one has: the call cannot be planned, and ends as that did.
+        Returns the index of a failed survey, if any. Then the call cannot be planned and has the same error.
         """
         while (survey := self._planner.survey_index(op_index)) is not None:
             if not self._agent.wait(survey, _left_s(end)):
@@ -230,16 +230,16 @@ class CallSequence:
         return None
 
     def _drop_ended(self) -> None:
-        """Forget the arrays of calls that nobody has waited for and that have ended."""
+        """Release the arrays of calls that have ended without a `wait`."""
         for op_index in [index for index in list(self._arrays) if self._agent.done(index)]:
             self._arrays.pop(op_index, None)
 
     # ------------------------------------------------------------ waiting
 
     def wait(self, op_index: int, timeout_s: float | None) -> None:
-        """Wait for the end of a call, and raise what it has ended with.
+        """Wait for the end of a call, and raise its error, if any.
 
-        TimeoutError after `timeout_s`; without, the sequence's own holds, and ends everything.
+        Raises TimeoutError after `timeout_s`. Without it, the sequence's timeout applies and ends everything.
         """
         if not self._agent.wait(op_index, self._timeout_s if timeout_s is None else timeout_s):
             if timeout_s is not None:
@@ -251,7 +251,7 @@ class CallSequence:
                     )
                 )
             overdue = self._health.overdue(op_index)
-            # Another rank, whose time is up as well, may know more: what it says is heard first.
+            # Another rank that timed out too may know the cause. Wait for its report first.
             if overdue.kind is not FailureKind.INTERNAL or not self._agent.wait(op_index, NEWS_S):
                 self._agent.fail(overdue)
         self._arrays.pop(op_index, None)
@@ -264,18 +264,18 @@ class CallSequence:
         return bool(self._agent.done(op_index))
 
     def surveyed(self) -> Collection[int]:
-        """Return the indices that were surveys', as far back as there are records."""
+        """Return the op indices of surveys, as far back as they are remembered."""
         return frozenset(self._surveyed)
 
     def settle(self, timeout_s: float) -> None:
-        """Let surveys in flight end, so that the other ranks do not miss this one in them."""
+        """Wait for surveys in flight: they cannot end on other ranks without this rank."""
         end = time.monotonic() + timeout_s
         for survey in list(self._surveys):
             if not self._agent.wait(survey, _left_s(end)):
                 return
 
     def _give_up(self, op_index: int | None) -> NoReturn:
-        """End everything because the sequence cannot go on."""
+        """Fail the agent because the sequence timed out, and raise its failure."""
         failure = self._health.overdue(op_index)
         self._agent.fail(failure)
         raise_failure(self._agent.failure())
@@ -283,7 +283,7 @@ class CallSequence:
 
 
 def in_pieces(plan: Plan) -> Sequence[Part]:
-    """Return a plan's parts, long ones in pieces: a rail that comes back can take what is left of them."""
+    """Return the parts of a plan, long parts in pieces: a rail that comes back can take remaining pieces."""
     pieces = max(1, int(plan.expected_s / PIECE_S))
     return [
         (rail, begin, end - begin)
