@@ -147,7 +147,7 @@ def _check(job: Job, at: str) -> None:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def save(planner: Planner, path: Path) -> None:

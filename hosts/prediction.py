@@ -250,13 +250,13 @@ class _Question:
         chosen, *others = [split for split in splits if split.chosen]
         if len(chosen.shares) > 1:
             return (
-                f"a split over {', '.join(chosen.shares)} is predicted to be {_percent(chosen.gain)} quicker "
+                f"a split over {', '.join(chosen.shares)} is predicted to be {_percent(chosen.gain)} faster "
                 f"than the best rail alone; a rail is engaged for {_percent(ENGAGE - 1)}"
             )
         why = f"{shares_text(chosen.shares)} is the quickest rail as far as is known"
         if others:
             rails = ", ".join(rail for split in (chosen, *others) for rail in split.shares)
-            why = f"calls of this size take {rails} in turn, which is quicker than one of them"
+            why = f"calls of this size alternate between {rails}, which is faster than one of them"
         best = max((split.gain for split in splits if len(split.shares) > 1), default=None)
         if best is None:
             return f"{why}; so small a tensor is not cut"

@@ -165,8 +165,8 @@ class CallClass:
             return
         if self._held not in ways or self._held not in self._times:
             self._held = ways[0]
-        if quicker := [way for way in ways if self._beats(way)]:
-            self._held = min(quicker, key=lambda way: (max(self._times[way]), way))
+        if faster := [way for way in ways if self._beats(way)]:
+            self._held = min(faster, key=lambda way: (max(self._times[way]), way))
         own = self._times.get(self._held, [])
         unsure = [way for way in ways if self._unsure(way, own)]
         self._found = not unsure or self._void > SURE

@@ -30,8 +30,8 @@ from railweave.hosts.striping.surveys import NEVER, Agreement, Item, Lanes, Slic
 if TYPE_CHECKING:
     from railweave._native.agent import Change
 
-NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size quicker by 5 %")
-TURN = Verdict(Reason.THRESHOLD, "calls of this size take it and others in turn, which is quicker")
+NO_GAIN = Verdict(Reason.THRESHOLD, "it would not make calls of this size 5 % faster")
+TURN = Verdict(Reason.THRESHOLD, "calls of this size alternate between it and others, which is faster")
 TRYING = Verdict(Reason.PROBING, "another way was tried, to learn what it costs")
 SMALL = Verdict(Reason.THRESHOLD, "its share of so small a tensor is not worth a second rail")
 DOWN = Verdict(Reason.RAIL_DOWN, "the rail has failed; the others carry its part until it is back")

@@ -141,7 +141,7 @@ def test_short_calls_take_the_quickest_rail(rails: list[VirtualRail], best: int 
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_short_calls_take_rails_of_one_kind_in_turn_where_that_is_quicker(noise: float) -> None:
+def test_short_calls_take_rails_of_one_kind_in_turn_where_that_is_faster(noise: float) -> None:
     job = StripedJob(rails_of(0.0006, 0.0006, rested=0.5), noise=noise)
     calls(job, COMPARING, SMALL)
     later = calls(job, 200, SMALL)
@@ -151,7 +151,7 @@ def test_short_calls_take_rails_of_one_kind_in_turn_where_that_is_quicker(noise:
     assert sorted(taken.time_s for taken in later)[100] <= 0.6 * one_s
     told = predict(job.planners[0], SMALL * 4)
     assert [tuple(split.shares) for split in told.splits if split.chosen] == [("r0",), ("r1",)]
-    assert "take r0, r1 in turn, which is quicker than one of them" in told.why
+    assert "alternate between r0, r1, which is faster than one of them" in told.why
 
 
 @pytest.mark.parametrize("alone_first", [0, 2 * COMPARING])

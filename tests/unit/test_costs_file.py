@@ -138,7 +138,7 @@ WRONG: dict[str, Any] = {
 }
 NO_JSON = {
     "not JSON": ["", "{", "[" * 100_000, "1" * 10_000, "\ud800"],
-    "NaN is no number of JSON": ['{"a": NaN}'],
+    "NaN is not a JSON number": ['{"a": NaN}'],
 }
 
 

@@ -131,9 +131,9 @@ def test_a_block_is_long_where_calls_are_short() -> None:
     assert learning.call_class.block() == (first + calls - 3 * SAMPLES, first + calls - 1)
 
 
-@pytest.mark.parametrize(("quicker", "tried"), [(0.45, True), (0.7, False)])
-def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quickest(
-    quicker: float, tried: bool
+@pytest.mark.parametrize(("times", "tried"), [(0.45, True), (0.7, False)])
+def test_a_rail_that_seems_faster_gets_one_block_if_that_may_make_it_the_fastest(
+    times: float, tried: bool
 ) -> None:
     """Single calls show less about a rail's speed than blocks: a job's first calls are slow on all rails."""
     learning = Learning((1200e-6, 2000e-6))
@@ -141,7 +141,7 @@ def test_a_rail_that_seems_quicker_gets_one_block_if_that_may_make_it_the_quicke
     learning.compare(lambda way: {(0,): 165, (1,): 320}.get(way, 400))
     assert learning.call_class.stage == "hot"
     for _ in range(2):
-        learning.call_class.observe(Item(0, 1, KEY, learning.rails, SIZE, True, 0), 2000e-6 * quicker)
+        learning.call_class.observe(Item(0, 1, KEY, learning.rails, SIZE, True, 0), 2000e-6 * times)
     assert (learning.measure() == (1,)) is tried
     assert learning.block((1,), 320) == (0,)
     assert not learning.call_class.comparing

@@ -105,7 +105,7 @@ def slowness_in(table: CostTable, key: CostKey) -> float:
     return table.single_s(key, 0, key.size_class) / prior(key).time_s(key.size_class)
 
 
-def test_a_block_on_links_that_have_rested_is_not_believed_to_be_quicker_than_links_are(
+def test_a_block_on_links_that_have_rested_is_not_believed_to_be_faster_than_links_are(
     table: CostTable,
 ) -> None:
     key = key_of(16384)
