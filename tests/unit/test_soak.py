@@ -49,6 +49,12 @@ def test_every_call_of_a_seed_has_other_numbers() -> None:
         assert (one.result[:both] != other.result[:both]).any()
 
 
+def test_sums_of_int32_wrap() -> None:
+    calls = [draw(7, number, RANKS) for number in range(200)]
+    wrapping = next(each for each in calls if (each.dtype, each.op) == ("int32", "sum") and each.count > 99)
+    assert np.abs(wrapping.problem(7, 0, RANKS).base.astype(np.int64)).max() > 2**31 // RANKS
+
+
 def test_the_tally_counts_what_every_rank_has_done() -> None:
     tally = Tally(ranks=[RankTrace(), RankTrace()])
     assert not tally.begun
