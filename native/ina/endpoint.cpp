@@ -486,7 +486,7 @@ Duration Endpoint::reorder_window() const {
 Duration Endpoint::patience(const Flight& flight) const {
   const std::uint32_t slow = std::max(flight.transmissions, kQuickRepeats) - kQuickRepeats;
   const Duration rtt = window_.smoothed_rtt();
-  return std::max({rtt * 5 / 4, rtt + reorder_window(), options_.window.yields})
+  return std::max({rtt * 5 / 4, rtt + reorder_window(), options_.window.longest_wait})
          << std::min(slow, kMaxDoublings);
 }
 

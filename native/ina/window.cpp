@@ -42,8 +42,8 @@ Duration Window::rto(Time now) const {
       round_trip_.measured()
           ? round_trip_.smoothed() + std::max(4 * round_trip_.variation(), kClockGranularity + others)
           : options_.initial_rto;
-  const Duration rto = std::clamp(std::max({estimate, lateness_.get(now), options_.yields}), options_.min_rto,
-                                  options_.max_rto);
+  const Duration rto = std::clamp(std::max({estimate, lateness_.get(now), options_.longest_wait}),
+                                  options_.min_rto, options_.max_rto);
   return std::min(rto << backed_off_, options_.max_rto);
 }
 

@@ -21,7 +21,7 @@ struct WindowOptions {
   Duration initial_rto = 20 * kMillisecond;
   Duration min_rto = 5 * kMillisecond;
   Duration max_rto = 100 * kMillisecond;
-  Duration yields = 0;  // how long packets may wait behind traffic that goes first
+  Duration longest_wait = 0;  // of packets behind traffic that goes first
 };
 
 /// A result waits for the slowest rank, and for that rank's retransmissions. So only the least round trip of

@@ -50,7 +50,7 @@ InaTrees::InaTrees(EventLoop& loop, ReadyHandler& handler, DatagramSocket& socke
                                   .lanes = group.lanes,
                                   .world_size = group.world_size,
                                   .window = window_for(options, ina::packet_bytes(group.lanes))};
-    if (yields_) endpoint.window.yields = endpoint.window.max_rto;
+    if (yields_) endpoint.window.longest_wait = endpoint.window.max_rto;
     std::optional<spread::Keys> keys;
     if (options.secret) {
       const std::uint64_t number = options.number(trees_.size());

@@ -220,7 +220,7 @@ void bind_endpoint(nb::module_& m) {
           [](PyEndpoint* self, std::uint16_t group, std::uint8_t child, std::uint32_t slots,
              std::uint32_t lanes, int world_size, std::uint32_t window, std::uint32_t reorder,
              Duration packet_time, Duration stall_after, std::optional<nb::bytes> secret, int rank,
-             Duration redo_within, Duration yields) {
+             Duration redo_within, Duration longest_wait) {
             ina::EndpointOptions options{
                 .group = group, .child = child, .slots = slots, .lanes = lanes, .world_size = world_size};
             options.window.initial = window;
@@ -228,14 +228,14 @@ void bind_endpoint(nb::module_& m) {
             options.reorder = reorder;
             options.stall_after = stall_after;
             options.redo_within = redo_within;
-            options.window.yields = yields;
+            options.window.longest_wait = longest_wait;
             if (secret) options.seal = {.secret = secret_of(*secret), .tree = 0, .rank = rank};
             new (self) PyEndpoint(options);
           },
           nb::kw_only(), "group"_a, "child"_a, "slots"_a, "lanes"_a, "world_size"_a,
           "window"_a = ina::WindowOptions{}.initial, "reorder"_a = 4, "packet_time"_a = 0,
           "stall_after"_a = 300 * kMillisecond, "secret"_a = nb::none(), "rank"_a = 0, "redo_within"_a = 0,
-          "yields"_a = 0)
+          "longest_wait"_a = 0)
       .def("start", &PyEndpoint::start, "op_index"_a, "op"_a, "input"_a, "output"_a, "count"_a = nb::none())
       .def("start_part", &PyEndpoint::start_part, "op_index"_a, "op"_a, "input"_a, "output"_a, "collective"_a,
            "root"_a, "rank"_a, "whole"_a, "offset"_a, "count"_a,
