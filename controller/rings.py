@@ -68,7 +68,7 @@ class RingSwitch(Forwarder):
         match = fields({"destination": mac_number(nic.mac)})
         for entry in self._routes.entries:
             if entry.match == match:
-                return dict(entry.params)["port"]
+                return int(dict(entry.params)["port"])
         raise Refused(f"switch {self.name} has no way to {nic.host}", "a path", "add `trunks` to the plane")
 
     async def add(self, part: Part, window_packets: int) -> Ring:

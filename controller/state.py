@@ -5,28 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-Fields = tuple[tuple[str, int], ...]
+Fields = tuple[tuple[str, Any], ...]
+"""Named unsigned integers. A match that is not exact is a pair: value and prefix length (lpm), value and mask
+(ternary), or least and greatest value (range)."""
 
 
-def fields(values: Mapping[str, int]) -> Fields:
-    """Return named integers as a value that does not depend on their order."""
+def fields(values: Mapping[str, Any]) -> Fields:
+    """Return named values as a value that does not depend on their order."""
     return tuple(sorted(values.items()))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table entry. All values are unsigned integers."""
+    """A table entry. The greatest priority wins; it is 0 in tables with exact and lpm matches only."""
 
     table: str
     match: Fields
     action: str
     params: Fields
+    priority: int = 0
 
     @property
     def key(self) -> tuple[str, Fields]:
-        """The identity of an entry: table and match."""
-        return self.table, self.match
+        """The identity of an entry: table, match and priority."""
+        return self.table, (*self.match, ("priority", self.priority)) if self.priority else self.match
 
 
 @dataclass(frozen=True)

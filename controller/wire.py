@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import finsy as fy
 from finsy.p4entity import P4Entity, P4Replica
@@ -30,6 +31,7 @@ def _entity(value: Entry | Multicast) -> fy.P4TableEntry | fy.P4MulticastGroupEn
         value.table,
         match=fy.P4TableMatch(value.match),
         action=fy.P4TableAction(value.action, **dict(value.params)),
+        priority=value.priority,
     )
 
 
@@ -38,9 +40,13 @@ def decode_entry(entity: fy.P4TableEntry) -> Entry:
     action = entity.action
     if not isinstance(action, fy.P4TableAction):
         raise ValueError(f"entry of table {entity.table_id!r} without a plain action: {entity!r}")
-    match = {name: int(value) for name, value in (entity.match or {}).items()}
+    match = {name: _match(value) for name, value in (entity.match or {}).items()}
     params = {name: int(value) for name, value in action.args.items()}
-    return Entry(entity.table_id, fields(match), action.name, fields(params))
+    return Entry(entity.table_id, fields(match), action.name, fields(params), entity.priority)
+
+
+def _match(value: Any) -> Any:
+    return tuple(map(int, value)) if isinstance(value, tuple) else int(value)
 
 
 def decode_multicast(entity: fy.P4MulticastGroupEntry) -> Multicast:
