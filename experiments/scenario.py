@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from railweave.errors import of_file
-from railweave.experiments.contenders import KINDS, Contender
+from railweave.experiments import contenders as kinds
+from railweave.experiments.contenders import Contender
 from railweave.experiments.errors import OptionError
 from railweave.experiments.problem import COLLECTIVES, DTYPES, ITEM, OPS, SHARDED
 from railweave.p4src.config import CONFIG
@@ -152,13 +153,14 @@ class Scenario:
         self._require(bool(names), "contenders", names, "at least one")
         self._require(len(set(names)) == len(names), "contenders", names, "different names")
         for contender in self.contenders:
-            self._among("kind of contender", contender.kind, KINDS)
+            kinds.require_kind(contender.kind, kinds.KINDS)
             for rail in contender.rails:
                 self._among(f"rail of contender {contender.name!r}", rail, planes)
             implementation = contender.implementation()
             who = f"with contender {contender.name!r}"
             self._among(f"collective {who}", self.workload.collective, implementation.collectives)
             self._among(f"op {who}", self.workload.op, implementation.ops)
+            self._among(f"dtype {who}", self.workload.dtype, implementation.dtypes)
 
     def _check_workload(self, hosts: int) -> None:
         work = self.workload

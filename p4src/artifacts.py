@@ -18,17 +18,18 @@ SOURCES_RECORD: Final = "sources.sha256"
 
 AGGREGATION: Final = "railweave"
 NETREDUCE: Final = "netreduce"
-ATP: Final = "atp"
 TNA: Final = "tna"
 """Folder of the program for Tofino, which p4c-bm2-ss does not compile (`tofino.py`)."""
-PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4", ATP: "atp/main.p4"}
+ALGORITHM: Final = "algorithm"
+"""Folder of the frame around users' algorithms, which `railweave.sdk.compile` compiles."""
+PROGRAMS: Final = {AGGREGATION: "v1model/main.p4", NETREDUCE: "netreduce/main.p4"}
 """The programs, and the file that is each one's table of contents."""
 
 JUMBO_MTU: Final = 9000
 JUMBO_LANES: Final = 1024
 ROCE_LANES: Final = 256
 """Lanes per packet of netreduce rails: the hosts' path MTU is 1,024 bytes."""
-PROFILES: Final = {AGGREGATION: (JUMBO_LANES, 256, 64, 32), NETREDUCE: (256, 64), ATP: (256, 64)}
+PROFILES: Final = {AGGREGATION: (JUMBO_LANES, 256, 64, 32), NETREDUCE: (256, 64)}
 """Lanes per packet for which each program is compiled. 32 are for planes with a Tofino that has no more."""
 
 IPV4_UDP, LANE_BYTES = 20 + 8, 4
@@ -78,9 +79,11 @@ def mtu_for(lanes: int) -> int:
 def source_hashes(*without: str, root: Path = SOURCE_ROOT) -> str:
     """Return a line per P4 source outside these folders of `root`, as `sha256sum` writes and checks them."""
     sources = sorted(
-        path for path in root.rglob("*.p4") if path.relative_to(root).parts[0] not in ("build", *without)
+        path
+        for path in root.rglob("*.p4")
+        if path.relative_to(root).parts[0] not in ("build", ALGORITHM, *without)
     )
-    return "".join(_hash_line(path, path.relative_to(root).as_posix()) for path in sources)
+    return "".join(hash_line(path, path.relative_to(root).as_posix()) for path in sources)
 
 
 def program_hashes(root: Path = BUILD_ROOT) -> str:
@@ -91,8 +94,9 @@ def program_hashes(root: Path = BUILD_ROOT) -> str:
 
 def built_hashes(files: Iterable[Path], root: Path) -> str:
     """Return such a line for each of these files in a folder of compiled programs."""
-    return "".join(_hash_line(path, f"build/{path.relative_to(root).as_posix()}") for path in sorted(files))
+    return "".join(hash_line(path, f"build/{path.relative_to(root).as_posix()}") for path in sorted(files))
 
 
-def _hash_line(path: Path, name: str) -> str:
+def hash_line(path: Path, name: str) -> str:
+    """Return the line of one file, as `sha256sum` writes and checks it."""
     return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n"

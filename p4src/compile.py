@@ -53,7 +53,7 @@ def compiler_version() -> str:
 def compile_program(
     source: str, json_path: Path, p4info_path: Path, *options: str, root: Path = SOURCE_ROOT
 ) -> None:
-    """Compile one program. Its path, and all paths in the output, are relative to `root`.
+    """Compile one program. Its path is relative to `root`; paths in the output also to this folder.
 
     Raises CompileError.
     """
@@ -78,7 +78,7 @@ def _run(command: list[str], root: Path = SOURCE_ROOT) -> str:
         raise CompileError(
             f"{COMPILER} is not on PATH",
             "p4c, if you change the P4 program; to run it as it is, nothing needs compiling",
-            "install p4c (github.com/p4lang/p4c)",
+            "install p4c (github.com/p4lang/p4c), or run it in the container image p4lang/p4c",
         )
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -98,7 +98,8 @@ def _shorten(node: Any) -> Any:
 
 
 def _position(info: dict[str, Any]) -> dict[str, Any]:
-    return {"filename": info["filename"].removeprefix("./"), "line": info["line"]}
+    name = info["filename"].removeprefix("./").removeprefix(f"{SOURCE_ROOT}/")
+    return {"filename": name, "line": info["line"]}
 
 
 def _lines(program: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ COMMANDS = (
     ("run", "Run your program on Mininet hosts over several rails."),
     ("bench", "Measure collectives, switches and the controller."),
     ("reproduce", "Measure the papers' figures again and judge their claims."),
+    ("algorithm", "Make, compile and check in-network algorithms."),
     ("why", "Show the trees of each job and the rails of its calls."),
     ("plan", "Predict how a collective would be split over the rails."),
     ("topo", "Print or draw a topology, or write it to a file."),

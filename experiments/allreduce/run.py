@@ -11,7 +11,7 @@ from pathlib import Path
 from railweave._native.collectives import Collective
 from railweave.errors import Unavailable
 from railweave.experiments import limits, statistics
-from railweave.experiments.contenders import KINDS, Contender
+from railweave.experiments.contenders import KINDS, Contender, require_kind
 from railweave.experiments.errors import OptionError
 from railweave.experiments.records import OK, Record, Sample
 from railweave.experiments.runner import Runner
@@ -113,19 +113,20 @@ def with_contenders(
     """Return the scenario with its contenders.
 
     The first contender is railweave on all rails. With `each_alone`, railweave also runs on each rail alone.
-    Baselines run on tcp planes. The topology `planes` gets a tcp plane if it has none.
+    Baselines run on tcp planes, and in-network algorithms on the first ina plane. The topology `planes` gets
+    such a plane if it has none.
     """
     rails = tuple(plane.name for plane in scenario.network.planes)
     contenders = [Contender("+".join(rails), RAILWEAVE, rails, {"shares": dict(shares)} if shares else {})]
     if each_alone and len(rails) > 1:
         contenders += [Contender(rail, RAILWEAVE, (rail,)) for rail in rails]
     for baseline in baselines:
-        if baseline not in BASELINES:
-            raise OptionError(f"baseline {baseline!r}", f"one of {', '.join(BASELINES)}", "correct the name")
-        scenario = _with_tcp_plane(scenario)
-        used = tuple(plane.name for plane in scenario.network.planes if plane.kind == "tcp")
-        contender = Contender(baseline, baseline, used if baseline in MULTIPATH else used[:1])
-        contenders.append(contender)
+        kind = "tcp" if baseline in BASELINES else "ina"
+        require_kind(baseline, BASELINES)
+        scenario = _with_plane(scenario, kind)
+        used = tuple(plane.name for plane in scenario.network.planes if plane.kind == kind)
+        name = Path(baseline).name  # an algorithm may be the path of a folder
+        contenders.append(Contender(name, baseline, used if baseline in MULTIPATH else used[:1]))
     chosen = replace(scenario, contenders=tuple(contenders), control=control)
     chosen.check()
     return chosen
@@ -220,14 +221,14 @@ def sum_of_limits(planes: Sequence[Plane], collective: str = "all_reduce") -> fl
     return sum(limits.over_hosts(plane, collective, plane.kind) for plane in planes)
 
 
-def _with_tcp_plane(scenario: Scenario) -> Scenario:
-    if any(plane.kind == "tcp" for plane in scenario.network.planes):
+def _with_plane(scenario: Scenario, kind: str) -> Scenario:
+    if any(plane.kind == kind for plane in scenario.network.planes):
         return scenario
     if scenario.network.name != "planes":
         raise OptionError(
-            f"topology {scenario.network.name!r} has no tcp plane",
-            "one, on which baselines run",
-            "add tcp to the rails",
+            f"topology {scenario.network.name!r} has no {kind} plane",
+            "one, on which the contender runs",
+            f"add {kind} to the rails",
         )
     rates = [plane.rate_bps for plane in scenario.network.planes]
-    return replace(scenario, rails=(*scenario.rails, "tcp"), rates=(*rates, rates[0]))
+    return replace(scenario, rails=(*scenario.rails, kind), rates=(*rates, rates[0]))

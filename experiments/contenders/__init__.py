@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contenders: kinds of all-reduce that are compared on the same hosts and links, one module per kind.
 
-A module `contenders/KIND.py` has a class `Kind` derived from `Implementation`.
+A module `contenders/KIND.py` has a class `Kind` derived from `Implementation`. In-network algorithms share
+`contenders/algorithm.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from railweave import sdk
 from railweave.experiments import limits
+from railweave.experiments.errors import OptionError
+from railweave.experiments.problem import DTYPES
 from railweave.hosts import reports
 from railweave.topologies.model import Plane
 
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
 
-KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi", "ps", "hierarchical", "atp")
+KINDS = ("railweave", "gloo", "ring", "mptcp", "openmpi", "ps", "hierarchical")
 
 Array: TypeAlias = NDArray[np.float32] | NDArray[np.int32]
 
@@ -35,15 +39,31 @@ class Contender:
     """A contender as a value of a scenario."""
 
     name: str  # shown to users; unique in the scenario
-    kind: str  # one of KINDS
+    kind: str  # one of KINDS, the name of an in-network algorithm, or the path of its folder
     rails: tuple[str, ...] = ()  # names of the planes that it uses; empty: all planes
     options: Mapping[str, Any] = field(default_factory=dict)  # of its kind; railweave: shares, by rail
 
     def implementation(self) -> Implementation:
         """Return the implementation that runs the contender."""
-        module = importlib.import_module(f"railweave.experiments.contenders.{self.kind}")
+        name = self.kind if self.kind in KINDS else "algorithm"
+        module = importlib.import_module(f"railweave.experiments.contenders.{name}")
         made: Implementation = module.Kind(self)
         return made
+
+
+def require_kind(kind: str, known: Sequence[str]) -> None:
+    """Raise OptionError unless this is a known kind, or an in-network algorithm."""
+    if kind in known:
+        return
+    try:
+        sdk.find(kind)
+    except sdk.AlgorithmError as error:
+        if "/" in kind:
+            raise OptionError(str(error)) from None
+        names = ", ".join((*known, *sdk.names()))
+        raise OptionError(
+            f"contender {kind!r}", f"one of {names}, or the path of an algorithm's folder", "correct the name"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -124,6 +144,7 @@ class Implementation(ABC):
 
     collectives: tuple[str, ...] = ("all_reduce",)
     ops: tuple[str, ...] = ("sum",)
+    dtypes: tuple[str, ...] = DTYPES
 
     def __init__(self, contender: Contender) -> None:
         """Take the contender that it runs."""

@@ -92,8 +92,8 @@ Seed = Annotated[int, typer.Option(help="Seed of all random choices.", min=0)]
 Compare = Annotated[
     str,
     typer.Option(
-        help="Others to measure as well, a list: of collectives gloo, ring, mptcp and openmpi, of switches "
-        "echo and bmv2. Default: none.",
+        help="Others to measure as well, a list: of collectives gloo, ring, mptcp, openmpi and in-network "
+        "algorithms (railweave algorithm list), of switches echo and bmv2. Default: none.",
         show_default=False,
     ),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from compressed import unpacked
 from dataplane.harness import Program, Switch
 
+from railweave import sdk
 from railweave.p4src.artifacts import AGGREGATION, NETREDUCE, artifact
 
 FOLDER = Path(__file__).parent / "programs"
@@ -44,6 +45,12 @@ def aggregation(lanes: int, program: str = AGGREGATION) -> Program:
     """Return a program of railweave with this number of lanes."""
     built = artifact(lanes, program=program)
     return Program(f"{program}-{lanes}", built.json_path, built.p4info_path, lanes, _trusting, sentinel)
+
+
+def algorithm(name: str, lanes: int) -> Program:
+    """Return the program of an in-network algorithm."""
+    built = sdk.find(name).artifact(lanes)
+    return Program(f"{name}-{lanes}", built.json_path, built.p4info_path, lanes, _trusting, sentinel)
 
 
 def netreduce(lanes: int) -> Program:

@@ -10,22 +10,15 @@ import pytest
 from dataplane.harness import Frames, Switch
 from dataplane.packets import HEADERS
 from dataplane.packets import datagram as frame
-from dataplane.programs import aggregation, everywhere, place_name
+from dataplane.programs import algorithm, everywhere, place_name
 
+from railweave import sdk
+from railweave.algorithms.atp.packet import GRADIENT, RESEND, RESULT, Packet
 from railweave.controller.tables import Endpoint, ip_number, mac_number
-from railweave.experiments.contenders.atp import fabric
-from railweave.experiments.contenders.atp.packet import (
-    GRADIENT,
-    RESEND,
-    RESULT,
-    Packet,
-    server_port,
-    worker_port,
-)
-from railweave.p4src.artifacts import ATP
 from railweave.topologies.model import Nic, Plane
 from railweave.topologies.named import named
 
+ATP = sdk.find("atp")
 PLANE: Plane = replace(named("racks:racks=1,hosts=3,ina=1", rails=["ina"], rates=[0]).planes[0])
 SERVER = PLANE.nics[0]
 RANKS = (1, 2)  # behind the switch, without the server
@@ -35,7 +28,7 @@ FREE = 4  # a port of the switch without a host
 
 pytestmark = pytest.mark.parametrize(
     "switch",
-    everywhere(lambda lanes: aggregation(lanes, ATP)),
+    everywhere(lambda lanes: algorithm("atp", lanes)),
     indirect=True,
     ids=place_name,
 )
@@ -44,7 +37,8 @@ pytestmark = pytest.mark.parametrize(
 @pytest.fixture
 def rack(switch: Switch) -> Switch:
     """Return a switch with one aggregator for two jobs."""
-    [state] = fabric.states(PLANE, JOBS, 1).values()
+    jobs = [ATP.job(number, len(PLANE.nics), {"slots": 1}) for number in JOBS]
+    [state] = ATP.wanted(PLANE, jobs).values()
     switch.install(state)
     return switch
 
@@ -65,8 +59,8 @@ def gradient(rack: Switch, rank: int, factor: int, sequence: int = 0, job: int =
 def send(rack: Switch, rank: int, packet: Packet, port: int | None = None) -> Frames:
     """Send a gradient. Check the addresses of the output and return it without headers."""
     nic = PLANE.nics[rank]
-    to = station(SERVER, server_port(packet.job))
-    sent = frame(station(nic, worker_port(packet.job)), to, packet.encode())
+    to = station(SERVER, ATP.manifest.server_port(packet.job))
+    sent = frame(station(nic, ATP.manifest.rank_port(packet.job)), to, packet.encode())
     out = rack.exchange(port or nic.port, sent)
     for where, data in out:
         assert where == SERVER.port
@@ -81,9 +75,9 @@ def at_server(packet: Packet) -> Frames:
 
 def answer(rack: Switch, sequence: int, job: int = 0, port: int = SERVER.port) -> Frames:
     """Send a result to the rack and return the output."""
-    first = station(PLANE.nics[RANKS[0]], worker_port(job))
+    first = station(PLANE.nics[RANKS[0]], ATP.manifest.rank_port(job))
     result = Packet(RESULT, 0, job, sequence, 7, payload(rack, 9)).encode()
-    return rack.exchange(port, frame(station(SERVER, server_port(job)), first, result))
+    return rack.exchange(port, frame(station(SERVER, ATP.manifest.server_port(job)), first, result))
 
 
 def test_the_last_worker_takes_the_sum_along(rack: Switch) -> None:
@@ -129,7 +123,7 @@ def test_strangers_are_forwarded_and_summed_nowhere(rack: Switch) -> None:
 
 def test_a_damaged_header_is_dropped_and_another_length_is_no_gradient(rack: Switch) -> None:
     nic = PLANE.nics[1]
-    ends = station(nic, worker_port(0)), station(SERVER, server_port(0))
+    ends = station(nic, ATP.manifest.rank_port(0)), station(SERVER, ATP.manifest.server_port(0))
     whole = gradient(rack, 1, 3).encode()
     damaged = bytearray(frame(*ends, whole))
     damaged[15] ^= 4  # type of service

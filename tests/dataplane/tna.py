@@ -14,7 +14,7 @@ from railweave.p4src.compile import compile_program
 
 SOURCE: Final = FOLDER / "tna.p4"
 RECORD: Final = FOLDER / "tna.sha256"
-OTHERS: Final = ("netreduce", "atp")
+OTHERS: Final = ("netreduce",)
 """Folders of sources that the program does not include."""
 
 

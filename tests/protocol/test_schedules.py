@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 from protocol import (
-    atp_schedules,
     composed_schedules,
     recovery_schedules,
     schedules,
@@ -35,7 +34,6 @@ class Subject:
 
 SUBJECTS = {
     "ina": Subject(schedules.Schedule, 300, "move restart halt cut death packets"),
-    "atp": Subject(atp_schedules.Schedule, 100, "results sum collision drain alone duplicate result"),
     "composed": Subject(composed_schedules.Schedule, 100, "halt death loss"),
     "recovery": Subject(recovery_schedules.Schedule, 150, "datagrams", lambda counts: counts["epochs"] > 75),
     "spread": Subject(

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from railweave.experiments import scenario as experiments_scenario
+from railweave.experiments import contenders as kinds
 from railweave.experiments.contenders import Contender, Endpoint, Implementation, Job
 from railweave.experiments.problem import SCALES
 from railweave.experiments.runner import Runner
@@ -64,7 +64,7 @@ def test_contenders_that_hang_or_fail_are_marked_and_the_others_go_on(
     module = ModuleType("stuck")
     module.Kind = Stuck  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "railweave.experiments.contenders.stuck", module)
-    monkeypatch.setattr(experiments_scenario, "KINDS", ("stuck", "railweave", "ring"))
+    monkeypatch.setattr(kinds, "KINDS", ("stuck", "railweave", "ring"))
     wrong = Contender("wrong", "railweave", ("tcp",), {"shares": {"rdma": 1.0}})
     contenders = (Contender("stuck", "stuck"), wrong, RING)
     workload = Workload((65_536,), iterations=3)

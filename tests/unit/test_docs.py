@@ -192,7 +192,8 @@ def test_a_table_lists_exactly_the_names_of_the_code(
 def counters() -> set[str]:
     """Return the counts of agents, the columns of tables, and the actions that the P4 programs count."""
     counted = [field.name for report in (RailReport, GroupReport, SentBytes) for field in fields(report)]
-    programs = [ROOT / "p4src" / program / "decide.p4" for program in ("stages", "netreduce", "atp")]
+    folders = ("p4src/stages", "p4src/netreduce", "algorithms/atp")
+    programs = [ROOT / folder / "decide.p4" for folder in folders]
     actions = [re.findall(r'@name\("\.(\w+)"\)\s*action', source.read_text()) for source in programs]
     assert min(map(len, actions)) > 5
     columns = {*BYTE_CLASSES, "others", "unexplained", "never left", *LOSSES}

@@ -30,7 +30,17 @@ from railweave.switch.pipeline import Pipeline
 from railweave.topologies.errors import WorkerFailed
 from railweave.topologies.model import Switch
 
-FOLDERS = ("railweave", "benchmarks", "hosts", "controller", "topologies", "switch", "experiments", "p4src")
+FOLDERS = (
+    "railweave",
+    "benchmarks",
+    "hosts",
+    "controller",
+    "topologies",
+    "switch",
+    "experiments",
+    "p4src",
+    "algorithms",
+)
 PARTS = re.compile(r"(?P<given>.+): expected (?P<expected>.+); (?P<do>.+)", re.DOTALL)
 MOST_LINES = 3
 OLD_WORDS = re.compile(r"\b(likewise|alike|hence|thereof|whoever|nobody|anew|told|lent)\b")
@@ -111,6 +121,7 @@ FORWARDED = {
         "experiments/allreduce/run.py",
         "f'contender {contender.name!r}: {obstacle}'",
     ): "an obstacle, made by explain()",
+    ("experiments/contenders/__init__.py", "str(error)"): "an AlgorithmError",
     ("experiments/fault_script.py", "f'{words!r}: {error.args[0]}'"): "an error of the topology",
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("hosts/bootstrap.py", "text"): "the controller's answer",

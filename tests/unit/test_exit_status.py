@@ -76,7 +76,7 @@ REFUSED = {
     "bench all-reduce --op prod": "op 'prod'",
     "bench all-reduce --iters 0": "iterations is 0: expected at least 1",
     "bench all-reduce --rate 0 --control": "some rates cannot be halved",
-    "bench all-reduce --compare nccl": "baseline 'nccl'",
+    "bench all-reduce --compare nccl": "contender 'nccl'",
     "bench broadcast --root 9 --print-scenario": "root",
     "bench jobs --jobs 0": "--jobs 0",
     "bench jobs --seconds 1": "--seconds 1",

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from unit.test_ring_contender import free_port
 
+from railweave.algorithms.atp import control
 from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
-from railweave.experiments.contenders.atp import fabric
 from railweave.experiments.errors import OptionError
+from railweave.sdk import Job as AlgorithmJob
 from railweave.topologies.named import named
 
 RANKS = 6
@@ -101,7 +102,7 @@ def test_ranks_that_do_not_come_are_an_error() -> None:
 @pytest.mark.parametrize(("ina", "flows"), [(0, 15), (1, 13), (2, 10), (3, 7), (4, 4)])
 def test_flows_of_atp_meet_at_the_server(ina: int, flows: int) -> None:
     plane = named(f"racks:racks=4,hosts=4,ina={ina}", rails=["ina"], rates=[10_000_000]).planes[0]
-    assert fabric.flows(plane) == flows
+    assert control.crossings(plane) == flows
     limit = Contender("atp", "atp").implementation().limit_bps(plane, "all_reduce")
     assert limit == pytest.approx(10e6 * 1024 / (1024 + 12 + 8 + 20 + 14) / flows)
 
@@ -109,11 +110,11 @@ def test_flows_of_atp_meet_at_the_server(ina: int, flows: int) -> None:
 def test_results_of_a_rack_that_aggregates_go_to_its_first_worker() -> None:
     plane = named("racks:racks=3,hosts=2,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
     address = [nic.address for nic in plane.nics]
-    assert fabric.receivers(plane) == [address[n] for n in (0, 1, 2, 2, 4, 5)]
+    assert control.receivers(plane) == [address[n] for n in (0, 1, 2, 2, 4, 5)]
 
 
 def test_a_rack_of_the_server_alone_sums_nothing() -> None:
     plane = named("racks:racks=2,hosts=1,ina=2", rails=["ina"], rates=[10_000_000]).planes[0]
-    states = fabric.states(plane, [0], 8)
+    states = control.wanted(plane, [AlgorithmJob(0, 2, 5280, 64)])
     tables = {name: {entry.table for entry in state.entries} for name, state in states.items()}
     assert tables == {"leaf1": {"mac_table"}, "leaf2": {"mac_table", "workers", "copies", "results"}}

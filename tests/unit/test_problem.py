@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from railweave.algorithms.atp.endpoint import SCALE
 from railweave.experiments.bounds import average_error_bound, sum_error_bound
-from railweave.experiments.contenders.atp.packet import SCALE
 from railweave.experiments.problem import EPSILON, OPS, SCALES, Array, Problem, problem, shard_elements
 from railweave.experiments.random_calls import DTYPES
 

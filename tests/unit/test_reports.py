@@ -399,5 +399,5 @@ def test_a_baseline_gets_a_tcp_plane() -> None:
     assert [plane.rate_bps for plane in scenario.network.planes] == [50_000_000, 50_000_000]
     with pytest.raises(OptionError, match="has no tcp plane"):
         with_contenders(replace(only, topology="leaf-spine:racks=2,hosts=1"), baselines=["ring"])
-    with pytest.raises(OptionError, match="baseline 'nccl': expected one of gloo"):
+    with pytest.raises(OptionError, match="contender 'nccl': expected one of gloo"):
         with_contenders(BENCH, baselines=["nccl"])

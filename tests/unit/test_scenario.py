@@ -77,7 +77,7 @@ def test_a_contender_uses_its_planes() -> None:
         ({"contenders": []}, "contenders is []: expected at least one"),
         (
             {"contenders": [{"name": "a", "kind": "nccl"}]},
-            "kind of contender 'nccl': expected one of railweave,",
+            "contender 'nccl': expected one of railweave,",
         ),
         ({"contenders": [{"name": "a", "kind": "railweave"}] * 2}, "expected different names"),
         (

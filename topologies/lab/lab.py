@@ -283,6 +283,10 @@ class Lab:
         """The folder of the lab's logs."""
         return self._options.out
 
+    def loss(self, plane: str) -> float:
+        """Return the probability that a frame is lost on a plane, as the options of the lab say."""
+        return self._options.loss.get(plane, 0.0)
+
     @property
     def controller(self) -> str:
         """The controller's address, as hosts reach it."""

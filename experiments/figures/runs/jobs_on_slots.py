@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from railweave.experiments.contenders import atp
+from railweave.experiments.contenders import algorithm
 from railweave.experiments.figures.modules import Numbers, OnPhase, Options
 from railweave.experiments.hosts import module_command
 from railweave.experiments.jobs import run as jobs
@@ -19,7 +19,7 @@ from railweave.topologies.named import named
 CELLS = 64  # chunks that the registers of a switch hold
 SLOTS = 16  # per job: the minimum; each slot has two copies
 WITH_SLOTS = CELLS // (2 * SLOTS)  # jobs that get slots
-SERIES = "railweave.experiments.contenders.atp.series"
+SERIES = "railweave.experiments.contenders.algorithm_series"
 
 
 async def measure(options: Options, out: Path, on_phase: OnPhase) -> list[Numbers]:
@@ -59,7 +59,7 @@ async def _best_effort(asked: JobsOptions, on_phase: OnPhase) -> tuple[JobsResul
     async with Lab(asked.topology, asked.lab) as lab:
         plane = asked.topology.planes[0].name
         words = str(lab.topology_file.absolute()), plane, str(asked.bytes)
-        commands = [module_command(SERIES, *words, str(number)) for number in range(asked.jobs)]
-        async with atp.switches(lab, plane, asked.jobs, CELLS) as counts:
+        commands = [module_command(SERIES, "atp", *words, str(number)) for number in range(asked.jobs)]
+        async with algorithm.switches(lab, plane, "atp", asked.jobs, {"slots": CELLS}) as counts:
             found = await jobs.measure(lab, asked, commands, on_phase)
     return found, counts
