@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from railweave.errors import UserError
+from railweave.errors import LACKING, UserError
 from railweave.p4src.artifacts import (
     BUILD_ROOT,
     PROFILES,
@@ -31,6 +31,12 @@ COMPILER: Final = "p4c-bm2-ss"
 
 class CompileError(UserError):
     """The compiler is missing, or it refused the sources."""
+
+
+class CompilerMissing(CompileError):
+    """The compiler is not on PATH."""
+
+    status = LACKING
 
 
 def compile_all(root: Path = BUILD_ROOT) -> list[Artifact]:
@@ -75,7 +81,7 @@ def _compile(target: Artifact) -> Artifact:
 def _run(command: list[str], root: Path = SOURCE_ROOT) -> str:
     """Run the compiler among the sources: it copies the paths that it is given into what it writes."""
     if shutil.which(COMPILER) is None:
-        raise CompileError(
+        raise CompilerMissing(
             f"{COMPILER} is not on PATH",
             "p4c, if you change the P4 program; to run it as it is, nothing needs compiling",
             "install p4c (github.com/p4lang/p4c), or run it in the container image p4lang/p4c",

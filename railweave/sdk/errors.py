@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
-from railweave.errors import UserError
+from typing import ClassVar
+
+from railweave.errors import USAGE, UserError
 
 
 class AlgorithmError(UserError):
     """An algorithm's folder has a mistake, or its program and its control do not fit together."""
+
+    status: ClassVar[int] = USAGE

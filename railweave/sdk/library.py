@@ -144,6 +144,8 @@ def find(text: str) -> Algorithm:
                 "repair or remove it",
             ) from error
         return Algorithm(folder, point.value, Manifest.load(folder))
+    if (Path(text) / FILE).is_file():
+        raise AlgorithmError(f"algorithm {text!r}", "the path of a folder with a slash", f"write ./{text}")
     raise AlgorithmError(
         f"algorithm {text!r}", f"one of {', '.join(names())}, or the path of a folder", "correct the name"
     )
