@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -12,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from railweave import sdk
-from railweave.experiments.contenders import Contender, Job
-from railweave.experiments.contenders.algorithm import Rank, switches
+from railweave.experiments.contenders.algorithm import joined, switches
 from railweave.experiments.hosts import JobOptions, module_command
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.supervisor import Supervisor, messages
@@ -23,7 +20,6 @@ from railweave.topologies.errors import LabError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.options import LabOptions
 from railweave.topologies.named import named
-from railweave.topologies.serialize import load
 
 TIMEOUT_S = 60.0  # of a call
 SILENCE_S = 90.0
@@ -83,11 +79,8 @@ def work() -> None:
     """Make the calls of one rank, which can compute the inputs of all ranks."""
     kind, path, plane_name = sys.argv[1:4]
     calls, elements, seed = map(int, sys.argv[4:])
-    algorithm, plane, rank = sdk.find(kind), load(path).plane(plane_name), int(os.environ["RANK"])
-    addresses = {plane.name: tuple(nic.address for nic in plane.nics)}
-    ranks, contender = len(plane.nics), Contender(kind, kind)
-    job = Job(contender, ranks, (plane.name,), addresses, "", TIMEOUT_S, {}, topology=path)
-    endpoint = Rank(algorithm, job, rank)
+    endpoint = joined(kind, path, plane_name, TIMEOUT_S)
+    algorithm, rank, ranks = endpoint.algorithm, endpoint.rank, endpoint.ranks
     generator, manifest = np.random.default_rng(seed), algorithm.manifest
     begin, worst = time.monotonic(), 0.0
     for call in range(calls):
@@ -97,7 +90,7 @@ def work() -> None:
         given = inputs(generator, ranks, elements, dtype, density, manifest.lanes[0])
         try:
             result = endpoint.call(given[rank], op)
-            worst = max(worst, compare(algorithm.endpoint, given, op, result, f"call {call} of {dtype}"))
+            worst = max(worst, compare(algorithm, given, op, result, f"call {call} of {dtype}"))
         except WrongResult as wrong:
             emit("wrong", text=str(wrong))
             return

@@ -27,7 +27,7 @@ BLOCK = 1 << 16  # elements that are compared at once, so that they stay in the 
 # rail sends a chunk that could wrap as two. Sums that are timed do not wrap: of up to 1,023 ranks.
 GREATEST = {"float16": 60, "bfloat16": 8, "float32": 1 << 10, "float64": 1 << 45, "int32": 1 << 18}
 FRACTION = {"float32": 64}
-LARGEST = GREATEST["float32"] / FRACTION["float32"] * 2 ** (SCALES - 1)  # float32 of a call
+GREATEST_FLOAT32 = GREATEST["float32"] / FRACTION["float32"] * 2 ** (SCALES - 1)  # in any call
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 ITEM = 4  # bytes of an element of the types in DTYPES
 

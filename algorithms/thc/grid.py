@@ -13,7 +13,7 @@ SUM = 255  # greatest sum of levels
 
 
 def steps(ranks: int) -> sdk.Array:
-    """Return the distances of levels from the level of 0, which is as high as the last of them."""
+    """Return the distances of levels from the middle one. The last distance is also the middle level."""
     middle = SUM // 2 // ranks
     curved = np.rint(middle * (SIDE / SIDE[-1]) ** POWER).astype(int)
     return np.unique(np.maximum(curved, np.minimum(SIDE, middle)))

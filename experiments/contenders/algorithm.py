@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,11 +17,12 @@ import numpy as np
 from railweave import sdk
 from railweave.experiments.contenders import Array, Contender, Endpoint, Implementation, Job
 from railweave.experiments.contenders.ring import meet
-from railweave.experiments.problem import LARGEST
+from railweave.experiments.problem import GREATEST_FLOAT32
 from railweave.hosts.limits import ETHERNET, IPV4, LANE_BYTES, UDP
 from railweave.sdk.sockets import Driver
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane
+from railweave.topologies.serialize import load
 
 if TYPE_CHECKING:
     from railweave.topologies.lab.lab import Lab
@@ -47,7 +49,7 @@ class Kind(Implementation):
 
     def error_bound(self, ranks: int) -> float:
         """Return the error that the algorithm states for the largest inputs of a problem."""
-        return self.algorithm.endpoint.error_bound([np.full(1, LARGEST, np.float32)] * ranks)
+        return self.algorithm.error_bound([np.full(1, GREATEST_FLOAT32, np.float32)] * ranks)
 
     @contextlib.asynccontextmanager
     async def on_lab(self, lab: Lab, job: Job) -> AsyncIterator[dict[str, Any]]:
@@ -68,6 +70,7 @@ class Rank(Endpoint):
 
         `number` counts the jobs on the same switches.
         """
+        self.algorithm, self.rank, self.ranks = algorithm, rank, job.size
         addresses, ports = job.addresses[job.planes[0]], algorithm.manifest
         self._timeout_s = job.timeout_s
         self._failed = False
@@ -113,6 +116,15 @@ class Rank(Endpoint):
 
     def _meet(self) -> None:
         meet(*self._meeting, 0, time.monotonic() + self._timeout_s)
+
+
+def joined(kind: str, topology: str, plane_name: str, timeout_s: float, number: int = 0) -> Rank:
+    """Join a job on a plane of a topology file, as the rank of the environment variable RANK."""
+    plane = load(topology).plane(plane_name)
+    addresses = {plane.name: tuple(nic.address for nic in plane.nics)}
+    ranks, contender = len(plane.nics), Contender(kind, kind)
+    job = Job(contender, ranks, (plane.name,), addresses, "", timeout_s, {}, topology=topology)
+    return Rank(sdk.find(kind), job, int(os.environ["RANK"]), number)
 
 
 def _serve(job: Job, number: int) -> subprocess.Popen[bytes]:

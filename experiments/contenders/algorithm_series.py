@@ -9,20 +9,16 @@ The rank has the messages and the signal of `railweave.experiments.endless`.
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import sys
 import time
 
 import numpy as np
 
-from railweave import sdk
-from railweave.experiments.contenders import Contender, Job
-from railweave.experiments.contenders.algorithm import Rank
+from railweave.experiments.contenders.algorithm import joined
 from railweave.experiments.endless import STOP
 from railweave.experiments.messages import emit, run_worker
 from railweave.experiments.problem import ITEM, problem
-from railweave.topologies.serialize import load
 
 TIMEOUT_S = 120.0
 
@@ -30,15 +26,12 @@ TIMEOUT_S = 120.0
 def work() -> None:
     """Make calls until rank 0 marks a call as the last one, in its first element."""
     name, path, plane_name = sys.argv[1:4]
-    plane = load(path).plane(plane_name)
     size, number = int(sys.argv[4]), int(sys.argv[5])
-    rank, ranks, rails = int(os.environ["RANK"]), len(plane.nics), (plane.name,)
     stopped: list[int] = []
     signal.signal(STOP, lambda received, _: stopped.append(received))
-    addresses = {plane.name: tuple(nic.address for nic in plane.nics)}
-    job = Job(Contender(name, name), ranks, rails, addresses, "", TIMEOUT_S, {}, topology=path)
-    endpoint = Rank(sdk.find(name), job, rank, number)
-    task = problem(size // ITEM - 1, "int32", "sum", rank, ranks, number)
+    endpoint = joined(name, path, plane_name, TIMEOUT_S, number)
+    rank = endpoint.rank
+    task = problem(size // ITEM - 1, "int32", "sum", rank, endpoint.ranks, number)
     given, out = (np.zeros(size // ITEM, np.int32) for _ in range(2))
     for call in itertools.count():
         task.fill(call, given[1:])
@@ -47,7 +40,7 @@ def work() -> None:
         endpoint.all_reduce(given, out, "sum")
         end = time.monotonic()
         counts = {"done": 1, "bytes": size, "longest_s": end - begin, "rss_bytes": 0, "rails": {}}
-        emit("calls", rank=rank, calls=[[call, begin, end, 0.0, [[*rails, begin, end, size]]]], **counts)
+        emit("calls", rank=rank, calls=[[call, begin, end, 0.0, [[plane_name, begin, end, size]]]], **counts)
         if wrong := task.wrong(call, out[1:]):
             emit("wrong", rank=rank, elements=wrong)
         if out[0]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -99,7 +100,8 @@ def check_command(
     from railweave.sdk.check import explore, simplified  # noqa: PLC0415
     from railweave.sdk.compile import is_current  # noqa: PLC0415
 
-    with common.one_line_errors(), common.run_folder(out) as folder:
+    with common.one_line_errors(), contextlib.ExitStack() as stack:
+        folder = stack.enter_context(common.run_folder(out)) if lab else None
         found = sdk.find(name)
         lanes = min(found.manifest.lanes)
         found.artifact(lanes)
@@ -119,12 +121,12 @@ def check_command(
         if failed:
             typer.echo(f"seed {failed[0].seed} fails: {failed[0].failure}")
             simple = simplified(found, failed[0], lanes)
-            typer.echo(f"so it does with {simple.conditions}: {simple.failure}")
+            typer.echo(f"it still fails with {simple.conditions}: {simple.failure}")
             typer.echo(
                 f"again: railweave algorithm check {shlex.quote(name)} --schedules 1 --seed {simple.seed}"
             )
             raise typer.Exit(WRONG)
-        if lab:
+        if folder:
             _check_in_labs(name, seed, folder)
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from railweave.p4src.artifacts import Artifact, hash_line
@@ -38,7 +38,9 @@ def is_current(algorithm: Algorithm) -> bool:
     record = algorithm.folder / "build" / RECORD
     if not record.is_file():
         return False
-    return record.read_text(encoding="utf-8").partition("\n")[2] == hashes(algorithm)
+    with contextlib.suppress(FileNotFoundError):  # an include that is missing
+        return record.read_text(encoding="utf-8").partition("\n")[2] == hashes(algorithm)
+    return False
 
 
 def hashes(algorithm: Algorithm) -> str:
@@ -48,7 +50,7 @@ def hashes(algorithm: Algorithm) -> str:
     """
     shared: list[Path] = []
     own: list[Path] = []
-    for path in sorted(set(_sources(algorithm.folder / algorithm.manifest.program, algorithm.folder))):
+    for path in sorted(_sources(algorithm)):
         of_railweave = path.is_relative_to(SOURCE_ROOT)
         (shared if of_railweave else own).append(path)
     artifacts = [algorithm.artifact(lanes) for lanes in algorithm.manifest.lanes]
@@ -63,9 +65,13 @@ def _defines(manifest: Manifest) -> list[str]:
     return [f"-DALGORITHM_{name}={value}" for name, value in numbers.items()]
 
 
-def _sources(path: Path, folder: Path) -> Iterator[Path]:
-    """Yield a source and all that it includes. p4c looks in the algorithm's folder first."""
-    yield path
-    for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
-        found = folder / name if (folder / name).is_file() else SOURCE_ROOT / name
-        yield from _sources(found, folder)
+def _sources(algorithm: Algorithm) -> set[Path]:
+    """Return the program and all that it includes. p4c looks in the algorithm's folder first."""
+    folder = algorithm.folder
+    found, new = set[Path](), {folder / algorithm.manifest.program}
+    while new:
+        found |= new
+        names = {name for path in new for name in _INCLUDE.findall(path.read_text(encoding="utf-8"))}
+        roots = {name: folder if (folder / name).is_file() else SOURCE_ROOT for name in names}
+        new = {root / name for name, root in roots.items()} - found
+    return found

@@ -22,7 +22,9 @@ from railweave.controller import desired
 from railweave.controller.routes import trunk_ends
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, difference
+from railweave.errors import UserError
 from railweave.sdk import library
+from railweave.sdk.errors import AlgorithmError
 from railweave.sdk.library import Algorithm
 from railweave.sdk.states import require_fit, union
 from railweave.topologies.model import Plane, Switch
@@ -41,7 +43,7 @@ async def fill_all(
         name: union(state, _losses(plane, name, loss))
         for name, state in algorithm.wanted(plane, made).items()
     }
-    require_fit(states, algorithm.artifact())
+    require_fit(states, algorithm.artifact(), algorithm.manifest.counters)
     switches = [switch for switch in plane.switches if switch.p4runtime]
     counted = await asyncio.gather(*(_fill(algorithm, switch, states[switch.name]) for switch in switches))
     return sum(counted, Counter())
@@ -72,6 +74,9 @@ async def _fill(algorithm: Algorithm, switch: Switch, state: SwitchState) -> Cou
     session = asyncio.create_task(link.run())
     try:
         return await asyncio.wait_for(counts, DEADLINE_S)
+    except TimeoutError:
+        given = link.problem or f"switch {switch.name}: no answer within {DEADLINE_S:g} s"
+        raise AlgorithmError(given, "a switch that runs the program", "read the switch's log") from None
     finally:
         session.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -84,7 +89,10 @@ def main(words: Sequence[str]) -> None:
     algorithm = library.find(name)
     asked = int(jobs), json.loads(options), float(loss)
     filled = fill_all(algorithm, load(topology).plane(plane), *asked)
-    json.dump(asyncio.run(filled), sys.stdout)
+    try:
+        json.dump(asyncio.run(filled), sys.stdout)
+    except UserError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

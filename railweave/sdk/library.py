@@ -20,8 +20,8 @@ from typing import Any
 from railweave.controller.state import SwitchState
 from railweave.p4src.artifacts import Artifact
 from railweave.sdk.errors import AlgorithmError
-from railweave.sdk.machines import Endpoint, Job, Server
-from railweave.sdk.manifest import FILE, Manifest
+from railweave.sdk.machines import Array, Endpoint, Job, Server
+from railweave.sdk.manifest import FILE, JOBS, Manifest
 from railweave.topologies.model import Plane
 
 GROUP = "railweave.algorithms"  # of entry points: a name, and the package of the algorithm
@@ -86,8 +86,14 @@ class Algorithm:
         """The class of the parameter server, if the algorithm has one."""
         return self._class("server", Server) if (self.folder / "server.py").is_file() else None
 
+    def error_bound(self, given: Sequence[Array]) -> float:
+        """Return the greatest error of a float32 result for these vectors, beyond its rounding."""
+        return 0.0 if self.manifest.accuracy == "exact" else self.endpoint.error_bound(given)
+
     def job(self, number: int, ranks: int, options: Mapping[str, Any], lanes: int = 0) -> Job:
-        """Return a job. AlgorithmError if the manifest does not name an option."""
+        """Return a job. AlgorithmError if it has no port, or an option that the manifest does not name."""
+        if not 0 <= number < JOBS:
+            raise AlgorithmError(f"job {number} of {self.name}", f"0 to {JOBS - 1}", "run fewer jobs")
         for name in options:
             if name not in self.manifest.options:
                 known = ", ".join(self.manifest.options) or "no option"

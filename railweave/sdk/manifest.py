@@ -35,7 +35,7 @@ class Manifest:
     program: str = "main.p4"
     dtypes: tuple[str, ...] = ("int32",)
     operations: tuple[str, ...] = ("sum",)
-    accuracy: str = "exact"  # of float32: exact, bounded (by Endpoint.error_bound) or lossy (by the same)
+    accuracy: str = "exact"  # of float32; Endpoint.error_bound states the error of bounded and of lossy ones
     networks: tuple[str, ...] = ("planes",)  # topologies for which `control.wanted` gives a state
     survives: tuple[str, ...] = ()  # further faults that its calls survive: "restart" of a switch
     options: tuple[str, ...] = ()  # names of the options that `control.wanted` and endpoints take

@@ -63,7 +63,7 @@ class Driver:
         self._socket.close()
 
     def _send(self, datagrams: Datagrams) -> None:
-        """Send datagrams. The endpoint sends a datagram again that the kernel refuses."""
+        """Send datagrams. If the kernel refuses one, the endpoint sends it again later."""
         with contextlib.suppress(BlockingIOError):
             if isinstance(datagrams, np.ndarray):
                 size = datagrams.shape[1]

@@ -61,6 +61,12 @@ def cells_of(job: Job) -> int:
 
 def one_switch(plane: Plane, jobs: Sequence[Job]) -> Mapping[str, SwitchState]:
     """Return the state of a plane with one switch: its forwarding, and a star of members for each job."""
+    _require(
+        len(plane.switches) == 1,
+        f"plane {plane.name} has {len(plane.switches)} switches",
+        "one switch",
+        "use the topology planes, or give control.py the entries of several switches",
+    )
     [switch] = plane.switches
     states, first_cell = [bridge(plane, switch.name)], 0
     for job in jobs:
@@ -95,10 +101,17 @@ def union(*parts: SwitchState) -> SwitchState:
     return merge(parts)
 
 
-def require_fit(states: Mapping[str, SwitchState], artifact: Artifact) -> None:
-    """Raise AlgorithmError if the program lacks a table, a field or room that the states need."""
+def require_fit(states: Mapping[str, SwitchState], artifact: Artifact, counters: Sequence[str] = ()) -> None:
+    """Raise AlgorithmError if the program lacks a table, a field or room that the states need.
+
+    The tables in `counters` must count the packets of their entries.
+    """
     schema = fy.P4Schema(artifact.p4info_path, artifact.json_path)
     known = {table.alias: table for table in schema.tables}
+    counting = [name for name, table in known.items() if table.direct_counter]
+    for name in counters:
+        given, expected = f"counters has {name!r}", f"one of {', '.join(counting)}"
+        _require(name in counting, given, expected, "correct algorithm.toml")
     for switch, state in states.items():
         used = Counter(one.table for one in state.entries)
         for name, count in used.items():

@@ -60,7 +60,7 @@ def test_a_failing_check_names_the_seed_the_conditions_and_how_to_repeat_it(fold
     last = done.stdout.splitlines()[-3:]
     seed = last[0].split()[1]
     assert last[0].startswith(f"seed {seed} fails: WrongResult: job")
-    assert last[1].startswith("so it does with elements=2: WrongResult: job")
+    assert last[1].startswith("it still fails with elements=2: WrongResult: job")
     assert last[2] == f"again: railweave algorithm check ./mine --schedules 1 --seed {seed}"
     repeated = invoke(last[2].removeprefix("again: railweave "))
     assert (repeated.exit_code, repeated.stdout.splitlines()[-3:]) == (1, last)
@@ -85,6 +85,24 @@ def test_a_mistake_is_bad_usage(folder: Path, words: str, text: str) -> None:
     assert done.exit_code == 2
     assert text in done.stderr
     assert done.stdout == ""
+
+
+def test_a_hang_names_the_ranks_that_wait(folder: Path) -> None:
+    change(
+        folder,
+        "endpoint.py",
+        "    def unpack(",
+        "    def deadline(self):\n        return float('inf')\n\n    def unpack(",
+    )
+    outcome = run(sdk.find("./mine"), Conditions(loss=1.0), 5, 64)
+    assert outcome.failure.startswith("HangError: at ")
+    ranks = [f"rank {rank} of job 0 waits, its deadline is inf s" for rank in range(2)]
+    assert outcome.failure.endswith("; ".join(ranks))
+
+
+def test_a_check_without_a_lab_leaves_no_folder(folder: Path) -> None:
+    assert invoke("algorithm check ./mine --schedules 1").exit_code == 0
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
 
 def test_a_failing_schedule_becomes_simple(folder: Path) -> None:

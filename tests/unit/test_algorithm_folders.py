@@ -14,7 +14,7 @@ from railweave import sdk
 from railweave.errors import parts
 from railweave.p4src.config import CONFIG
 from railweave.sdk import library
-from railweave.sdk.compile import is_current
+from railweave.sdk.compile import hashes, is_current
 from railweave.sdk.manifest import JOBS, PORTS, Manifest
 from railweave.sdk.new import make
 from railweave.topologies.named import named
@@ -136,6 +136,7 @@ def test_other_mistakes_of_a_folder_are_errors(folder: Path) -> None:
     found, plane = sdk.find(str(folder)), named("planes", rails=["ina"], rates=[0]).planes[0]
     assert found.server is None
     fails(lambda: found.job(0, 2, {"slot": 8}), "option 'slot'")
+    fails(lambda: found.job(JOBS, 2, {}), f"job {JOBS}")
     (folder / "server.py").touch()
     fails(lambda: sdk.find(str(folder)).server, "server.py")
     (folder / "control.py").write_text("def wanted(plane, jobs): return {}")
@@ -145,6 +146,14 @@ def test_other_mistakes_of_a_folder_are_errors(folder: Path) -> None:
     shutil.rmtree(folder / "build")
     with pytest.raises(sdk.AlgorithmError, match=f"railweave algorithm compile {folder}"):
         found.artifact()
+
+
+@pytest.mark.parametrize(("accuracy", "bound"), [("exact", 0.0), ("bounded", 2.5), ("lossy", 2.5)])
+def test_an_exact_algorithm_has_no_error(folder: Path, accuracy: str, bound: float) -> None:
+    (folder / "algorithm.toml").write_text(manifest_of(accuracy=f'"{accuracy}"'))
+    with (folder / "endpoint.py").open("a") as source:
+        source.write("    @staticmethod\n    def error_bound(given):\n        return 2.5\n")
+    assert sdk.find(str(folder)).error_bound([]) == bound
 
 
 @pytest.mark.parametrize("name", sdk.names())
@@ -168,3 +177,11 @@ def test_a_change_makes_programs_outdated(folder: Path, file: str, old: str, new
     assert not is_current(sdk.find(str(folder)))
     (folder / "build/sources.sha256").unlink()
     assert not is_current(found)
+
+
+def test_includes_may_form_a_circle_or_be_missing(folder: Path) -> None:
+    found, main = sdk.find(str(folder)), folder / "main.p4"
+    main.write_text('#include "main.p4"\n#include "absent.p4"\n')
+    assert not is_current(found)
+    main.write_text('#include "main.p4"\n')
+    assert "  main.p4\n" in hashes(found)

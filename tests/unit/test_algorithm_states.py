@@ -18,6 +18,7 @@ from railweave.errors import parts
 from railweave.p4src.artifacts import Artifact
 from railweave.sdk.check.network import Switch
 from railweave.sdk.states import require_fit
+from railweave.topologies.named import named
 
 PROGRAMS = Path(__file__).parents[1] / "dataplane" / "programs"
 ATP = sdk.find("atp").artifact(64)
@@ -135,3 +136,16 @@ def test_pairs_and_priorities_reach_the_switch_and_come_back() -> None:
 def test_a_number_of_cells_that_is_no_power_of_two_is_an_error(slots: int) -> None:
     with pytest.raises(sdk.AlgorithmError, match="power of two"):
         sdk.cells_of(sdk.Job(0, 2, 5312, 64, {"slots": slots}))
+
+
+def test_counters_are_tables_that_count() -> None:
+    require_fit({}, ATP, ("decide", "workers"))
+    for name in ("absent", "mac_table"):
+        with pytest.raises(sdk.AlgorithmError, match=f"counters has '{name}': expected one of .*decide"):
+            require_fit({}, ATP, (name,))
+
+
+def test_one_switch_is_for_one_switch() -> None:
+    wide = named("leaf-spine:racks=2,spines=1", rails=["ina"], rates=[0]).planes[0]
+    with pytest.raises(sdk.AlgorithmError, match="has 3 switches: expected one switch"):
+        sdk.one_switch(wide, [])

@@ -19,7 +19,7 @@ from railweave.outputs import OutputError, check_new_file, new_folder, run_folde
 
 ARGUMENTS = {  # required arguments of commands
     "run": ("--", "true"),
-    "algorithm check": ("atp", "--schedules", "1"),
+    "algorithm check": ("atp", "--schedules", "1", "--lab"),
     "plan": ("4M",),
     "topo file": ("absent.yaml",),
     "bench": ("--scenario", "absent.toml"),

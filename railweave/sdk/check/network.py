@@ -20,6 +20,7 @@ from railweave.p4src.artifacts import Artifact
 from railweave.sdk.check import frames
 from railweave.sdk.library import Algorithm
 from railweave.sdk.machines import Endpoint, Job
+from railweave.sdk.sockets import AT_ONCE
 from railweave.sdk.states import require_fit
 from railweave.sdk.virtual_time import SECOND, Link, World
 from railweave.switch.lowering import lower
@@ -27,7 +28,6 @@ from railweave.switch.p4runtime.device import Device
 from railweave.switch.pipeline import Pipeline
 from railweave.topologies.model import Nic, Plane
 
-BUDGET = 64  # datagrams that an endpoint may send at once
 _lowered = functools.cache(lower)
 
 
@@ -94,11 +94,12 @@ class Network(World):
         self._ends: dict[tuple[str, int], tuple[str, int] | Nic] = dict(trunk_ends(plane))
         self._ends |= {(nic.switch, nic.port): nic for nic in plane.nics}
         self._sockets: dict[tuple[Nic, int], Callable[[bytes], None]] = {}
+        self._processes: list[Process] = []
 
     def install(self, jobs: Sequence[Job]) -> None:
         """Write the entries of these jobs into the switches."""
         self._states = self.algorithm.wanted(self.plane, jobs)
-        require_fit(self._states, self.algorithm.artifact(jobs[0].lanes))
+        require_fit(self._states, self.algorithm.artifact(jobs[0].lanes), self.algorithm.manifest.counters)
         for name, switch in self.switches.items():
             switch.reconcile(self._states[name])
 
@@ -110,6 +111,15 @@ class Network(World):
     def listen(self, nic: Nic, port: int, receive: Callable[[bytes], None]) -> None:
         """Give datagrams to a port of a host to `receive`. Other datagrams are dropped."""
         self._sockets[nic, port] = receive
+
+    def add(self, process: Process) -> None:
+        """Add an endpoint to those that `describe` names."""
+        self._processes.append(process)
+
+    def describe(self) -> str:
+        """Name the ranks whose calls are not complete, and their deadlines in seconds."""
+        waiting = [each for each in self._processes if not each.endpoint.done]
+        return "; ".join(map(str, waiting)) or "no call has begun"
 
     def send_datagram(self, source: Nic, source_port: int, to: Nic, port: int, datagram: bytes) -> None:
         """Send a datagram. One to the same host does not leave it."""
@@ -158,6 +168,13 @@ class Process:
             self._to = network.plane.nics[0], ports.server_port(job.number)
         network.listen(self._nic, self._port, self._receive)
         self._timer: list[object] | None = None
+        network.add(self)
+
+    def __str__(self) -> str:
+        """Return the rank, and when it sends again."""
+        endpoint = self.endpoint
+        state = "is dead" if self.dead else f"waits, its deadline is {endpoint.deadline():g} s"
+        return f"rank {endpoint.rank} of job {endpoint.job.number} {state}"
 
     def _receive(self, datagram: bytes) -> None:
         if not self.dead:
@@ -169,7 +186,7 @@ class Process:
         if self.dead:
             return
         endpoint, network = self.endpoint, self._network
-        while len(datagrams := endpoint.transmit(network.now / SECOND, BUDGET)):
+        while len(datagrams := endpoint.transmit(network.now / SECOND, AT_ONCE)):
             for datagram in datagrams:
                 network.send_datagram(self._nic, self._port, *self._to, bytes(datagram))
         if self._timer is not None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from railweave.sdk.machines import Array, Endpoint
+from railweave.sdk.library import Algorithm
+from railweave.sdk.machines import Array
 
 FLOAT_RANGE = 4.0
 DENSITIES = (1.0, 1.0, 0.5, 0.1, 0.01)  # shares of blocks that are not zero
@@ -38,17 +39,17 @@ def inputs(
     return list(numbers)
 
 
-def compare(endpoint: type[Endpoint], given: Sequence[Array], op: str, result: Array, about: str) -> float:
+def compare(algorithm: Algorithm, given: Sequence[Array], op: str, result: Array, about: str) -> float:
     """Return the greatest error of a result as a share of the bound; 0 for integers, which must be equal.
 
     Raises WrongResult, with `about` in its text, if an element is wrong.
     """
-    right = endpoint.expected(given, op)
+    right = algorithm.endpoint.expected(given, op)
     if result.shape != right.shape or result.dtype != right.dtype:
         found, wanted = (f"{one.dtype} of shape {one.shape}" for one in (result, right))
         raise WrongResult(f"{about}: {found} in place of {wanted}")
     if right.dtype.kind == "f":
-        bound = endpoint.error_bound(given) + EPSILON * np.abs(right) + TINY
+        bound = algorithm.error_bound(given) + EPSILON * np.abs(right) + TINY
         share = np.abs(np.subtract(result, right, dtype=np.float64)) / bound
     else:
         share = np.where(result == right, 0.0, np.inf)

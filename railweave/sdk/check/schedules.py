@@ -91,7 +91,8 @@ class Conditions:
         """Return the values that are not the simplest ones."""
         pairs = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
         return (
-            ", ".join(f"{name}={value}" for name, value, least in pairs if value != least) or "the simplest"
+            ", ".join(f"{name}={value}" for name, value, least in pairs if value != least)
+            or "the simplest conditions"
         )
 
 
@@ -159,7 +160,7 @@ class _Calls:
         conditions, network = schedule._conditions, schedule.network
         generator = np.random.default_rng(seed)
         self.job, self.counts, self._schedule = job, schedule.counts, schedule
-        self.op, self.endpoint = conditions.op, schedule._algorithm.endpoint
+        self.op, self.algorithm = conditions.op, schedule._algorithm
         counts = 1 + generator.integers(conditions.elements, size=conditions.calls)
         like = conditions.dtype, conditions.density, job.lanes
         self.given = [inputs(generator, job.ranks, int(count), *like) for count in counts]
@@ -177,7 +178,7 @@ class _Calls:
         """Compare a result with the right one for all ranks, also if one has died meanwhile."""
         given = self.given[call]
         about = f"job {self.job.number}, rank {rank}, call {call} of {given[0].size} {given[0].dtype.name}"
-        share = compare(self.endpoint, given, self.op, result, about)
+        share = compare(self.algorithm, given, self.op, result, about)
         self._schedule.worst = max(self._schedule.worst, share)
         self.counts["results"] += 1
         self.counts["bytes"] += given[0].nbytes
