@@ -7,14 +7,15 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 from railweave.topologies.errors import LabError
 from railweave.topologies.lab.namespaces import require_tools
@@ -37,12 +38,16 @@ pytestmark = pytest.mark.skipif(devices() == 0, reason="no CUDA device")
 NAMES = re.findall(r"^@case\ndef (\w+)", CASES.read_text(), re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with free_port() as number:
+        yield number
+
+
 @pytest.fixture(scope="module", params=[2, 4], ids=lambda size: f"{size} ranks")
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, port: int) -> Outcomes:
     """Run all cases on the ranks. Return each rank's errors by case, and its standard error."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     ranks = []
     for rank in range(request.param):
         variables = {

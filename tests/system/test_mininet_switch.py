@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 from commands import python
 from dataplane.programs import PATCH
+from free_ports import free_port
 
 SCRIPT = """
 import json, sys
@@ -29,13 +29,9 @@ print(json.dumps([lost, switch.device_id]))
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_hosts_reach_each_other_through_the_switch(tmp_path: Path) -> None:
-    done = python("-c", SCRIPT, PATCH.json, tmp_path / "log", tmp_path, free_port())
+    with free_port() as port:
+        done = python("-c", SCRIPT, PATCH.json, tmp_path / "log", tmp_path, port)
     assert json.loads(done.stdout.splitlines()[-1]) == [0.0, 0]
     assert "ready grpc=0.0.0.0:" in (tmp_path / "log").read_text()
     assert (tmp_path / "rwm1-eth1_in.pcap").stat().st_size > 0
@@ -44,5 +40,6 @@ def test_hosts_reach_each_other_through_the_switch(tmp_path: Path) -> None:
 def test_a_switch_that_does_not_start_gives_its_output(tmp_path: Path) -> None:
     program = tmp_path / "wrong.json"
     program.write_text("{")
-    done = python("-c", SCRIPT, program, tmp_path / "log", tmp_path, free_port(), status=1)
+    with free_port() as port:
+        done = python("-c", SCRIPT, program, tmp_path / "log", tmp_path, port, status=1)
     assert "switch rwm1 did not start: railweave-simple-switch-grpc: " in done.stderr

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from unit.test_ring_contender import free_port
+from free_ports import free_port
 
 from railweave.algorithms.atp import control
 from railweave.experiments.contenders import Array, Contender, Endpoint, Job, hierarchical, ps
@@ -33,11 +33,9 @@ def job_of(kind: str, servers: int = 1) -> Job:
 )
 @pytest.mark.parametrize("count", [1, 7, 100_000])
 def test_it_sums(kind: str, servers: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
-    monkeypatch.setattr(ps, "PORT", port)
     job = job_of(kind, servers)
 
-    def work(rank: int) -> list[Array]:
+    def work(rank: int, port: int) -> list[Array]:
         if kind == "ps":
             endpoint: Endpoint = job.contender.implementation().connect(job, rank)
         else:
@@ -52,8 +50,9 @@ def test_it_sums(kind: str, servers: int, count: int, monkeypatch: pytest.Monkey
         endpoint.close()
         return outs
 
-    with ThreadPoolExecutor(RANKS) as ranks:
-        results = list(ranks.map(work, range(RANKS)))
+    with free_port() as port, ThreadPoolExecutor(RANKS) as ranks:
+        monkeypatch.setattr(ps, "PORT", port)
+        results = list(ranks.map(work, range(RANKS), [port] * RANKS))
     factor = sum(range(RANKS + 1))
     for outs in results:
         for call, out in enumerate(outs):

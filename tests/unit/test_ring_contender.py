@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from free_ports import free_port
 
 from railweave.experiments.contenders import Array, Contender, Job, mptcp
 from railweave.experiments.contenders.ring import HELLO, Ring, accept, meet, reach
@@ -19,20 +20,13 @@ DEADLINE_S = 60.0
 JOB = Job(Contender("ring", "ring"), RANKS, ("lo",), {"lo": ("127.0.0.1",) * RANKS}, "", DEADLINE_S, {})
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def multipath_connections() -> int:
     """Return the number of connections that this namespace has accepted as Multipath TCP."""
     return mptcp.multipath_counters(Path("/proc/net/netstat").read_text())["MPCapableACKRX"]
 
 
 def reduce_all(count: int, dtype: type, op: str, *, mptcp: bool) -> list[Array]:
-    port = free_port()
-
-    def work(rank: int) -> Array:
+    def work(rank: int, port: int) -> Array:
         ring = Ring(rank, JOB, mptcp=mptcp, port=port)
         given = np.arange(count).astype(dtype) * (rank + 1)
         out = given.copy()
@@ -42,8 +36,8 @@ def reduce_all(count: int, dtype: type, op: str, *, mptcp: bool) -> list[Array]:
         ring.close()
         return out
 
-    with ThreadPoolExecutor(RANKS) as ranks:
-        return list(ranks.map(work, range(RANKS)))
+    with free_port() as port, ThreadPoolExecutor(RANKS) as ranks:
+        return list(ranks.map(work, range(RANKS), [port] * RANKS))
 
 
 @pytest.mark.parametrize("count", [1, 1000, 100_000])
@@ -64,8 +58,8 @@ def test_a_ring_reduces_over_multipath_tcp() -> None:
 
 def test_ranks_that_do_not_come_are_an_error() -> None:
     for rank in range(2):
-        with pytest.raises(TimeoutError):
-            meet(rank, 2, ("127.0.0.1", free_port()), 1, time.monotonic() + 0.2)
+        with free_port() as port, pytest.raises(TimeoutError):
+            meet(rank, 2, ("127.0.0.1", port), 1, time.monotonic() + 0.2)
 
 
 @pytest.mark.parametrize("sent", [b"", b"abc", HELLO.pack(0, 1), HELLO.pack(9, 1)])

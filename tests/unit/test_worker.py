@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 from railweave.experiments import worker
 from railweave.experiments.contenders import Array, Contender, Job
@@ -31,20 +32,18 @@ def job_of(ranks: int, out: Path, workload: Workload) -> Job:
 
 def run(job: Job, kind: type[Ring] = Ring) -> list[RankResult]:
     """Run all ranks of a job, a thread each."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with free_port() as port, ThreadPoolExecutor(job.size) as pool:
+        return list(pool.map(partial(one, job, kind, port), range(job.size)))
 
-    def one(rank: int) -> RankResult:
-        ring = kind(rank, job, port=port)
-        try:
-            result = Worker(job, rank, ring).run()
-            ring.barrier()
-            return result
-        finally:
-            ring.close()
 
-    with ThreadPoolExecutor(job.size) as pool:
-        return list(pool.map(one, range(job.size)))
+def one(job: Job, kind: type[Ring], port: int, rank: int) -> RankResult:
+    ring = kind(rank, job, port=port)
+    try:
+        result = Worker(job, rank, ring).run()
+        ring.barrier()
+        return result
+    finally:
+        ring.close()
 
 
 @pytest.mark.parametrize("verify", [LAST, EACH])

@@ -6,10 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
 import struct
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import grpc
@@ -17,6 +16,7 @@ import pytest
 from controller_world import World, at_address, served
 from dataplane.packets import Chunk, Station, children, frame
 from finsy.proto import p4r_grpc
+from free_ports import free_port
 from vectors import bmv2
 from watcher import Watcher
 
@@ -34,11 +34,10 @@ HOSTS = 4
 class Bmv2:
     """simple_switch_grpc without ports. The tests only use its control plane."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
         if shutil.which("simple_switch_grpc") is None:
             pytest.skip("simple_switch_grpc is not on PATH")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = port
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -58,8 +57,8 @@ class Bmv2:
 class Embedded:
     """The P4Runtime server of this project with its engine, without ports."""
 
-    def __init__(self) -> None:
-        self.port = 0
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.pipelines: list[Pipeline] = []
         self._server: grpc.aio.Server | None = None
 
@@ -72,7 +71,7 @@ class Embedded:
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
         )
         p4r_grpc.add_P4RuntimeServicer_to_server(Service(1, self.pipelines.append), self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 
     async def stop(self) -> None:
@@ -85,8 +84,9 @@ TARGETS: dict[str, type[Target]] = {"embedded": Embedded, "bmv2": Bmv2}
 
 
 @pytest.fixture(params=["embedded", pytest.param("bmv2", marks=bmv2.ALONE)])
-def target(request: pytest.FixtureRequest) -> Target:
-    return TARGETS[request.param]()
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    with free_port() as port:
+        yield TARGETS[request.param](port)
 
 
 @asynccontextmanager
@@ -163,9 +163,9 @@ async def test_counters_have_the_programs_names(target: Target) -> None:
             await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="tcp"))
 
 
-async def test_the_switch_answers_for_the_group_and_counts_what_it_does() -> None:
+@pytest.mark.parametrize("target", ["embedded"], indirect=True)
+async def test_the_switch_answers_for_the_group_and_counts_what_it_does(target: Embedded) -> None:
     """JoinGroup writes entries to the engine over P4Runtime. The controller reads the engine's counters."""
-    target = Embedded()
     async with started(target), controlled(target) as world:
         (ina,) = (await world.join(HOSTS))[0].ina
         mac = bytes.fromhex("020000010001")
