@@ -57,7 +57,7 @@ class Bmv2:
 class Embedded:
     """The P4Runtime server of this project with its engine, without ports."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.port = port
         self.pipelines: list[Pipeline] = []
         self._server: grpc.aio.Server | None = None
@@ -71,7 +71,7 @@ class Embedded:
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
         )
         p4r_grpc.add_P4RuntimeServicer_to_server(Service(1, self.pipelines.append), self._server)
-        self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 
     async def stop(self) -> None:
