@@ -117,7 +117,8 @@ class Endpoint(sdk.Endpoint):
 
 def exponents(blocks: sdk.Array) -> sdk.Array:
     """Return the exponent e of each block: the least one such that all numbers are below 2^e."""
-    found: sdk.Array = np.maximum(np.frexp(np.abs(blocks).max(axis=1))[1], LEAST_EXPONENT)
+    most = np.abs(blocks).max(axis=1)
+    found: sdk.Array = np.where(most > 0, np.maximum(np.frexp(most)[1], LEAST_EXPONENT), LEAST_EXPONENT)
     return found
 
 

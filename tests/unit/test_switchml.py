@@ -35,3 +35,9 @@ def test_first_packets_of_floats_carry_only_exponents() -> None:
 def test_the_bound_is_half_a_unit_per_rank() -> None:
     given = [np.array([6.0], np.float32), np.array([-0.5], np.float32)]  # below 2^3, so a unit is 2^-26
     assert ENDPOINT.error_bound(given) == 2.0**-26
+
+
+def test_a_block_of_zeros_does_not_coarsen_those_of_other_ranks() -> None:
+    endpoint = ENDPOINT(JOB, 0)
+    endpoint.begin(np.zeros(64, np.float32), "sum")
+    assert bytes(endpoint.transmit(0.0, 64)[0][:8]).hex() == "0000000000000100"
