@@ -65,6 +65,15 @@ class Endpoint(sdk.Endpoint):
                 if self._due[stream] < np.inf and sequence == self._sequences[stream]:
                     self._take(stream, following, datagram[HEADER.size :])
 
+    @property
+    def position(self) -> int:
+        """The first round that no stream has used."""
+        return int(max(self._sequences) // self._streams) + 1
+
+    def start_at(self, position: int) -> None:
+        """Begin with this round in each stream."""
+        self._sequences = [position * self._streams + stream for stream in range(self._streams)]
+
     def deadline(self) -> float:
         """Return when the next stream is due."""
         return float(self._due.min())

@@ -27,7 +27,7 @@ class Endpoint(sdk.Endpoint):
         self._phases = np.zeros(sdk.cells_of(job) // 2, np.int64)  # first phase of each slot in the next call
         self._format = np.dtype([*HEADER, ("numbers", ">i4", job.lanes)])
         self._results = self._packets = np.zeros(0, self._format)
-        self._due = np.zeros(0)  # when the packet of each slot is sent next
+        self._due = self._timeout_s = np.zeros(0)  # when the packet of each slot is sent next
         self._at = np.zeros(0, np.int64)  # index of the packet of each slot
 
     def begin(self, given: sdk.Array, op: str) -> None:
@@ -87,6 +87,15 @@ class Endpoint(sdk.Endpoint):
                 up = shift(self.job.ranks) - (int(result["exponent"]) - BIAS)
                 wide = self._blocks[index].astype(np.float64)
                 self._packets["numbers"][following] = np.rint(np.ldexp(wide, up))
+
+    @property
+    def position(self) -> int:
+        """The first phase that no slot has used."""
+        return int(self._phases.max())
+
+    def start_at(self, position: int) -> None:
+        """Begin in each slot with the phase behind this one, so that switches notice the gap."""
+        self._phases[:] = position + 1
 
     def deadline(self) -> float:
         """Return when the packet of a slot is due."""

@@ -40,6 +40,10 @@ control Pool(in headers_t hdr, inout metadata_t md) {
             complete = 1;
         } else if (ahead[31:31] == 0) {
             md.age = AGE_SAME;
+            if (ahead > 1) {  // the ranks have begun again, and need nothing of before
+                seen = 0;
+                seen_other = 0;
+            }
             if (seen == 0) {
                 md.age = AGE_NEW;
                 CELL_WRITE(phases, slot, hdr.own.phase);

@@ -147,7 +147,10 @@ def _check_in_labs(name: str, seed: int, folder: Path) -> None:
 def _report(found: Algorithm, outcomes: list[Outcome]) -> None:
     table = Table("schedules with", "run", "failed", box=None)
     for text, holds in (
-        ("no fault", lambda c: not (c.loss or c.duplicate or c.reorder or c.restart or c.death)),
+        (
+            "no fault",
+            lambda c: not (c.loss or c.duplicate or c.reorder or c.restart or c.death or c.anew),
+        ),
         ("loss up to 1 %", lambda c: 0 < c.loss <= 0.01),
         ("loss of 5 to 20 %", lambda c: c.loss > 0.01),
         ("repeated packets", lambda c: c.duplicate > 0),
@@ -156,6 +159,7 @@ def _report(found: Algorithm, outcomes: list[Outcome]) -> None:
         ("several jobs", lambda c: c.jobs > 1),
         ("restarts of switches", lambda c: c.restart),
         ("death of a rank", lambda c: c.death),
+        ("ranks that begin again", lambda c: c.anew),
         ("zeros in most blocks", lambda c: c.density < 0.5),
     ):
         chosen = [outcome for outcome in outcomes if holds(outcome.conditions)]

@@ -128,6 +128,15 @@ class ChunkEndpoint(Endpoint):
         return float(np.min(self._due[window][self._missing[window]], initial=np.inf))
 
     @property
+    def position(self) -> int:
+        """The number of the next new chunk."""
+        return self._next
+
+    def start_at(self, position: int) -> None:
+        """Number chunks from `position`."""
+        self._first = self._next = position
+
+    @property
     def done(self) -> bool:
         """Whether all chunks have results."""
         return self._oldest == len(self._missing)

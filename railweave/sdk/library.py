@@ -81,6 +81,11 @@ class Algorithm:
         """The class of a rank."""
         return self._class("endpoint", Endpoint)
 
+    @property
+    def restarts(self) -> bool:
+        """Whether its ranks can begin again behind the packets of earlier endpoints."""
+        return self.server is None and self.endpoint.start_at is not Endpoint.start_at
+
     @cached_property
     def server(self) -> type[Server] | None:
         """The class of the parameter server, if the algorithm has one."""

@@ -75,6 +75,18 @@ class Endpoint(ABC):
     def result(self) -> Array:
         """The result of the call that is complete."""
 
+    @property
+    def position(self) -> int:
+        """A number below 2^32 that grows with calls, for `start_at`. 0 if the endpoint does not have it."""
+        return 0
+
+    def start_at(self, position: int) -> None:
+        """Begin, right after the construction, behind all packets of earlier endpoints of this job.
+
+        A rail calls it after a failure. `position` is the greatest `position` that a rank had while it sent.
+        """
+        raise NotImplementedError("a rail that failed needs the methods position and start_at")
+
     @staticmethod
     def expected(given: Sequence[Array], op: str) -> Array:
         """Return the right result for the vectors of all ranks. Sums of int32 wrap."""

@@ -59,3 +59,9 @@ def test_a_result_goes_once_to_each_place() -> None:
     a, b, c = (("10.0.0.1", port) for port in (1, 2, 3))
     found = [places_of(ranks, [a, b, a, c]) for ranks in (0, 0b1101, 0b0010, 0b10000)]
     assert found == [[], [a, c], [b], []]
+
+
+def test_a_socket_whose_port_is_taken_is_closed(recwarn: pytest.WarningsRecorder) -> None:
+    with udp_socket(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="Address already in use"):
+        udp_socket(taken.getsockname())
+    assert [str(each.message) for each in recwarn] == []

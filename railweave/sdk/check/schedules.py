@@ -45,6 +45,7 @@ class Conditions:
     restart: bool = False  # of each switch, once
     death: bool = False  # of one rank of job 0
     density: float = 1.0  # share of each rank's blocks that are not zero; a block has the lanes of a packet
+    anew: bool = False  # the ranks drop their calls once, and go on with new endpoints, as those of a rail do
 
     @classmethod
     def draw(cls, algorithm: Algorithm, seed: int, lanes: int) -> Conditions:
@@ -67,6 +68,7 @@ class Conditions:
             restart="restart" in manifest.survives and draw.random() < 1 / 4,
             death=draw.random() < 1 / 8,
             density=choice(DENSITIES),
+            anew=algorithm.restarts and draw.random() < 1 / 4,
         )
 
     def simpler(self) -> Iterator[Conditions]:
@@ -85,7 +87,8 @@ class Conditions:
         """Return whether the algorithm can run under these conditions."""
         kind = self.network.partition(":")[0]
         known = kind in manifest.networks, self.dtype in manifest.dtypes, self.op in manifest.operations
-        return all(known) and self.slots != 1 and self.slots.bit_count() <= 1  # a power of two
+        alone = not (self.anew and self.death)
+        return all(known) and alone and self.slots != 1 and self.slots.bit_count() <= 1  # a power of two
 
     def __str__(self) -> str:
         """Return the values that are not the simplest ones."""
@@ -140,6 +143,9 @@ class Schedule:
                 network.at(int(draw.random() * 20 * MILLISECOND), partial(network.restart, name))
         if self._conditions.death:
             network.at(int(draw.random() * 5 * MILLISECOND), self._jobs[0].ranks[victim].die)
+        elif self._conditions.anew:
+            for job in self._jobs:
+                network.at(int(draw.random() * 20 * MILLISECOND), job.begin_anew)
         living = self._jobs[1:] if self._conditions.death else self._jobs
         try:
             network.run(lambda: all(job.done for job in living), BOUND)
@@ -166,13 +172,27 @@ class _Calls:
         self.given = [inputs(generator, job.ranks, int(count), *like) for count in counts]
         serve(network, job)
         self.ranks = [_Rank(network, self, rank) for rank in range(job.ranks)]
+        self._generator = generator
         for rank in self.ranks:
-            network.at(int(generator.random() * conditions.apart_ms * MILLISECOND), rank.start)
+            network.at(self._apart(), rank.start)
+
+    def _apart(self) -> int:
+        """Draw the time until a rank begins."""
+        return int(self._generator.random() * self._schedule._conditions.apart_ms * MILLISECOND)
 
     @property
     def done(self) -> bool:
         """Whether all ranks have the results of all calls."""
         return all(rank.call == len(self.given) for rank in self.ranks)
+
+    def begin_anew(self) -> None:
+        """Drop all calls. Then let each rank go on with the first call that a rank has not completed."""
+        network = self._schedule.network
+        position = max(rank.endpoint.position for rank in self.ranks)
+        first = max(0, min(rank.call for rank in self.ranks))
+        for rank in self.ranks:
+            rank.dead = True
+            network.at(network.now + self._apart(), partial(rank.go_on, position, first))
 
     def check(self, rank: int, call: int, result: Array) -> None:
         """Compare a result with the right one for all ranks, also if one has died meanwhile."""
@@ -201,6 +221,16 @@ class _Rank(Process):
     def die(self) -> None:
         """End without a word."""
         self.dead = True
+
+    def go_on(self, position: int, call: int) -> None:
+        """Go on with a call, by a new endpoint. A rank that has not started yet does so later."""
+        self.dead = False
+        self.endpoint = self._calls.algorithm.endpoint(self._calls.job, self._number)
+        self.endpoint.start_at(position)
+        if self.call >= 0 and call < len(self._calls.given):
+            self.call = call
+            self.endpoint.begin(self._calls.given[call][self._number], self._calls.op)
+            self.turn()
 
     def turn(self) -> None:
         """Also begin the next call when one is done."""
