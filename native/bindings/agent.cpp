@@ -10,6 +10,54 @@ RAILWEAVE_TUPLE(railweave::PlanPoint, op_index, changes)
 namespace railweave {
 namespace {
 
+// `work` of the endpoint's thread as Python sees it: an array for a call, a position for a restart.
+nb::object python_work(const EndpointWork& work) {
+  return nb::make_tuple(work.kind, work.incarnation, work.dtype, work.op, to_python(work.input),
+                        work.position);
+}
+
+void bind_endpoint_rail(nb::module_& sub) {
+  using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+  nb::enum_<EndpointWork::Kind>(sub, "EndpointWork", "The next work of an endpoint's thread")
+      .value("CALL", EndpointWork::Kind::kCall)
+      .value("RESTART", EndpointWork::Kind::kRestart)
+      .value("HALT", EndpointWork::Kind::kHalt);
+  nb::class_<EndpointRail>(sub, "EndpointRail",
+                           "The rail of an in-network algorithm, for the thread of its endpoint")
+      .def("work_descriptor", &EndpointRail::work_descriptor,
+           "A descriptor that is readable while there may be work")
+      .def(
+          "take",
+          [](EndpointRail& self) {
+            nb::list all;
+            for (const EndpointWork& work : self.take()) all.append(python_work(work));
+            return all;
+          },
+          "The work since the last call: (kind, incarnation, dtype, op, input, position)")
+      .def("started", &EndpointRail::started, "incarnation"_a,
+           "The endpoint has been started, or restarted in this incarnation")
+      .def(
+          "reserve", &EndpointRail::reserve, "incarnation"_a, "position"_a,
+          "Packets before the position are used from now on. False if the rail was halted: send none of them")
+      .def(
+          "count",
+          [](EndpointRail& self, std::uint64_t sent, std::uint64_t sent_bytes, std::uint64_t resent,
+             std::uint64_t resent_bytes, std::uint64_t received, std::uint64_t received_bytes) {
+            self.count({sent, sent_bytes, resent, resent_bytes, received, received_bytes});
+          },
+          "sent"_a, "sent_bytes"_a, "resent"_a, "resent_bytes"_a, "received"_a, "received_bytes"_a,
+          "Count datagrams, and their bytes without headers")
+      .def(
+          "finish",
+          [](EndpointRail& self, std::uint32_t incarnation, const Array& result) {
+            const auto* data = static_cast<const std::byte*>(result.data());
+            self.finish(incarnation, {data, data + result.nbytes()});
+          },
+          "incarnation"_a, "result"_a, "Complete the oldest call")
+      .def("fail", &EndpointRail::fail, "incarnation"_a, "reason"_a,
+           "The endpoint cannot go on in this incarnation");
+}
+
 // Binds a method of the agent as a method of Python's object.
 template <typename R, typename... Args>
 auto of_agent(R (Agent::*member)(Args...)) {
@@ -29,6 +77,7 @@ auto of_agent(R (Agent::*member)(Args...) const) {
 void bind_agent(nb::module_& m) {
   nb::module_ sub = m.def_submodule("agent", "The agent of a communicator");
   bind_agent_values(sub);
+  bind_endpoint_rail(sub);
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<PythonAgent>(sub, "Agent", "Owns the event loop and the rails of one communicator")
       .def(nb::init<int, int>(), "rank"_a, "world_size"_a)
@@ -74,6 +123,10 @@ void bind_agent(nb::module_& m) {
            "ranks "
            "count from 0 in this order, and single ranks, which have none; the ranks of the own one. "
            "Before `connect_tcp`. ValueError")
+      .def("add_algorithm", &PythonAgent::add_algorithm, "name"_a, "address"_a, "interface"_a,
+           "rate_bps"_a = 0, Release(), "Add a rail whose slices an endpoint carries, and return its index")
+      .def("endpoint", &PythonAgent::endpoint, "rail"_a, nb::rv_policy::reference_internal,
+           "The rail, for the thread of its endpoint")
       .def("pause_ina", &PythonAgent::pause_ina, "rail"_a, "group"_a, Release(),
            "Stop the tree of this group; the lowest chunk without a result since it was formed")
       .def("resume_ina", &PythonAgent::resume_ina, "rail"_a, "group"_a, "place"_a, "resume_from"_a, Release(),

@@ -15,6 +15,7 @@
 
 #include "agent/agent.hpp"
 #include "bindings/agent_values.hpp"
+#include "rails/endpoint_rail.hpp"
 #include "rails/ina_rail.hpp"
 #include "rails/rdma_transport.hpp"
 #include "rails/ring_rail.hpp"
@@ -172,6 +173,21 @@ class PythonAgent {
     agent_.on_rail(rail, [&] { ina.rail->compose(ring, lanes); });
     return ring.rack();
   }
+
+  std::size_t add_algorithm(std::string name, std::string address, std::string interface,
+                            std::uint64_t rate_bps) {
+    EndpointRail* rail = nullptr;
+    const std::size_t index = agent_.add_rail(std::move(name), {address, interface}, rate_bps,
+                                              [&](EventLoop& loop, RailListener& listener) {
+                                                auto made = std::make_unique<EndpointRail>(loop, listener);
+                                                rail = made.get();
+                                                return made;
+                                              });
+    endpoint_[index] = rail;
+    return index;
+  }
+
+  EndpointRail& endpoint(std::size_t rail) { return *endpoint_.at(rail); }
 
   std::uint64_t pause_ina(std::size_t rail, std::uint16_t group) {
     std::uint64_t position = 0;
@@ -386,6 +402,7 @@ class PythonAgent {
 
   std::map<std::size_t, Rdma> rdma_;
   std::map<std::size_t, Ina> ina_;
+  std::map<std::size_t, EndpointRail*> endpoint_;
   InaWorkers workers_;                  // for rails that are attached later
   Repeat repeat_;                       // guarded by the GIL, like unfinished_
   std::vector<Unfinished> unfinished_;  // arrays of repeated calls that outlived `again`

@@ -296,6 +296,43 @@ class Call:
     def count(self) -> int:
         """elements of the tensor, or of one rank's shard"""
 
+class EndpointWork(enum.Enum):
+    """The next work of an endpoint's thread"""
+
+    CALL = 0
+
+    RESTART = 1
+
+    HALT = 2
+
+class EndpointRail:
+    """The rail of an in-network algorithm, for the thread of its endpoint"""
+
+    def work_descriptor(self) -> int:
+        """A descriptor that is readable while there may be work"""
+
+    def take(self) -> list:
+        """
+        The work since the last call: (kind, incarnation, dtype, op, input, position)
+        """
+
+    def started(self, incarnation: int) -> None:
+        """The endpoint has been started, or restarted in this incarnation"""
+
+    def reserve(self, incarnation: int, position: int) -> bool:
+        """
+        Packets before the position are used from now on. False if the rail was halted: send none of them
+        """
+
+    def count(self, sent: int, sent_bytes: int, resent: int, resent_bytes: int, received: int, received_bytes: int) -> None:
+        """Count datagrams, and their bytes without headers"""
+
+    def finish(self, incarnation: int, result: Annotated[NDArray, dict(order='C', device='cpu', writable=False)]) -> None:
+        """Complete the oldest call"""
+
+    def fail(self, incarnation: int, reason: str) -> None:
+        """The endpoint cannot go on in this incarnation"""
+
 class Agent:
     """Owns the event loop and the rails of one communicator"""
 
@@ -356,6 +393,12 @@ class Agent:
         """
         Form a ring of members, each a list of ranks: racks, whose places `attach_ina` takes, in which ranks count from 0 in this order, and single ranks, which have none; the ranks of the own one. Before `connect_tcp`. ValueError
         """
+
+    def add_algorithm(self, name: str, address: str, interface: str, rate_bps: int = 0) -> int:
+        """Add a rail whose slices an endpoint carries, and return its index"""
+
+    def endpoint(self, rail: int) -> EndpointRail:
+        """The rail, for the thread of its endpoint"""
 
     def pause_ina(self, rail: int, group: int) -> int:
         """

@@ -5,6 +5,8 @@ from railweave._native.agent import (
     Agent as Agent,
     Call as Call,
     Change as Change,
+    EndpointRail as EndpointRail,
+    EndpointWork as EndpointWork,
     Failure as Failure,
     FailureKind as FailureKind,
     GroupStats as GroupStats,
