@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from railweave.controller import composition, desired, programs, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import MOVES_SOON, tree_of
+from railweave.controller.algorithms import AlgorithmPlane, AlgorithmSwitch, PlaneProgram
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
 from railweave.controller.forwarder import Forwarder
@@ -25,7 +26,7 @@ from railweave.controller.tree import Tree
 from railweave.controller.trees import Link
 from railweave.p4src.artifacts import NETREDUCE, ROCE_LANES, Artifact, artifact
 from railweave.topologies.cluster import TlsFiles
-from railweave.topologies.model import Nic, Plane, Topology
+from railweave.topologies.model import ALGORITHM, Nic, Plane, Topology
 
 LOG = logging.getLogger(__name__)
 
@@ -80,7 +81,11 @@ class Fabric:
         self._claims_closed = False
         self.ring_switches: dict[str, RingSwitch] = {}  # by name
         self.rings_changed: Callable[[str], None] = lambda _: None  # gets the plane of a switch that changed
+        self.algorithms: dict[str, AlgorithmPlane] = {}  # by plane
         for plane in topology.planes:
+            if plane.kind == ALGORITHM:
+                self.algorithms[plane.name] = AlgorithmPlane(plane, _program(plane), tls, self._clear_soon)
+                continue
             of_plane = programs.of_plane(plane, program)
             self.lanes[plane.name] = of_plane.lanes
             if plane.kind == "netreduce":
@@ -138,8 +143,13 @@ class Fabric:
                 with suppress(SwitchUnavailable):
                     await switch.audit()
 
-    def _all(self, plane: str = "") -> list[ManagedSwitch | RingSwitch]:
-        return [*self.switches(plane), *self.rings_of(plane)]
+    def _all(self, plane: str = "") -> list[ManagedSwitch | RingSwitch | AlgorithmSwitch]:
+        return [*self.switches(plane), *self.rings_of(plane), *self.algorithm_switches(plane)]
+
+    def algorithm_switches(self, plane: str = "") -> list[AlgorithmSwitch]:
+        """Return the switches of a plane that run an in-network algorithm; without a plane, all."""
+        planes = [made for name, made in self.algorithms.items() if plane in ("", name)]
+        return [switch for made in planes for switch in made.switches]
 
     def rings_of(self, plane: str = "") -> list[RingSwitch]:
         """Return the switches of a plane that run netreduce; without a plane, all."""
@@ -186,7 +196,7 @@ class Fabric:
                 switch.link.problem,
             )
             self.health.dead.add(switch.name)
-        for plane in {switch.plane.name for switch in missing}:
+        for plane in {switch.plane.name for switch in missing} & self._forwarding.keys():
             self._reroute(plane)
 
     def plan(
@@ -311,6 +321,8 @@ class Fabric:
         self._claims_closed = True
         for switch in self._switches.values():
             self._drop_orphans(switch)
+        for plane in self.algorithms.values():
+            plane.close_claims()
 
     def _drop_orphans(self, switch: ManagedSwitch) -> None:
         if switch.orphans:
@@ -329,7 +341,13 @@ class Fabric:
             self._reconcile_soon(switch)
 
     def _reconcile_soon(self, switch: Forwarder) -> None:
-        task = asyncio.create_task(self._reconcile(switch), name=f"reconcile {switch.name}")
+        self._soon(self._reconcile(switch), f"reconcile {switch.name}")
+
+    def _clear_soon(self, plane: AlgorithmPlane) -> None:
+        self._soon(plane.clear(), f"clear {plane.plane.name}")
+
+    def _soon(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
@@ -359,7 +377,7 @@ class Fabric:
             if not switch.link.has(tables.DROPS[0]):
                 raise InvalidRequest(
                     f"switch {switch.name} runs a program without loss",
-                    "the program ina or netreduce",
+                    "the program ina or netreduce, or one with the stage injector.p4",
                     "name another switch",
                 )
             if port and port not in switch.ports:
@@ -428,6 +446,12 @@ class Fabric:
     def _reroute(self, plane: str) -> None:
         """Route ordinary frames around dead switches and suspected links."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
+
+
+def _program(plane: Plane) -> PlaneProgram:
+    from railweave.sdk.plane import Program  # noqa: PLC0415 - railweave.sdk builds on the controller's states
+
+    return Program(plane)
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:

@@ -28,6 +28,7 @@ from railweave.controller.requests import JoinRequest
 from railweave.controller.resuming import Resuming
 from railweave.controller.summing import Summing
 from railweave.protocol import SECRET_BYTES
+from railweave.topologies.model import ALGORITHM
 from railweave.v1 import controller_pb2 as pb
 
 LOG = logging.getLogger(__name__)
@@ -153,6 +154,8 @@ class Groups:
                     await self._place(group, rail)
                 elif rail.kind == "netreduce":
                     await self._summing.place(group, rail, self._placement.hosts(group, rail.name))
+                elif rail.kind == ALGORITHM:
+                    await self._begin(group, rail)
             if len(group.refusals) == len(members[0].rails):
                 reasons = "; ".join(f"{rail}: {reason}" for rail, reason in group.refusals.items())
                 raise Exhausted(
@@ -186,6 +189,23 @@ class Groups:
             LOG.info("job %s: rail %s refused: %s", group.job, rail.name, refused)
             group.refusals[rail.name] = str(refused)
 
+    async def _begin(self, group: Group, rail: pb.RailOffer, number: int | None = None) -> None:
+        """Begin a rail's job in the switches of its algorithm, or go on with one of an earlier controller."""
+        of_plane = self.fabric.algorithms[rail.plane]
+        nics = {rank: host.nic for rank, host in self._placement.hosts(group, rail.name).items()}
+        try:
+            number = await of_plane.begin(nics, number)
+        except Refused as refused:
+            LOG.info("job %s: rail %s refused: %s", group.job, rail.name, refused)
+            group.refusals[rail.name] = str(refused)
+            return
+        lanes, name = of_plane.program.artifact.lanes, of_plane.plane.algorithm
+        group.algorithms[rail.name] = pb.AlgorithmJob(
+            rail=rail.name, algorithm=name, number=number, lanes=lanes
+        )
+        if group.closed:
+            of_plane.end(number)
+
     def _start(self, group: Group) -> None:
         self._running[group.job] = group
         for rank in group.requests:
@@ -215,6 +235,7 @@ class Groups:
         group, ranks = self._resuming.get(request.job) or self._begin_to_resume(request)
         ranks.present(request, claims, rings)
         group.rings = ranks.rings
+        numbers = {job.rail: job.number for job in message.algorithms}
         lease = Lease(number, request.rank, group, acknowledged)
         group.leases[request.rank] = self._leases[number] = lease
         lease.attach(stream, acknowledged)
@@ -229,6 +250,8 @@ class Groups:
                 if rail.kind == "netreduce":
                     hosts = self._placement.hosts(group, rail.name)
                     self._soon(self._summing.place(group, rail, hosts))
+                elif rail.name in numbers:
+                    self._soon(self._begin(group, rail, numbers[rail.name]))
         return lease
 
     def _begin_to_resume(self, request: JoinRequest) -> tuple[Group, Resuming]:
@@ -268,6 +291,7 @@ class Groups:
             refusals=[pb.Refusal(rail=rail, reason=reason) for rail, reason in group.refusals.items()],
             secret=group.secret,
             sums=[summing.message(rail, sums) for rail, sums in group.sums.items()],
+            algorithms=group.algorithms.values(),
         )
 
     def lease(self, number: int) -> Lease:
@@ -334,6 +358,10 @@ class Groups:
             if tree.placed:
                 self.fabric.remove(tree.placed.group)
         self._summing.end(group)
+        for request in list(group.requests.values())[:1]:
+            for rail in request.rails:
+                if job := group.algorithms.get(rail.name):
+                    self.fabric.algorithms[rail.plane].end(job.number)
         for lease in group.leases.values():
             lease.close()
         self._soon(self._freed({tree.plane for tree in group.trees}))

@@ -126,6 +126,7 @@ class Group:
     trees: list[RailTree] = field(default_factory=list)
     rings: dict[str, list[Member]] = field(default_factory=dict)  # by ina rail that is a ring of racks
     sums: dict[str, RailSums] = field(default_factory=dict)  # by netreduce rail
+    algorithms: dict[str, pb.AlgorithmJob] = field(default_factory=dict)  # by algorithm rail
     refusals: dict[str, str] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     closed: bool = False

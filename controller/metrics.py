@@ -33,6 +33,7 @@ async def collect(groups: Groups) -> list[Metric]:
     found = await asyncio.gather(
         *(telemetry.of_switch(switch, running) for switch in fabric.switches()),
         *telemetry.of_ring_switches(fabric),
+        *telemetry.of_algorithm_switches(fabric),
     )
     up = GaugeMetricFamily("railweave_switch_up", "1 if the switch answers, else 0.", labels=SWITCH)
     for switch in found:

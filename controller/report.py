@@ -41,6 +41,7 @@ def _rail(group: Group, rail: pb.RailOffer) -> pb.RailReport:
         ring=ring,
         sums=message(rail.name, sums) if sums else None,
         adders=sums.rings if sums else (),
+        algorithm=group.algorithms.get(rail.name),
     )
 
 

@@ -11,7 +11,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from railweave.controller.errors import InvalidRequest
 from railweave.protocol import PROTOCOL
-from railweave.topologies.model import P4_KINDS, RAIL_KINDS, Nic, Plane, Topology
+from railweave.topologies.model import ALGORITHM, P4_KINDS, RAIL_KINDS, Nic, Plane, Topology
 from railweave.v1 import controller_pb2 as pb
 
 SAME_RELEASE = "install the same railweave on the controller and all hosts"
@@ -96,6 +96,12 @@ def _check_rail(rail: pb.RailOffer, size: int, topology: Topology) -> None:
         raise InvalidRequest(
             f"{where}: plane {rail.plane[:64]!r}", f"one of {planes}", "name the rail after its plane"
         ) from None
+    if rail.kind == ALGORITHM != plane.kind:
+        raise InvalidRequest(
+            f"{where}: kind {ALGORITHM} on plane {plane.name!r} of kind {plane.kind}",
+            "a plane with an algorithm",
+            "correct the kind, or the plane in the topology",
+        )
     _check_addresses(where, rail, plane)
     if not 1 <= rail.port <= 65535:
         raise InvalidRequest(f"{where}: port {rail.port}", "1 to 65535", SAME_RELEASE)

@@ -245,6 +245,13 @@ class SwitchLink:
             batch = [wire.encode(update) for update in updates[first : first + WRITE_BATCH]]
             await self._guard(self._session_switch().write(batch))
 
+    async def wipe(self) -> None:
+        """Push the program again, which clears all tables and registers. SwitchUnavailable if that fails."""
+        switch = self._session_switch()
+        commit = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        async with self._client() as client:
+            await self._guard(self._set(client, commit, switch.election_id))
+
     def has(self, name: str) -> bool:
         """Return whether the switch's program has an indirect counter of that name."""
         return any(counter.preamble.alias == name for counter in self._program.p4info.counters)

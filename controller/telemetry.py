@@ -10,6 +10,7 @@ from typing import Any
 
 import finsy as fy
 
+from railweave.controller.algorithms import AlgorithmSwitch
 from railweave.controller.errors import InvalidRequest, SwitchUnavailable
 from railweave.controller.fabric import Fabric
 from railweave.controller.jobs import Group
@@ -26,6 +27,7 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
     asked = [
         *(of_switch(switch, running) for switch in fabric.switches(plane)),
         *of_ring_switches(fabric, plane),
+        *of_algorithm_switches(fabric, plane),
     ]
     if not asked:
         raise InvalidRequest(
@@ -34,6 +36,23 @@ async def switch_counters(fabric: Fabric, groups: Iterable[Group], plane: str) -
             "name another",
         )
     return pb.SwitchCountersResponse(switches=await asyncio.gather(*asked))
+
+
+def of_algorithm_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any, pb.SwitchCounters]]:
+    """Read the counters that the algorithm's manifest names, of the switches that run it."""
+    return [_of_algorithm(switch) for switch in fabric.algorithm_switches(plane)]
+
+
+async def _of_algorithm(switch: AlgorithmSwitch) -> pb.SwitchCounters:
+    counters = pb.SwitchCounters(plane=switch.plane.name, name=switch.name)
+    try:
+        for table in switch.counters:
+            for entry, count in await switch.link.packets(table):
+                if isinstance(entry.action, fy.P4TableAction):
+                    counters.packets[entry.action.name] += count
+    except SwitchUnavailable as unavailable:
+        return pb.SwitchCounters(plane=switch.plane.name, name=switch.name, problem=str(unavailable))
+    return counters
 
 
 def of_ring_switches(fabric: Fabric, plane: str = "") -> list[Coroutine[Any, Any, pb.SwitchCounters]]:

@@ -20,6 +20,8 @@ from railweave.topologies.planes import (
     MAX_PLANES,
     P4RUNTIME_PORT,
     check_rails,
+    interface_label,
+    kind_and_algorithm,
     network_of,
     nic,
     plane_names,
@@ -159,22 +161,23 @@ def _topology(
     hosts = tuple(f"h{number}" for number in range(1, fabric.hosts + 1))
     names = plane_names(rails)
     levelled = ("ina",) if name == "racks" else P4_KINDS
-    alone = sum(kind in levelled for kind in rails) == 1
+    alone = sum(kind_and_algorithm(rail)[0] in levelled for rail in rails) == 1
     planes = []
     per_plane = zip(names, rails, rate_of_each_plane(rates, len(rails)), strict=True)
-    for index, (plane, kind, rate) in enumerate(per_plane):
+    for index, (plane, rail, rate) in enumerate(per_plane):
+        kind = kind_and_algorithm(rail)[0]
         if kind in levelled:
-            label = _long_name if alone else _short_name(plane)
-            planes.append(_plane(index, plane, kind, rate, uplink_bps, fabric, hosts, label))
+            label = _long_name if alone else _short_name(interface_label(index, plane, kind))
+            planes.append(_plane(index, plane, rail, rate, uplink_bps, fabric, hosts, label))
         else:
-            planes.append(single_switch(index, plane, kind, rate, hosts))
+            planes.append(single_switch(index, plane, rail, rate, hosts))
     return Topology(name, hosts, tuple(planes))
 
 
 def _plane(
     index: int,
     name: str,
-    kind: str,
+    rail: str,
     rate_bps: int,
     uplink_bps: int | None,
     fabric: Fabric,
@@ -182,6 +185,7 @@ def _plane(
     label: Callable[[str, int], str],
 ) -> Plane:
     network = index + 1
+    kind, algorithm = kind_and_algorithm(rail)
     names = [[label(level.letter, number + 1) for number in range(level.count)] for level in fabric.levels]
     places = [(level, number) for level, of in enumerate(fabric.levels) for number in range(of.count)]
     switches = tuple(
@@ -202,12 +206,13 @@ def _plane(
 
     for number, host in enumerate(hosts):
         leaf = names[0][number // fabric.hosts_per_rack]
-        nics.append(nic(network, name, host, number + 1, leaf, port_of(leaf)))
+        nics.append(nic(network, interface_label(index, name, kind), host, number + 1, leaf, port_of(leaf)))
     trunks = []
     for level, lower, upper in fabric.uplinks:
         below, above = names[level][lower], names[level + 1][upper]
         trunks.append(Trunk(below, port_of(below), above, port_of(above), uplink_bps))
-    return Plane(name, kind, network_of(network), rate_bps, switches, tuple(nics), tuple(trunks))
+    links = tuple(nics), tuple(trunks)
+    return Plane(name, kind, network_of(network), rate_bps, switches, *links, algorithm=algorithm)
 
 
 def _switch_address(network: int, place: int) -> str:

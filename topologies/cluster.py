@@ -64,6 +64,7 @@ class ClusterPlane:
 
     network: str  # IPv4 with prefix length; if switches aggregate, the network's last /24 must be free
     kind: str = ""  # of its rails; default: the plane's name
+    algorithm: str = ""  # of kind algorithm: its name, or the path of its folder on all machines
     rate: Any = 0  # of every host's link, in bit/s or as 100G; default: the ranks learn it from their calls
     mtu: int = DEFAULT_MTU  # of every link; from 9000 on, packets of the in-network rail have 1,024 lanes
     switches: Mapping[str, ClusterSwitch] = field(default_factory=dict)
@@ -139,7 +140,8 @@ def _with_programs(plane: ClusterPlane, folder: Path) -> ClusterPlane:
         name: replace(switch, tofino=str(folder / switch.tofino)) if switch.tofino else switch
         for name, switch in plane.switches.items()
     }
-    return replace(plane, switches=switches)
+    algorithm = str(folder / plane.algorithm) if "/" in plane.algorithm else plane.algorithm
+    return replace(plane, switches=switches, algorithm=algorithm)
 
 
 def _in_folder(tls: TlsFiles | None, folder: Path) -> TlsFiles | None:
@@ -233,6 +235,7 @@ def _plane(cluster: Cluster, name: str) -> Plane:
         tuple(_placed(host, name, nic, plane) for host, nic in nics.items()) if with_p4 else (),
         tuple(_trunk(f"{where}.trunks[{place}]", trunk, plane) for place, trunk in enumerate(plane.trunks)),
         plane.mtu,
+        plane.algorithm,
     )
 
 

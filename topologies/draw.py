@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 # Okabe and Ito's palette, safe for colour-blind readers
-COLOURS = {"ina": "#0072b2", "tcp": "#e69f00", "rdma": "#009e73", "netreduce": "#cc79a7"}
+COLOURS = {
+    "ina": "#0072b2",
+    "tcp": "#e69f00",
+    "rdma": "#009e73",
+    "netreduce": "#cc79a7",
+    "algorithm": "#d55e00",
+}
 BRIDGE = "#8c8c8c"  # a bridge of an ina plane, which only forwards
 SUFFIXES = (".png", ".svg", ".pdf")
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from railweave.errors import explain
 
-RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
+ALGORITHM = "algorithm"  # of a plane that an in-network algorithm uses: a folder with a manifest
+RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce", ALGORITHM)
 DEFAULT_RAILS = ("ina", "tcp", "rdma")
-P4_KINDS = ("ina", "netreduce")  # whose switches run a P4 program
+P4_KINDS = ("ina", "netreduce", ALGORITHM)  # whose switches run a P4 program
 DEFAULT_MTU = 1500
 
 
@@ -62,6 +63,7 @@ class Plane:
     nics: tuple[Nic, ...]
     trunks: tuple[Trunk, ...] = ()
     mtu: int = DEFAULT_MTU  # of each link: bytes of an IPv4 packet
+    algorithm: str = ""  # of kind algorithm: the name or the folder of the algorithm that its switches run
 
     def levels(self) -> list[list[Switch]]:
         """Return the switches by their distance from the hosts, nearest first."""

@@ -5,9 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import DEFAULT_RAILS, P4_KINDS, RAIL_KINDS, Nic, Plane, Switch, Topology
+from railweave.topologies.model import (
+    ALGORITHM,
+    DEFAULT_RAILS,
+    P4_KINDS,
+    RAIL_KINDS,
+    Nic,
+    Plane,
+    Switch,
+    Topology,
+)
 
 MANAGEMENT_NETWORK = "10.255.0.0/16"
 CONTROLLER_ADDRESS = "10.255.0.250"
@@ -34,16 +44,26 @@ def management_address(host_number: int) -> str:
 def plane_names(rails: Sequence[str]) -> list[str]:
     """Name the planes: the rail's kind if only one rail has this kind, else kind0, kind1, …
 
-    >>> plane_names(["ina", "tcp", "tcp"])
-    ['ina', 'tcp0', 'tcp1']
+    Planes of algorithms have the algorithm's name.
+
+    >>> plane_names(["ina", "tcp", "tcp", "./my/sum"])
+    ['ina', 'tcp0', 'tcp1', 'sum']
     """
-    total = Counter(rails)
+    kinds = [Path(rail).name for rail in rails]
+    total = Counter(kinds)
     seen: Counter[str] = Counter()
     names = []
-    for kind in rails:
+    for kind in kinds:
         names.append(kind if total[kind] == 1 else f"{kind}{seen[kind]}")
         seen[kind] += 1
     return names
+
+
+def kind_and_algorithm(rail: str) -> tuple[str, str]:
+    """Return the kind of a rail, and its algorithm if it names one, such as `switchml` or `./sum`."""
+    if rail in RAIL_KINDS:
+        return rail, ""
+    return ALGORITHM, str(Path(rail).resolve()) if "/" in rail else rail
 
 
 def planes(
@@ -51,7 +71,7 @@ def planes(
     rails: Sequence[str] = DEFAULT_RAILS,
     rates: int | Sequence[int] = DEFAULT_RATE_BPS,
 ) -> Topology:
-    """Return N hosts on one plane per entry of `rails`.
+    """Return N hosts on one plane per entry of `rails`, which is a kind or an algorithm.
 
     `rates` is the rate of every link in bit/s, or one rate per plane. 0 leaves links unshaped.
     Raises TopologyError for an unknown rail, too few or too many hosts, and a wrong number of rates.
@@ -64,24 +84,31 @@ def planes(
         name="planes",
         hosts=names,
         planes=tuple(
-            single_switch(index, name, kind, rate, names)
-            for index, (name, kind, rate) in enumerate(zip(plane_names(rails), rails, per_plane, strict=True))
+            single_switch(index, name, rail, rate, names)
+            for index, (name, rail, rate) in enumerate(zip(plane_names(rails), rails, per_plane, strict=True))
         ),
     )
 
 
-def single_switch(index: int, name: str, kind: str, rate_bps: int, hosts: Sequence[str]) -> Plane:
+def single_switch(index: int, name: str, rail: str, rate_bps: int, hosts: Sequence[str]) -> Plane:
     """Return plane number `index` as one switch with a port per host."""
     network = index + 1
+    kind, algorithm = kind_and_algorithm(rail)
+    label = interface_label(index, name, kind)
     switch = Switch(
-        name=f"s-{name.replace('netreduce', 'nr')}",  # names of interfaces have at most 15 characters
+        name=f"s-{label.replace('netreduce', 'nr')}",
         p4runtime=f"10.255.0.{200 + index}:{P4RUNTIME_PORT}" if kind in P4_KINDS else "",
         device_id=network,
     )
     nics = tuple(
-        nic(network, name, host, number, switch.name, number) for number, host in enumerate(hosts, start=1)
+        nic(network, label, host, number, switch.name, number) for number, host in enumerate(hosts, start=1)
     )
-    return Plane(name, kind, network_of(network), rate_bps, (switch,), nics)
+    return Plane(name, kind, network_of(network), rate_bps, (switch,), nics, algorithm=algorithm)
+
+
+def interface_label(index: int, name: str, kind: str) -> str:
+    """Return a plane's name in names of interfaces, which have at most 15 characters."""
+    return f"alg{index}" if kind == ALGORITHM else name
 
 
 def network_of(network: int) -> str:
@@ -107,17 +134,30 @@ def check_rails(rails: Sequence[str]) -> None:
         raise TopologyError(
             "no rails are given", f"one at least of {', '.join(RAIL_KINDS)}", "name the rails"
         )
-    for kind in rails:
-        if kind not in RAIL_KINDS:
-            raise TopologyError(f"rail {kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind")
+    for rail in rails:
+        if rail not in RAIL_KINDS or rail == ALGORITHM:
+            _check_algorithm(rail)
     if len(rails) > MAX_PLANES:
         raise TopologyError(
             f"{len(rails)} rails", f"{MAX_PLANES} at most, for which there are addresses", "name fewer"
         )
 
 
+def _check_algorithm(rail: str) -> None:
+    from railweave import sdk  # noqa: PLC0415 - loads slowly, and the other kinds do not need it
+
+    try:
+        sdk.find(rail)
+    except sdk.AlgorithmError as error:
+        kinds = ", ".join(kind for kind in RAIL_KINDS if kind != ALGORITHM)
+        if "/" in rail:
+            raise TopologyError(f"rail {rail!r}: {error}") from None
+        known = f"one of {kinds}, an algorithm ({', '.join(sdk.names())}), or the path of its folder"
+        raise TopologyError(f"rail {rail!r}", known, "correct the name") from None
+
+
 def _check_hosts(hosts: int, rails: Sequence[str]) -> None:
-    aggregated = any(kind in P4_KINDS for kind in rails)
+    aggregated = any(kind_and_algorithm(rail)[0] in P4_KINDS for rail in rails)
     most = MAX_FAN_IN if aggregated else MAX_HOSTS
     if not 1 <= hosts <= most:
         why = "the fan-in of one aggregating switch" if aggregated else "the limit of a lab"

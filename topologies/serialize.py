@@ -12,7 +12,7 @@ import yaml
 
 from railweave.errors import of_file
 from railweave.topologies.errors import TopologyError
-from railweave.topologies.model import RAIL_KINDS, Plane, Switch, Topology
+from railweave.topologies.model import ALGORITHM, RAIL_KINDS, Plane, Switch, Topology
 from railweave.topologies.values import build, plain
 
 LEAST_MTU, MOST_MTU = 68, 65535  # of IPv4 (RFC 791), and of a link between namespaces
@@ -82,6 +82,12 @@ def _validate_plane(topology: Topology, plane: Plane) -> None:
     if plane.kind not in RAIL_KINDS:
         raise TopologyError(
             f"{where}: kind {plane.kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind"
+        )
+    if bool(plane.algorithm) != (plane.kind == ALGORITHM):
+        raise TopologyError(
+            f"{where}: kind {plane.kind} with algorithm {plane.algorithm!r}",
+            f"an algorithm on planes of kind {ALGORITHM}, and on no others",
+            "correct `kind` or `algorithm`",
         )
     if plane.rate_bps < 0:
         raise TopologyError(

@@ -56,6 +56,14 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert cluster.token == f"{tmp_path}/token"
 
 
+@pytest.mark.parametrize(("given", "found"), [("switchml", "switchml"), ("../mine", "{}/../mine")])
+def test_a_plane_of_an_algorithm(given: str, found: str, tmp_path: Path) -> None:
+    """The path of a folder starts at the file's folder."""
+    text = GOOD.replace("  ina:\n", f"  ina:\n    kind: algorithm\n    algorithm: {given}\n")
+    plane = load(file(tmp_path, text)).topology().planes[0]
+    assert (plane.kind, plane.algorithm) == ("algorithm", found.format(tmp_path))
+
+
 def test_trees_of_switches(tmp_path: Path) -> None:
     several = GOOD.replace(
         '      s1: {p4runtime: "10.0.0.9:9559", device_id: 3}\n',

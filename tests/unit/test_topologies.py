@@ -16,10 +16,12 @@ from railweave.topologies.errors import TopologyError
 from railweave.topologies.lab.lab import Lab
 from railweave.topologies.lab.namespaces import interface_of_port
 from railweave.topologies.lab.options import LabOptions
-from railweave.topologies.model import Topology, Trunk
+from railweave.topologies.model import Switch, Topology, Trunk
 from railweave.topologies.named import named
 from railweave.topologies.planes import planes
 from railweave.topologies.serialize import from_yaml, load, to_yaml, validate
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_planes_follow_the_address_plan() -> None:
@@ -32,6 +34,28 @@ def test_planes_follow_the_address_plan() -> None:
     assert (nic.switch, nic.port) == ("s-tcp0", 12)
     assert topology.plane("ina").switches[0].p4runtime == "10.255.0.200:9559"
     assert topology.plane("tcp0").switches[0].p4runtime == ""
+
+
+def test_planes_of_algorithms_have_their_names_and_short_interfaces() -> None:
+    folder = ROOT / "algorithms" / "sum"
+    topology = planes(31, ["omnireduce", "tcp", f"{folder.parent}/../algorithms/sum", "switchml"])
+    validate(topology)
+    assert from_yaml(to_yaml(topology)) == topology
+    names = [(plane.name, plane.kind, plane.algorithm) for plane in topology.planes]
+    assert names == [
+        ("omnireduce", "algorithm", "omnireduce"),
+        ("tcp", "tcp", ""),
+        ("sum", "algorithm", str(folder)),
+        ("switchml", "algorithm", "switchml"),
+    ]
+    assert topology.plane("sum").switches == (Switch("s-alg2", "10.255.0.202:9559", 3),)
+    for nic in (nic for plane in topology.planes for nic in plane.nics):
+        assert len(nic.interface) <= 15 >= len(interface_of_port(nic.switch, nic.port))
+
+
+def test_an_algorithm_may_have_levels_of_switches() -> None:
+    plane = leaf_spine(2, 2, rails=["tcp", "atp"]).plane("atp")
+    assert (plane.algorithm, len(plane.switches), plane.nics[0].interface) == ("atp", 4, "h1-alg1")
 
 
 LONG = "characters: expected 15 at most"
@@ -71,6 +95,9 @@ def test_many_ports_make_names_too_long_too() -> None:
     ("arguments", "message"),
     [
         ({"rails": ["ina", "ib"]}, "rail 'ib': expected one of ina, tcp, rdma"),
+        ({"rails": ["ib"]}, r"rail 'ib': .*, an algorithm \(atp, .*, thc\), or the path of its folder"),
+        ({"rails": ["./ib"]}, r"rail './ib': .*ib/algorithm.toml"),
+        ({"rails": ["algorithm"]}, "rail 'algorithm': expected one of ina"),
         ({"rails": []}, "no rails"),
         ({"hosts": 0}, "0 hosts"),
         ({"hosts": 32}, "32 hosts: expected 1 to 31, the fan-in of one"),
@@ -90,6 +117,12 @@ def test_nonsense_is_refused(arguments: dict[str, object], message: str) -> None
         ("kind", None, r"topology\.planes\[0\]: no key 'kind': expected this key"),
         ("rate_bps", "fast", r"topology\.planes\[0\]\.rate_bps: 'fast': expected a whole number"),
         ("kind", "ib", "plane 'ina': kind 'ib': expected one of ina, tcp, rdma"),
+        (
+            "kind",
+            "algorithm",
+            "plane 'ina': kind algorithm with algorithm '': expected an algorithm on planes",
+        ),
+        ("algorithm", "sum", "plane 'ina': kind ina with algorithm 'sum': expected an algorithm on planes"),
         ("nics", {"h1": 1}, r"topology\.planes\[0\]\.nics: a mapping: expected a list"),
         ("nic switch", "s9", "plane 'ina': switch 's9': expected one of s-ina"),
         ("nic host", "h9", "plane 'ina': host 'h9': expected one of h1, h2"),
