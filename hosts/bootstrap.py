@@ -28,6 +28,7 @@ from railweave.hosts.errors import (
     RailweaveError,
 )
 from railweave.hosts.events import (
+    AlgorithmJob,
     Decision,
     Event,
     GroupMoved,
@@ -183,7 +184,11 @@ class Membership:
         self.refusals: Mapping[str, str] = {refusal.rail: refusal.reason for refusal in response.refusals}
         self.rings: Mapping[str, Ring] = {ring.rail: _ring(ring) for ring in response.rings}
         self.sums: Mapping[str, Sums] = {sums.rail: Sums(**_fields(sums)) for sums in response.sums}
+        self.algorithms: Mapping[str, AlgorithmJob] = {
+            job.rail: AlgorithmJob(**_fields(job)) for job in response.algorithms
+        }
         self._request = request
+        self._algorithms = response.algorithms
         self._rings = response.rings
         self._lock = threading.Lock()  # guards _places and _paused: events change them, heartbeats read them
         self._places = {(place.rail, place.tree): place for place in response.ina}
@@ -328,6 +333,7 @@ class Membership:
                 ina=self._places.values(),
                 paused=sorted(self._paused),
                 rings=self._rings,
+                algorithms=self._algorithms,
             )
 
     def _heartbeats(self, broken: threading.Event) -> Iterator[pb.Heartbeat]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railweave._native.collectives import Collective, DType, ReduceOp
@@ -36,6 +37,26 @@ MULTICAST = Verdict(None, "multicast")
 FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_SPREAD_CHUNKS} chunks")
 
 
+@dataclass(frozen=True)
+class Abilities:
+    """The all_reduces that an in-network algorithm can carry. It carries no other collectives."""
+
+    calls: frozenset[tuple[DType, ReduceOp]]
+
+    def obstacle(self, dtype: DType, op: ReduceOp, collective: Collective) -> Reason | None:
+        """Return the reason why it cannot carry such a call; None if it can."""
+        if collective is not Collective.ALL_REDUCE:
+            return Reason.COLLECTIVE
+        if dtype not in {able for able, _ in self.calls}:
+            return Reason.DTYPE
+        return None if (dtype, op) in self.calls else Reason.OP
+
+    def __str__(self) -> str:
+        """Return the calls, for messages."""
+        calls = sorted(f"{OP_NAMES[op]} of {NAMES[dtype]}" for dtype, op in self.calls)
+        return f"all_reduces: {', '.join(calls)}"
+
+
 def obstacle(
     kind: str, dtype: DType, op: ReduceOp, collective: Collective = Collective.ALL_REDUCE
 ) -> Reason | None:
@@ -47,10 +68,13 @@ def obstacle(
     return None if op in INA_OPS else Reason.OP
 
 
-def barred(kind: str, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
-    """Return why a rail of this kind carries no part of such calls of any size; None if it does."""
-    reason = obstacle(kind, dtype, op, collective)
-    return Verdict(reason, limits(kind)) if reason is not None else None
+def barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
+    """Return why a rail carries no part of such calls of any size; None if it does."""
+    if rail.abilities is not None:
+        reason = rail.abilities.obstacle(dtype, op, collective)
+    else:
+        reason = obstacle(rail.kind, dtype, op, collective)
+    return Verdict(reason, limits(rail)) if reason is not None else None
 
 
 def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hosts: int) -> Verdict:
@@ -77,11 +101,9 @@ def able(
 
     Raises UnsupportedDType if no rail can. With `by_share`, one of these rails must have a share above 0.
     """
-    found = [rail for rail in rails if not barred(rail.kind, collective, dtype, op)]
+    found = [rail for rail in rails if not barred(rail, collective, dtype, op)]
     if not found or (by_share and all(rail.share <= 0 for rail in found)):
-        why = "; ".join(
-            f"{rail.name}: {NO_SHARE.text if rail in found else limits(rail.kind)}" for rail in rails
-        )
+        why = "; ".join(f"{rail.name}: {NO_SHARE.text if rail in found else limits(rail)}" for rail in rails)
         advice = f"give rail {found[0].name} a share" if found else "add a tcp or rdma rail"
         raise UnsupportedDType(
             f"no rail can carry {call_name(collective, dtype, op)} ({why})",
@@ -91,10 +113,12 @@ def able(
     return found
 
 
-def limits(kind: str) -> str:
-    """Say what a rail of this kind can do, for messages."""
-    if kind != "ina":
-        return f"{kind} reduces all types"
+def limits(rail: StripedRail) -> str:
+    """Say what a rail can do, for messages."""
+    if rail.abilities is not None:
+        return f"{rail.where} carries {rail.abilities}"
+    if rail.kind != "ina":
+        return f"{rail.kind} reduces all types"
     types = ", ".join(sorted(NAMES[dtype] for dtype in INA_DTYPES))
     ops = ", ".join(sorted(OP_NAMES[op] for op in INA_OPS))
     return f"ina reduces {types} with {ops}"

@@ -7,7 +7,7 @@ import ctypes
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,11 @@ from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
 from railweave.hosts.arrays import DTYPES, Array
+from railweave.hosts.capabilities import Abilities
 from railweave.hosts.collectives import Collectives, whole_number
 from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger, Reason, Verdict
+from railweave.hosts.endpoints import Endpoints
 from railweave.hosts.errors import GroupRefused, InvalidOption, JoinTimeout, RailweaveError
 from railweave.hosts.events import (
     Decision,
@@ -71,6 +73,7 @@ class _Parts:
 
     agent: Agent
     trees: Trees
+    endpoints: Endpoints
     reporter: Reporter
     report: ReportFile | None = None
     membership: Membership | None = None
@@ -110,7 +113,7 @@ class Communicator(Collectives):
         self._agent = Agent(options.rank, options.world_size)
         self._agent.set_spin(options.spin_us / 1e6)
         self._trees = Trees(self._agent)
-        self._parts = _Parts(self._agent, self._trees, Reporter(self._agent))
+        self._parts = _Parts(self._agent, self._trees, Endpoints(self._agent), Reporter(self._agent))
         self._close = weakref.finalize(self, _close, self._parts, options)
         _LIVE.add(self)
         self._refused: dict[str, Verdict] = {}
@@ -169,6 +172,9 @@ class Communicator(Collectives):
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         recovers = can_recover(self._rails, members)
         self._trees.attach(members, with_trees, options.multicast_roots, only_rail=not recovers)
+        abilities = self._parts.endpoints.start(used, members, options.rank)
+        ports = self._parts.endpoints.ports
+        self._rails = [replace(rail, port=ports.get(rail.spec.name, rail.port)) for rail in self._rails]
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
         missing = connect_rails(self._agent, self._rails, members, left_s)
         if recovers:
@@ -178,7 +184,7 @@ class Communicator(Collectives):
             self._agent.forgo_recovery()
             raise_failure(self._agent.failure())
         self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
-        self._planner = self._parts.planner = self._plan_for(used, members)
+        self._planner = self._parts.planner = self._plan_for(used, members, abilities)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
         self._parts.reporter.watch(self._rails, partial(shares, self._planner), self._calls.surveyed)
@@ -188,7 +194,9 @@ class Communicator(Collectives):
                 options.report, self.rank, self._parts.reporter, options.report_every_s
             )
 
-    def _plan_for(self, used: Sequence[Opening], members: Members) -> Planner:
+    def _plan_for(
+        self, used: Sequence[Opening], members: Members, abilities: Mapping[str, Abilities]
+    ) -> Planner:
         options = self.options
         shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
         if options.shares and sum(shares.values()) <= 0:
@@ -200,7 +208,7 @@ class Communicator(Collectives):
             )
         total = sum(shares.values()) or 1.0
         return planner_for(
-            [_striped(rail, shares[rail.spec.name] / total, members) for rail in used],
+            [_striped(rail, shares[rail.spec.name] / total, members, abilities) for rail in used],
             self.world_size,
             self._ledger,
             refused=self._refused,
@@ -453,9 +461,14 @@ def _split_number(name: str, value: int, otherwise: str = "") -> int:
     return number
 
 
-def _striped(rail: Opening, share: float, members: Members) -> StripedRail:
+def _striped(
+    rail: Opening, share: float, members: Members, abilities: Mapping[str, Abilities]
+) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
+    if able := abilities.get(spec.name):
+        job = members.algorithms[spec.name]
+        return replace(made, abilities=able, lanes=job.lanes, where=Path(job.algorithm).name)
     if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):
@@ -473,6 +486,7 @@ def _close(parts: _Parts, options: Options) -> None:
     parts.trees.close()
     parts.agent.close(LINGER_S)
     parts.trees.join()
+    parts.endpoints.close()
     if parts.membership is not None:
         parts.membership.leave()
     if parts.planner is not None and options.costs:

@@ -18,11 +18,11 @@ from railweave.errors import explain
 from railweave.hosts.capabilities import COLLECTIVE_NAMES
 from railweave.hosts.decisions import Ledger, Verdict, size_class
 from railweave.hosts.errors import InvalidOption
-from railweave.hosts.options import RAIL_KINDS
 from railweave.hosts.striping.costs import NUMBERS, CostKey, CostTable, Slowness
 from railweave.hosts.striping.planner import Planner
 from railweave.hosts.striping.priors import StripedRail
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import RAIL_KINDS
 from railweave.topologies.values import build
 
 VERSION = 2

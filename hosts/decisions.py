@@ -17,6 +17,7 @@ class Reason(enum.StrEnum):
         REFUSED: The controller has refused the rail: quota, slots or tree.
         TREE_DOWN: The rail's plane has no aggregation tree now, so its calls wait.
         RAIL_DOWN: The rail has failed. The other rails carry its part until it works again.
+        COLLECTIVE: The rail cannot carry this collective.
         DTYPE: The rail cannot reduce this data type.
         OP: The rail cannot do this operation.
         SHARE_ZERO: The given shares give the rail nothing.
@@ -27,6 +28,7 @@ class Reason(enum.StrEnum):
     REFUSED = "refused"
     TREE_DOWN = "tree-down"
     RAIL_DOWN = "rail-down"
+    COLLECTIVE = "collective"
     DTYPE = "dtype"
     OP = "op"
     SHARE_ZERO = "share-zero"

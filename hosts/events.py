@@ -59,6 +59,16 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class AlgorithmJob:
+    """The job of an algorithm that carries a rail. The fields are those of the message AlgorithmJob."""
+
+    rail: str
+    algorithm: str  # its name, or the path of its folder
+    number: int  # among the algorithm's jobs on the plane's switches
+    lanes: int  # numbers per packet
+
+
+@dataclass(frozen=True)
 class Decision:
     """Describe why a rail carries a class of calls, or does not. The message Decision has the same fields.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from railweave._native.collectives import Collective
 from railweave._native.ina import SEAL_LANES, SPREAD_CODE_BYTES
 from railweave.hosts.errors import InvalidOption
+from railweave.topologies.model import P4_KINDS, RAIL_KINDS
 
 ETHERNET, IPV4, UDP, TCP_WITH_TIMESTAMPS = 14, 20, 8, 32
 INA_HEADER = 16
@@ -23,11 +24,14 @@ def payload_fraction(kind: str, lanes: int = 256, *, multicast: bool = False, mt
             if multicast:
                 return (mtu - headers - SPREAD_CODE_BYTES) / (mtu + ETHERNET)
             return (lanes - SEAL_LANES) * LANE_BYTES / (lanes * LANE_BYTES + headers + ETHERNET)
+        case "algorithm":  # of about the same size
+            headers = INA_HEADER + UDP + IPV4 + ETHERNET
+            return lanes * LANE_BYTES / (lanes * LANE_BYTES + headers)
         case "tcp":
             return (mtu - IPV4 - TCP_WITH_TIMESTAMPS) / (mtu + ETHERNET)
         case "rdma" | "netreduce":
             return ROCE_PATH_MTU / (ROCE_PATH_MTU + ROCE_HEADERS + UDP + IPV4 + ETHERNET)
-    raise InvalidOption(f"rail kind {kind!r}", "ina, tcp, rdma or netreduce", "correct the kind")
+    raise InvalidOption(f"rail kind {kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind")
 
 
 def limit_bps(
@@ -52,7 +56,7 @@ def limit_bps(
         headers = INA_HEADER + UDP + IPV4 + ETHERNET
         bare = headers / (lanes * LANE_BYTES + headers)
         return limit * hosts / (hosts - 1 + bare)
-    whole = kind in ("ina", "netreduce") and collective is Collective.ALL_REDUCE
+    whole = kind in P4_KINDS and collective is Collective.ALL_REDUCE
     return limit if whole else limit / ring_volume(collective, hosts)
 
 

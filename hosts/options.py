@@ -16,8 +16,8 @@ from railweave.hosts.cluster import interface_of, this_host
 from railweave.hosts.errors import InvalidOption
 from railweave.topologies import cluster as clusters
 from railweave.topologies.errors import TopologyError
+from railweave.topologies.model import RAIL_KINDS
 
-RAIL_KINDS = ("ina", "tcp", "rdma", "netreduce")
 RAIL_FORM = "name=kind@interface or name=kind@interface/rate, with rates in bit/s as 100M or 100000000"
 _RAIL = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<kind>\w+)@(?P<interface>[^@/,=]+)(?:/(?P<rate>.+))?")
 _CPUS = re.compile(r"(?P<first>\d{1,4})(-(?P<last>\d{1,4}))?", re.ASCII)
@@ -44,7 +44,7 @@ class RailSpec:
 
     Attributes:
         name: Name of the rail and of its plane, the same on all ranks.
-        kind: `ina`, `tcp`, `rdma` or `netreduce`.
+        kind: `ina`, `tcp`, `rdma`, `netreduce`, or `algorithm`, which the controller's topology names.
         interface: This host's network interface on the plane.
         rate_bps: Rate of the link in bit/s; 0: unknown or unshaped.
     """

@@ -182,7 +182,7 @@ class _Question:
         )
 
     def _obstacle(self, rail: StripedRail) -> str:
-        verdict = capabilities.barred(rail.kind, *self._call)
+        verdict = capabilities.barred(rail, *self._call)
         if verdict is not None:
             return f"{verdict.reason}: {verdict.text}"
         if self._planner.rail_states[rail.index] is RailState.DOWN:

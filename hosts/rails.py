@@ -11,12 +11,14 @@ from typing import Protocol
 from railweave._native.agent import Agent, Failure, FailureKind, RdmaPlace
 from railweave.errors import parts
 from railweave.hosts.errors import InvalidOption, JoinTimeout, RailDown
-from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
+from railweave.hosts.events import AlgorithmJob, InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.failures import raise_failure
 from railweave.hosts.interfaces import Interface, interface
 from railweave.hosts.options import Options, RailSpec
+from railweave.topologies.model import RAIL_KINDS
 
 ROCE_PORT = 4791
+ANY_PORT = 1  # of a rail whose port the controller chooses
 RDMA_PLACES = {"any": RdmaPlace.ANY, "device": RdmaPlace.DEVICE, "software": RdmaPlace.USER_SPACE}
 LEAST_SILENCE_S = 0.5  # of a lost rank, with recovery: the silence of a single rail must be noticed first
 FOREVER_S = 1e8
@@ -45,6 +47,10 @@ class Members(Protocol):
     @property
     def sums(self) -> Mapping[str, Sums]:
         """How switches sum the connections of netreduce rails, by rail."""
+
+    @property
+    def algorithms(self) -> Mapping[str, AlgorithmJob]:
+        """The jobs of algorithms that carry rails, by rail."""
 
     @property
     def refusals(self) -> Mapping[str, str]:
@@ -93,6 +99,9 @@ def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
             case "ina":
                 index, port = agent.add_ina(spec.name, at.address, at.name, spec.rate_bps)
                 return Opening(spec, index, at, port)
+            case "algorithm":
+                index = agent.add_algorithm(spec.name, at.address, at.name, spec.rate_bps)
+                return Opening(spec, index, at, ANY_PORT)
             case "rdma" | "netreduce":
                 sums = spec.kind == "netreduce"
                 place = RDMA_PLACES[options.rdma]
@@ -109,7 +118,7 @@ def open_rail(agent: Agent, spec: RailSpec, options: Options) -> Opening:
     except (OSError, RuntimeError, ValueError) as error:
         raise _cannot_open(repr(spec.name), at, error) from error
     raise InvalidOption(
-        f"rail {spec.name!r} is of kind {spec.kind!r}", "ina, tcp, rdma or netreduce", "correct the kind"
+        f"rail {spec.name!r} is of kind {spec.kind!r}", f"one of {', '.join(RAIL_KINDS)}", "correct the kind"
     )
 
 

@@ -17,7 +17,7 @@ from railweave.experiments.problem import dtype_of
 from railweave.experiments.random_calls import RandomCall
 from railweave.hosts import capabilities
 from railweave.hosts.limits import LANE_BYTES, limit_bps
-from railweave.topologies.model import P4_KINDS, Plane
+from railweave.topologies.model import ALGORITHM, P4_KINDS, Plane
 
 FACTOR = 3.0
 PER_FAULT_S = 0.2
@@ -97,10 +97,13 @@ def _with_faults(timeline: Timeline, since: float, end: float) -> float:
 
 
 def _alone_s(call: RandomCall, ranks: int, plane: Plane) -> float:
-    """Return the time of a call on one rail alone, in seconds; inf if the rail cannot carry the call."""
+    """Return the time of a call on one rail alone, in seconds; inf if the rail cannot carry the call.
+
+    Algorithms have no bound: inf.
+    """
     collective = Collective[call.collective.upper()]
     dtype, op = DType[call.dtype.upper()], capabilities.OPS[call.op]
-    if capabilities.obstacle(plane.kind, dtype, op, collective):
+    if plane.kind == ALGORITHM or capabilities.obstacle(plane.kind, dtype, op, collective):
         return math.inf
     item = dtype_of(call.dtype).itemsize
     size = capabilities.size_bytes(collective, call.count, item, ranks)

@@ -238,13 +238,14 @@ def _result(
     options: DemoOptions, recorder: Recorder, ran: program.ProgramResult, alone: Reference
 ) -> DemoResult:
     parameters = np.load(options.lab.out / "parameters.npy")
-    netreduce = [plane.name for plane in options.topology.planes if plane.kind == "netreduce"]
+    kinds = {plane.name: plane.kind for plane in options.topology.planes}
+    netreduce = [plane for plane, kind in kinds.items() if kind == "netreduce"]
     chunks, done, spans = recorder.chunks(_lanes(options), netreduce), recorder.done(), recorder.spans()
-    # If a switch of a netreduce plane has counted nothing, it only forwards packets, and the hosts add.
+    # Algorithms count other things. If a switch of a netreduce plane has counted nothing, the hosts add.
     results = {
         plane: packets.get(RESULT_DECISION, 0)
         for plane, packets in ran.switch_counters.items()
-        if plane not in netreduce or any(packets.values())
+        if kinds[plane] == "ina" or (plane in netreduce and any(packets.values()))
     }
     rails = [
         replace(rail, switch_results=results[rail.name], expected_results=chunks[rail.name])

@@ -252,7 +252,7 @@ class Planner:
                 use = capabilities.use(rail, collective, dtype, counts[rail.index], self.world_size)
                 verdicts[rail.name] = use
             elif rail not in entry.rails:
-                verdicts[rail.name] = capabilities.barred(rail.kind, collective, dtype, op) or DOWN
+                verdicts[rail.name] = capabilities.barred(rail, collective, dtype, op) or DOWN
             elif self.fixed:
                 verdicts[rail.name] = SMALL if rail.share > 0 else capabilities.NO_SHARE
             else:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railweave._native.collectives import Collective, Method, choose_method
+from railweave.hosts.capabilities import Abilities
 from railweave.hosts.limits import limit_bps, ring_volume
+from railweave.topologies.model import ALGORITHM
 
 UNKNOWN_RATE_BPS = 10**9  # rate of all links if the rate of one link is unknown
 STEP_S = 50e-6  # time of one message from host to host
@@ -42,7 +44,8 @@ class StripedRail:
     trees: int = 1  # trees among which an in-network rail divides its part
     adds: bool = False  # whether the switch of a netreduce rail sums the data that ranks write
     members: int = 0  # of its ring of racks and ranks; 0 if all switches aggregate
-    where: str = ""  # of RDMA: its device, or the reason why it has no device
+    where: str = ""  # of RDMA: its device, or why it has none; of an algorithm rail: the algorithm's name
+    abilities: Abilities | None = None  # of an algorithm rail: what it can carry
 
 
 def prior_lines(
@@ -62,7 +65,7 @@ def prior_lines(
         kind = "tcp" if rail.members else "rdma" if rail.kind == "netreduce" and not rail.adds else rail.kind
         around = rail.members if rail.members and which is Collective.ALL_REDUCE else hosts
         rate = limit_bps(kind, rate_bps, around, collective=which) / 8
-        if kind == "ina" or (kind == "netreduce" and which is Collective.ALL_REDUCE):
+        if kind in ("ina", ALGORITHM) or (kind == "netreduce" and which is Collective.ALL_REDUCE):
             steps, volume = 2, float(ina_lanes if rail.kind == "ina" else 1)
         else:
             ring = size is None or rail.members > 0

@@ -45,7 +45,10 @@ Topology = Annotated[
     ),
 ]
 Hosts = Annotated[int, typer.Option(help="Number of hosts in the topology planes.")]
-RAILS = "Rails, each on its own plane: ina, tcp, rdma or netreduce; a kind may repeat."
+RAILS = (
+    "Rails, each on its own plane: ina, tcp, rdma or netreduce, or the name or folder of an in-network "
+    "algorithm, such as switchml or ./mine; a kind may repeat."
+)
 Rails = Annotated[str, typer.Option(help=RAILS)]
 RATE = "Link rate in bit/s, one for all planes or one per plane: 100M, or 1G,100M,0; 0 means unshaped."
 Rate = Annotated[str, typer.Option(help=RATE)]

@@ -122,6 +122,8 @@ def _in_network(rail: pb.RailReport) -> list[str | tuple[str, str]]:
         window = rail.sums.window_packets
         how = f"sums by {_adders(rail)}, window of {window} packets" if window else "sums by the hosts"
         return [how, (f": {rail.sums.reason}", "yellow")] if rail.sums.reason else [how]
+    if rail.HasField("algorithm"):
+        return [f"{rail.algorithm.algorithm}, job {rail.algorithm.number}, {rail.algorithm.lanes} lanes"]
     return [f"{len(rail.trees)} trees" if rail.kind == "ina" else ""]
 
 

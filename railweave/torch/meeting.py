@@ -13,9 +13,10 @@ from typing import Any
 
 from railweave._native.agent import Stall
 from railweave.hosts.errors import InvalidOption, JoinTimeout
-from railweave.hosts.events import InaGroup, RailOffer, Ring, Sums
+from railweave.hosts.events import AlgorithmJob, InaGroup, RailOffer, Ring, Sums
 from railweave.hosts.membership import Join
 from railweave.protocol import PROTOCOL, SECRET_BYTES
+from railweave.topologies.model import ALGORITHM
 
 NO_CONTROLLER = "aggregation trees need a controller: set RAILWEAVE_CONTROLLER"
 SPIN_US = 50.0
@@ -54,6 +55,7 @@ class Meeting:
     groups: Mapping[str, Sequence[InaGroup]] = {}
     rings: Mapping[str, Ring] = {}
     sums: Mapping[str, Sums] = {}
+    algorithms: Mapping[str, AlgorithmJob] = {}
 
     def __init__(
         self, store: Any, rank: int, size: int, rails: Sequence[RailOffer], deadline_s: float
@@ -77,7 +79,7 @@ class Meeting:
             ) from None
         self.members = {other: _offers(other, store.get(f"rails/{other}")) for other in range(size)}
         self.secret = bytes.fromhex(store.get("secret").decode())
-        self.refusals = {rail.name: NO_CONTROLLER for rail in rails if rail.kind == "ina"}
+        self.refusals = {rail.name: NO_CONTROLLER for rail in rails if rail.kind in ("ina", ALGORITHM)}
         for other, offers in self.members.items():
             theirs, mine = (
                 [(rail.name, rail.kind, rail.rate_bps) for rail in each] for each in (offers, rails)

@@ -18,6 +18,7 @@ from railweave._native.agent import Stall
 from railweave.hosts.communicator import Communicator
 from railweave.hosts.errors import CollectiveMismatch, PeerLost
 from railweave.hosts.events import (
+    AlgorithmJob,
     Decision,
     Event,
     GroupMoved,
@@ -52,6 +53,7 @@ class StaticMembership:
     groups: dict[str, tuple[InaGroup, ...]] = field(default_factory=dict)
     rings: dict[str, Ring] = field(default_factory=dict)
     sums: dict[str, Sums] = field(default_factory=dict)
+    algorithms: dict[str, AlgorithmJob] = field(default_factory=dict)
     secret: bytes = SECRET
     left: bool = False
     positions: Queue[tuple[int, int]] = field(default_factory=Queue)
@@ -76,8 +78,10 @@ class StaticJob:
         refusals: dict[str, str] | None = None,
         ina: Sequence[InaGroup] = (),
         sums: Sequence[Sums] = (),
+        algorithms: Sequence[AlgorithmJob] = (),
     ) -> None:
         self.size = size
+        self.algorithms = {job.rail: job for job in algorithms}
         self.sums = {of.rail: of for of in sums}
         self.ina = ina  # rank 0's groups; the other ranks differ in `child`
         self.refusals = refusals or {}
@@ -110,6 +114,7 @@ class StaticJob:
                 for rail in {group.rail for group in self.ina}
             },
             sums=self.sums,
+            algorithms=self.algorithms,
         )
         return self.memberships[rank]
 

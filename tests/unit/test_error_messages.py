@@ -113,6 +113,7 @@ def subclasses(kind: type[UserError]) -> Iterator[type[UserError]]:
 FORWARDED = {
     ("benchmarks/controller.py", "f'--k: {error}'"): "a TopologyError",
     ("benchmarks/switch.py", "f'--lanes {lanes}: {error}'"): "a ValueError of artifact(), made by explain()",
+    ("controller/algorithms.py", "switch.link.problem"): "a SwitchUnavailable",
     ("controller/fabric.py", "switch.link.problem"): "a SwitchUnavailable",
     ("controller/fabric.py", "switches[nic.switch].link.problem"): "a SwitchUnavailable",
     ("controller/server.py", "str(error)"): "a ValueError of artifact() and Fabric, made by explain()",
@@ -126,6 +127,7 @@ FORWARDED = {
     ("experiments/scenario.py", "str(error)"): "a TopologyError",
     ("hosts/bootstrap.py", "text"): "the controller's answer",
     ("hosts/bootstrap.py", "f'controller at {controller}: {text}'"): "the controller's answer",
+    ("hosts/endpoints.py", "f'rail {rail.spec.name!r}: {error}'"): "an AlgorithmError",
     ("hosts/communicator.py", "f'progress_cpus: {error}'"): "the native code's, with what to do",
     (
         "hosts/communicator.py",
@@ -140,6 +142,7 @@ FORWARDED = {
     ("switch/daemon.py", "f'{options.program}: {error}'"): "an InvalidProgram",
     ("switch/inspect/client.py", "details"): "the switch's answer",
     ("switch/options.py", "f'--tls-key {error}'"): "a TopologyError of private_file()",
+    ("topologies/planes.py", "f'rail {rail!r}: {error}'"): "an AlgorithmError",
 }
 # The constructors of these classes add the parts.
 OWN_PARTS = {"PeerLost", "RailDown", "InvalidProgram", "UnsupportedConstruct"}
