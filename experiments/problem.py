@@ -93,13 +93,15 @@ def problem(
     collective: str = "all_reduce",
     root: int = 0,
     wraps: bool = False,
+    density: float = 1.0,
 ) -> Problem:
     """Return the problem of `count` elements for `rank`. Every rank can compute all inputs.
 
-    `count` is the value of `shard_elements`. With `wraps`, sums of int32 wrap.
+    `count` is the value of `shard_elements`. With `wraps`, sums of int32 wrap. `density` is
+    the share of each rank's blocks of LANES that are not zero.
     """
     given = count * ranks if collective == "reduce_scatter" else count
-    base = partial(_base, given, dtype, op, wraps)
+    base = partial(_base, given, dtype, op, wraps, density)
     inputs = (base([seed, count, other]) for other in range(ranks))
     mine = base([seed, count, rank])
     if collective == "broadcast":
@@ -119,9 +121,18 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
-def _base(count: int, dtype: str, op: str, wraps: bool, seed: list[int]) -> Array:
+def _base(count: int, dtype: str, op: str, wraps: bool, density: float, seed: list[int]) -> Array:
     """Return numbers that `op` reduces exactly, in any order. Scales may multiply them, but not for prod."""
-    random, kind = np.random.default_rng(seed), dtype_of(dtype)
+    random = np.random.default_rng(seed)
+    numbers = _dense(random, count, dtype, op, wraps)
+    if density < 1:
+        zero = random.random(-(-count // LANES)) >= density
+        numbers[zero.repeat(LANES)[:count]] = 0
+    return numbers
+
+
+def _dense(random: np.random.Generator, count: int, dtype: str, op: str, wraps: bool) -> Array:
+    kind = dtype_of(dtype)
     if dtype not in GREATEST or (wraps and kind.kind == "i"):
         room = SCALES - 1 if op in ("max", "min") else 0  # bits; values that wrap would change their order
         limits = np.iinfo(kind)

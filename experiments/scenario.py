@@ -47,6 +47,7 @@ class Workload:
     model: str = ""  # the model that has these messages
     compute_s: float = 0.0  # computation time of a step, before its messages
     in_place: bool = False  # input and output share memory
+    density: float = 1.0  # share of each rank's blocks of 1 KiB that are not zero
     verify: str = ""  # calls whose results are checked: LAST or EACH; by default EACH under faults and loss
 
 
@@ -168,6 +169,7 @@ class Scenario:
         self._among("dtype", work.dtype, DTYPES)
         self._among("op", work.op, OPS)
         self._require(bool(work.sizes) != bool(work.messages), "workload", work.sizes, "sizes or messages")
+        self._require(0 < work.density <= 1, "density", work.density, "above 0, up to 1")
         for size in (*work.sizes, *work.messages):
             self._require(size >= ITEM and size % ITEM == 0, "size", size, f"a multiple of {ITEM} bytes")
         least = ITEM * hosts if work.collective in SHARDED else ITEM

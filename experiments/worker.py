@@ -232,9 +232,8 @@ class _Step:
             arrays: list[Array] = []
             for collective in work.collective.split("+"):
                 if (count, collective) not in tasks:
-                    tasks[count, collective] = problem(
-                        count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
-                    )
+                    about = count, work.dtype, work.op, rank, job.size, job.seed, collective, work.root
+                    tasks[count, collective] = problem(*about, density=work.density)
                 buffers = _Buffers(tasks[count, collective], collective, rank, work)
                 self._buffers.append(buffers)
                 arrays += [buffers.out] if collective == "broadcast" else [buffers.given, buffers.out]

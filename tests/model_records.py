@@ -18,7 +18,8 @@ from railweave.experiments.scenario import Scenario
 CALLS = 20
 LATENCY_S = {
     "railweave": 0.0004, "gloo": 0.004, "mptcp": 0.003, "openmpi": 0.002, "ring": 0.003,
-    "hierarchical": 0.003, "ps": 0.003, "atp": 0.003,
+    "hierarchical": 0.003, "ps": 0.003, "atp": 0.003, "switchml": 0.003, "omnireduce": 0.003,
+    "thc": 0.003,
 }  # fmt: skip
 COUNTS = {"fetched_bytes": 3.0, "payload_bytes": 400.0, "ring_messages": 60.0, "rings": 2.0}
 

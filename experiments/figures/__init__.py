@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 FOLDER = Path(__file__).parent
-PAPERS = ("nezha", "multicast", "netreduce", "rina")
+PAPERS = ("nezha", "multicast", "netreduce", "rina", "algorithms")
 EXACT = "exact"  # the claim that every figure with scenarios has
 OWN, TEXT = "figure.toml", "README.md"  # the files of a figure of your own
 

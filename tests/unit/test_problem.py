@@ -80,6 +80,14 @@ def test_sums_of_integers_wrap_only_where_they_are_asked_to() -> None:
     assert np.abs(problem(3000, "int32", "sum", 0, 1, wraps=True).base.astype(np.int64)).max() > 2**30
 
 
+def test_the_density_is_the_share_of_blocks_that_are_not_zero() -> None:
+    tasks = [problem(256 * 1000 + 1, "int32", "sum", rank, 2, density=0.1) for rank in range(2)]
+    blocks = [task.base[:-1].reshape(1000, 256).any(axis=1) for task in tasks]
+    assert [70 < of.sum() < 130 for of in blocks] == [True, True]
+    assert (blocks[0] != blocks[1]).any()
+    assert np.array_equal(tasks[0].result, tasks[0].base + tasks[1].base)
+
+
 def test_nan_is_wrong() -> None:
     task = problem(10, "float32", "sum", 0, 2)
     assert task.wrong(0, np.full(10, np.nan, np.float32)) == 10

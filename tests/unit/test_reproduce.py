@@ -25,6 +25,7 @@ from railweave.experiments.scenario import Scenario
 
 PAPERS = {
     "A": ["A1", "A2", "A3", "A4", "A5", "A6"],
+    "C": ["C1", "C2", "C3"],
     "N": ["N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8"],
     "R": ["R1", "R2", "R3"],
     "S": ["S1", "S2"],
