@@ -68,10 +68,19 @@ class AlgorithmSwitch:
     async def reconcile(self) -> list[Update]:
         """Read back, compare and write. Return the written updates. SwitchUnavailable if a step fails."""
         async with self._lock:
-            wanted = desired.merge([self.state, desired.losses(self.losses.values())])
-            updates = difference(await self.link.read(), wanted)
-            await self.link.write(updates)
-            return updates
+            return await self._reconcile()
+
+    async def clear(self) -> None:
+        """Clear all registers, and write the entries again. SwitchUnavailable if a step fails."""
+        async with self._lock:
+            await self.link.wipe()
+            await self._reconcile()
+
+    async def _reconcile(self) -> list[Update]:
+        wanted = desired.merge([self.state, desired.losses(self.losses.values())])
+        updates = difference(await self.link.read(), wanted)
+        await self.link.write(updates)
+        return updates
 
     async def _connected(self) -> None:
         if not self.ready.is_set():
@@ -145,10 +154,11 @@ class AlgorithmPlane:
         async with self._lock:
             if self._running or not self._used:
                 return
-            with suppress(SwitchUnavailable):  # then the next job gets another number
-                for switch in self.switches:
-                    await switch.link.wipe()
+            try:
+                await asyncio.gather(*(switch.clear() for switch in self.switches))
                 await self._set(0)
+            except SwitchUnavailable as unavailable:  # the next job gets another number
+                LOG.warning("put off: %s", unavailable)
 
     async def _set(self, jobs: int) -> None:
         self._use(jobs)

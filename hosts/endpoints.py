@@ -19,6 +19,7 @@ from railweave.hosts.arrays import NAMES, Array
 from railweave.hosts.capabilities import OP_NAMES, OPS, Abilities
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.rails import Members, Opening, offers_of
+from railweave.topologies.model import ALGORITHM
 
 if TYPE_CHECKING:
     from railweave.sdk.library import Algorithm
@@ -64,14 +65,21 @@ class Endpoints:
     def start(self, rails: Sequence[Opening], members: Members, rank: int) -> dict[str, Abilities]:
         """Start an endpoint for each algorithm rail. Return what these rails can carry, by rail.
 
-        InvalidOption if an algorithm is not on this host.
+        InvalidOption if an algorithm is not on this host, or if the controller names none.
         """
         found = {}
         for rail in rails:
-            if (known := members.algorithms.get(rail.spec.name)) is None:
+            if rail.spec.kind != ALGORITHM:
                 continue
             from railweave import sdk  # noqa: PLC0415 - loads slowly, and most jobs have no algorithm
 
+            known = members.algorithms.get(rail.spec.name)
+            if known is None:
+                raise InvalidOption(
+                    f"rail {rail.spec.name!r}: the controller names no algorithm",
+                    "the algorithm of its plane",
+                    "install the same railweave on the controller and all hosts",
+                )
             places = [offer.address for offer in offers_of(rail.spec.name, members)]
             try:
                 algorithm = sdk.find(known.algorithm)

@@ -387,6 +387,17 @@ def test_an_algorithm_that_this_host_lacks_is_an_error(tmp_path: Path, code: str
     assert not threads()
 
 
+def test_a_controller_that_names_no_algorithm_is_an_error(job: Job) -> None:
+    job.algorithms = {}
+
+    def body(rank: int) -> None:
+        with pytest.raises(InvalidOption, match="rail 'alg': the controller names no algorithm"):
+            job.communicator(rank)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(body, range(2)))
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_close_during_a_call(job: Job, alone: bool) -> None:
     job.alone = alone
