@@ -104,7 +104,7 @@ class AlgorithmPlane:
         tls: TlsFiles | None,
         ended: Callable[[AlgorithmPlane], None],
     ) -> None:
-        """Prepare the switches. `ended` gets this plane when its last job has ended, and lets it `clear`."""
+        """Prepare the switches. `ended` gets this plane when a job has ended, and lets it `clear`."""
         self.plane = plane
         self.program = program
         self.switches = [
@@ -115,6 +115,7 @@ class AlgorithmPlane:
         self._ended = ended
         self._running: set[int] = set()
         self._used = 0  # jobs with smaller numbers have used their registers
+        self._unclaimed = False  # whether jobs of an earlier controller may still resume
         self._lock = asyncio.Lock()
         self._use(0)
 
@@ -125,43 +126,48 @@ class AlgorithmPlane:
         """
         async with self._lock:
             self._check(nics)
+            await self._clear()
             number = self._used if number is None else number
             if number in self._running:
                 raise Refused(f"job {number} of the algorithm runs already", "its own number", "start again")
             try:
-                await self._set(max(self._used, number + 1))
+                self._use(max(self._used, number + 1))
             except UserError as error:
                 raise Refused(
                     f"the algorithm has had {self._used} jobs since its switches were cleared: {error}",
                     "room for one more",
                     "end the other jobs on this plane",
                 ) from error
+            await self._reconcile()
             self._running.add(number)
             return number
 
     def end(self, number: int) -> None:
         """End a job."""
         self._running.discard(number)
-        self.close_claims()
+        self._ended(self)
 
     def close_claims(self) -> None:
-        """Let the switches be cleared if no job runs."""
-        if not self._running:
-            self._ended(self)
+        """Let no more jobs of earlier controllers resume."""
+        self._unclaimed = False
+        self._ended(self)
 
     async def clear(self) -> None:
-        """Clear the switches, if no job runs."""
+        """Clear the switches, if no job runs or may resume."""
         async with self._lock:
-            if self._running or not self._used:
-                return
-            try:
-                await asyncio.gather(*(switch.clear() for switch in self.switches))
-                await self._set(0)
-            except SwitchUnavailable as unavailable:  # the next job gets another number
-                LOG.warning("put off: %s", unavailable)
+            await self._clear()
 
-    async def _set(self, jobs: int) -> None:
-        self._use(jobs)
+    async def _clear(self) -> None:
+        if self._running or self._unclaimed or not self._used:
+            return
+        try:
+            await asyncio.gather(*(switch.clear() for switch in self.switches))
+            self._use(0)
+            await self._reconcile()
+        except SwitchUnavailable as unavailable:  # the next job gets another number, or clears them
+            LOG.warning("put off: %s", unavailable)
+
+    async def _reconcile(self) -> None:
         await asyncio.gather(*(switch.reconcile() for switch in self.switches))
 
     def _use(self, jobs: int) -> None:
@@ -175,6 +181,7 @@ class AlgorithmPlane:
         with suppress(UserError):  # there is no room for more jobs
             while self.program.wanted(self._used + 1)[switch].entries <= state.entries:
                 self._use(self._used + 1)
+                self._unclaimed = True
 
     def _check(self, nics: Mapping[int, Nic]) -> None:
         by_rank = [nics[rank] for rank in range(len(nics))]

@@ -15,7 +15,7 @@ from controller_world import World, at_address, served
 from free_ports import free_port
 from test_targets import Embedded, started
 
-from railweave.controller.errors import SwitchUnavailable
+from railweave.controller.errors import Refused, SwitchUnavailable
 from railweave.controller.server import PlaneLoss
 from railweave.sdk import AlgorithmError
 from railweave.sdk.check import frames
@@ -115,6 +115,39 @@ async def test_a_job_goes_on_under_another_controller(target: Embedded) -> None:
                 call.cancel()
 
 
+async def test_a_job_that_ends_clears_nothing_that_may_be_claimed(target: Embedded) -> None:
+    async with started(target):
+        async with controlled(target) as world:
+            await world.join(RANKS)
+        async with controlled(target) as world:
+            await world.leave(await world.join(RANKS, "short"))
+            await world.running.fabric.settled()
+            assert await world.state() == world.wanted(2)
+
+
+async def test_a_step_that_fails_is_named_and_repeated(
+    target: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise SwitchUnavailable("it is tested")
+
+    async with started(target), controlled(target) as world:
+        plane = world.running.fabric.algorithms["sum"]
+        nics = dict(enumerate(world.topology.plane("sum").nics))
+        with monkeypatch.context() as broken:
+            broken.setattr(plane.switches[0].link, "write", fail)
+            with pytest.raises(SwitchUnavailable, match="it is tested"):
+                await plane.begin(nics)
+        with monkeypatch.context() as broken:
+            broken.setattr(plane.switches[0].link, "wipe", fail)
+            assert await plane.begin(nics) == 1  # its registers are clean
+            plane.end(1)
+            await world.running.fabric.settled()
+            assert await world.state() == world.wanted(2)
+        assert await plane.begin(nics) == 0
+        assert await world.state() == world.wanted(1)
+
+
 async def test_entries_that_nobody_claims_are_cleared(target: Embedded) -> None:
     async with started(target):
         async with controlled(target) as world:
@@ -149,7 +182,7 @@ async def test_limits_faults_and_reports(target: Embedded) -> None:
         plane = world.running.fabric.algorithms["sum"]
         nics = dict(enumerate(world.topology.plane("sum").nics))
         for number, words in ((0, "job 0 of the algorithm runs already"), (2**32 - 1, "job 16 of sum")):
-            with pytest.raises(Exception, match=words):
+            with pytest.raises(Refused, match=words):
                 await plane.begin(nics, number)
         await target.stop()
         await world.settled(lambda: not plane.switches[0].link.up)
