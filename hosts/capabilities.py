@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from railweave._native.collectives import Collective, DType, ReduceOp
@@ -37,26 +36,6 @@ MULTICAST = Verdict(None, "multicast")
 FEW_CHUNKS = Verdict(None, f"not multicast: fewer than {LEAST_SPREAD_CHUNKS} chunks")
 
 
-@dataclass(frozen=True)
-class Abilities:
-    """The all_reduces that an in-network algorithm can carry. It carries no other collectives."""
-
-    calls: frozenset[tuple[DType, ReduceOp]]
-
-    def obstacle(self, dtype: DType, op: ReduceOp, collective: Collective) -> Reason | None:
-        """Return the reason why it cannot carry such a call; None if it can."""
-        if collective is not Collective.ALL_REDUCE:
-            return Reason.COLLECTIVE
-        if dtype not in {able for able, _ in self.calls}:
-            return Reason.DTYPE
-        return None if (dtype, op) in self.calls else Reason.OP
-
-    def __str__(self) -> str:
-        """Return the calls, for messages."""
-        calls = sorted(f"{OP_NAMES[op]} of {NAMES[dtype]}" for dtype, op in self.calls)
-        return f"all_reduces: {', '.join(calls)}"
-
-
 def obstacle(
     kind: str, dtype: DType, op: ReduceOp, collective: Collective = Collective.ALL_REDUCE
 ) -> Reason | None:
@@ -70,11 +49,22 @@ def obstacle(
 
 def barred(rail: StripedRail, collective: Collective, dtype: DType, op: ReduceOp) -> Verdict | None:
     """Return why a rail carries no part of such calls of any size; None if it does."""
-    if rail.abilities is not None:
-        reason = rail.abilities.obstacle(dtype, op, collective)
-    else:
+    if rail.carries is None:
         reason = obstacle(rail.kind, dtype, op, collective)
+    else:
+        reason = _not_among(rail.carries, dtype, op, collective)
     return Verdict(reason, limits(rail)) if reason is not None else None
+
+
+def _not_among(
+    calls: Collection[tuple[DType, ReduceOp]], dtype: DType, op: ReduceOp, collective: Collective
+) -> Reason | None:
+    """Return the reason why a call is not among these all_reduces; None if it is."""
+    if collective is not Collective.ALL_REDUCE:
+        return Reason.COLLECTIVE
+    if dtype not in {able for able, _ in calls}:
+        return Reason.DTYPE
+    return None if (dtype, op) in calls else Reason.OP
 
 
 def use(rail: StripedRail, collective: Collective, dtype: DType, count: int, hosts: int) -> Verdict:
@@ -115,8 +105,9 @@ def able(
 
 def limits(rail: StripedRail) -> str:
     """Say what a rail can do, for messages."""
-    if rail.abilities is not None:
-        return f"{rail.where} carries {rail.abilities}"
+    if rail.carries is not None:
+        calls = sorted(f"{OP_NAMES[op]} of {NAMES[dtype]}" for dtype, op in rail.carries)
+        return f"{rail.where} carries all_reduces: {', '.join(calls)}"
     if rail.kind != "ina":
         return f"{rail.kind} reduces all types"
     types = ", ".join(sorted(NAMES[dtype] for dtype in INA_DTYPES))

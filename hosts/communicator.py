@@ -19,11 +19,10 @@ from railweave._native.agent import Agent, Failure, FailureKind
 from railweave._native.collectives import Called, Collective, DType, ReduceOp
 from railweave._native.ina import SEAL_LANES
 from railweave.hosts.arrays import DTYPES, Array
-from railweave.hosts.capabilities import Abilities
 from railweave.hosts.collectives import Collectives, whole_number
 from railweave.hosts.costs_file import planner_for, save
 from railweave.hosts.decisions import Ledger, Reason, Verdict
-from railweave.hosts.endpoints import Endpoints
+from railweave.hosts.endpoints import Carried, Endpoints
 from railweave.hosts.errors import GroupRefused, InvalidOption, JoinTimeout, RailweaveError
 from railweave.hosts.events import (
     Decision,
@@ -172,7 +171,7 @@ class Communicator(Collectives):
         with_trees = {rail.spec.name: rail.index for rail in used if rail.spec.kind == "ina"}
         recovers = can_recover(self._rails, members)
         self._trees.attach(members, with_trees, options.multicast_roots, only_rail=not recovers)
-        abilities = self._parts.endpoints.start(used, members, options.rank)
+        carried = self._parts.endpoints.start(used, members, options.rank)
         ports = self._parts.endpoints.ports
         self._rails = [replace(rail, port=ports.get(rail.spec.name, rail.port)) for rail in self._rails]
         left_s = max(0.0, options.timeout_s - (time.monotonic() - start))
@@ -184,7 +183,7 @@ class Communicator(Collectives):
             self._agent.forgo_recovery()
             raise_failure(self._agent.failure())
         self._health = Health(self.rank, self._agent, self._trees, used, options.timeout_s)
-        self._planner = self._parts.planner = self._plan_for(used, members, abilities)
+        self._planner = self._parts.planner = self._plan_for(used, members, carried)
         self._calls = CallSequence(self._agent, self._planner, self._health, options.timeout_s)
         self._parts.calls = self._calls
         self._parts.reporter.watch(self._rails, partial(shares, self._planner), self._calls.surveyed)
@@ -194,9 +193,7 @@ class Communicator(Collectives):
                 options.report, self.rank, self._parts.reporter, options.report_every_s
             )
 
-    def _plan_for(
-        self, used: Sequence[Opening], members: Members, abilities: Mapping[str, Abilities]
-    ) -> Planner:
+    def _plan_for(self, used: Sequence[Opening], members: Members, carried: Mapping[str, Carried]) -> Planner:
         options = self.options
         shares = {rail.spec.name: options.shares.get(rail.spec.name, 0.0) for rail in used}
         if options.shares and sum(shares.values()) <= 0:
@@ -208,7 +205,7 @@ class Communicator(Collectives):
             )
         total = sum(shares.values()) or 1.0
         return planner_for(
-            [_striped(rail, shares[rail.spec.name] / total, members, abilities) for rail in used],
+            [_striped(rail, shares[rail.spec.name] / total, members, carried) for rail in used],
             self.world_size,
             self._ledger,
             refused=self._refused,
@@ -461,14 +458,12 @@ def _split_number(name: str, value: int, otherwise: str = "") -> int:
     return number
 
 
-def _striped(
-    rail: Opening, share: float, members: Members, abilities: Mapping[str, Abilities]
-) -> StripedRail:
+def _striped(rail: Opening, share: float, members: Members, carried: Mapping[str, Carried]) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
-    if able := abilities.get(spec.name):
+    if calls := carried.get(spec.name):
         job = members.algorithms[spec.name]
-        return replace(made, abilities=able, lanes=job.lanes, where=Path(job.algorithm).name)
+        return replace(made, carries=calls, lanes=job.lanes, where=Path(job.algorithm).name)
     if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same
         return replace(made, lanes=ring.lanes, members=len(ring.members))
     if sums := members.sums.get(spec.name):

@@ -16,7 +16,7 @@ import numpy as np
 from railweave._native.agent import Agent, EndpointRail, EndpointWork
 from railweave._native.collectives import DType, ReduceOp
 from railweave.hosts.arrays import NAMES, Array
-from railweave.hosts.capabilities import OP_NAMES, OPS, Abilities
+from railweave.hosts.capabilities import OP_NAMES, OPS
 from railweave.hosts.errors import InvalidOption
 from railweave.hosts.rails import Members, Opening, offers_of
 from railweave.topologies.model import ALGORITHM
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 OF_NAMES = {name: dtype for dtype, name in NAMES.items()}
 END_S = 2.0  # for a thread to end; one whose endpoint hangs ends with the process
 
+Carried = frozenset[tuple[DType, ReduceOp]]
+"""The types and operations of the all_reduces that an algorithm can carry."""
 Work = tuple[EndpointWork, int, DType, ReduceOp, bytes, int]
 """Kind, incarnation; of a call its type, operation and input; of a restart the position."""
 
@@ -62,7 +64,7 @@ class Endpoints:
         self._agent = agent
         self._threads: list[EndpointThread] = []
 
-    def start(self, rails: Sequence[Opening], members: Members, rank: int) -> dict[str, Abilities]:
+    def start(self, rails: Sequence[Opening], members: Members, rank: int) -> dict[str, Carried]:
         """Start an endpoint for each algorithm rail. Return what these rails can carry, by rail.
 
         InvalidOption if an algorithm is not on this host, or if the controller names none.
@@ -91,7 +93,7 @@ class Endpoints:
             seat = Seat(algorithm, job, rank, (places[rank], job.udp_port), (following, job.udp_port))
             self.ports[rail.spec.name] = job.udp_port
             self._threads.append(EndpointThread(self._agent.endpoint(rail.index), seat, rail.spec.name))
-            found[rail.spec.name] = abilities(algorithm.manifest.dtypes, algorithm.manifest.operations)
+            found[rail.spec.name] = carried(algorithm.manifest.dtypes, algorithm.manifest.operations)
         return found
 
     def close(self) -> None:
@@ -100,12 +102,12 @@ class Endpoints:
             thread.close()
 
 
-def abilities(dtypes: Sequence[str], operations: Sequence[str]) -> Abilities:
+def carried(dtypes: Sequence[str], operations: Sequence[str]) -> Carried:
     """Return the calls that an algorithm can carry. The endpoint's thread makes means of sums of floats."""
     pairs = {(OF_NAMES[dtype], OPS[op]) for dtype in dtypes for op in operations if op in OPS}
     if (DType.FLOAT32, ReduceOp.SUM) in pairs:
         pairs.add((DType.FLOAT32, ReduceOp.AVG))
-    return Abilities(frozenset(pairs))
+    return frozenset(pairs)
 
 
 def checksum(numbers: Array) -> Array:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from railweave._native.collectives import Collective, Method, choose_method
-from railweave.hosts.capabilities import Abilities
+from railweave._native.collectives import Collective, DType, Method, ReduceOp, choose_method
 from railweave.hosts.limits import limit_bps, ring_volume
 from railweave.topologies.model import ALGORITHM
 
@@ -45,7 +44,8 @@ class StripedRail:
     adds: bool = False  # whether the switch of a netreduce rail sums the data that ranks write
     members: int = 0  # of its ring of racks and ranks; 0 if all switches aggregate
     where: str = ""  # of RDMA: its device, or why it has none; of an algorithm rail: the algorithm's name
-    abilities: Abilities | None = None  # of an algorithm rail: what it can carry
+    # Of an algorithm rail: the types and operations of its all_reduces. It carries no other collectives.
+    carries: frozenset[tuple[DType, ReduceOp]] | None = None
 
 
 def prior_lines(

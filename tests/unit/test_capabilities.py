@@ -8,7 +8,7 @@ import pytest
 from railweave._native.collectives import Collective, DType, ReduceOp
 from railweave.hosts import capabilities
 from railweave.hosts.decisions import Reason
-from railweave.hosts.endpoints import abilities
+from railweave.hosts.endpoints import carried
 from railweave.hosts.limits import limit_bps, payload_fraction
 from railweave.hosts.striping.priors import StripedRail, prior_lines
 
@@ -28,7 +28,7 @@ def test_switches_reduce_some_types_and_operations_and_move_all_and_hosts_do_eve
 
 
 def test_an_algorithm_carries_only_the_all_reduces_of_its_manifest() -> None:
-    rail = StripedRail("mine", 0, "algorithm", where="mine", abilities=abilities(["float32"], ["sum", "x"]))
+    rail = StripedRail("mine", 0, "algorithm", where="mine", carries=carried(["float32"], ["sum", "x"]))
     float32, reduce_all = DType.FLOAT32, Collective.ALL_REDUCE
     for call, reason in (
         ((reduce_all, float32, ReduceOp.SUM), None),
@@ -40,7 +40,7 @@ def test_an_algorithm_carries_only_the_all_reduces_of_its_manifest() -> None:
         verdict = capabilities.barred(rail, *call)
         text = "mine carries all_reduces: avg of float32, sum of float32"
         assert (verdict and (verdict.reason, verdict.text)) == (reason and (reason, text))
-    assert abilities(["int32"], ["sum"]).calls == {(DType.INT32, ReduceOp.SUM)}
+    assert carried(["int32"], ["sum"]) == {(DType.INT32, ReduceOp.SUM)}
 
 
 def test_the_size_of_a_call_is_that_of_all_shards() -> None:
