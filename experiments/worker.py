@@ -188,6 +188,8 @@ class Worker:
         """Return the sum of the ranks' values."""
         self._token[0] = value
         self._endpoint.all_reduce(self._token.copy(), self._token, "sum")
+        if value and not self._token[0]:
+            raise ValueError(f"a sum of {value} and zeros is 0: expected {value}; correct the contender")
         return int(self._token[0])
 
     def _take_slices(

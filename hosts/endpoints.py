@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from railweave.sdk.sockets import Driver, Place
 
 OF_NAMES = {name: dtype for dtype, name in NAMES.items()}
+PROOF = 0x9E3779B1  # of rank 0; its bits have no pattern
 END_S = 2.0  # for a thread to end; one whose endpoint hangs ends with the process
 
 Carried = frozenset[tuple[DType, ReduceOp]]
@@ -108,6 +109,11 @@ def carried(dtypes: Sequence[str], operations: Sequence[str]) -> Carried:
     if (DType.FLOAT32, ReduceOp.SUM) in pairs:
         pairs.add((DType.FLOAT32, ReduceOp.AVG))
     return frozenset(pairs)
+
+
+def proof(rank: int) -> Array:
+    """Return a number of each rank. Their sum shows a rank that counts twice, or not, or without its sign."""
+    return np.array([(rank + 1) ** 3 * PROOF % 2**32], np.uint32).view(np.int32)
 
 
 def checksum(numbers: Array) -> Array:
@@ -195,7 +201,7 @@ class EndpointThread:
         assert driver is not None  # noqa: S101 - it runs
         given = np.frombuffer(data, NAMES[dtype])
         if checked := (dtype, op) == (DType.INT32, ReduceOp.SUM):
-            given = np.append(given, checksum(given))
+            given = np.concatenate([given, checksum(given), proof(self._seat.rank)])
         driver.endpoint.begin(given, "sum" if op is ReduceOp.AVG else OP_NAMES[op])
         while not driver.endpoint.done:
             if not self._rail.reserve(incarnation, driver.endpoint.position):
@@ -211,9 +217,10 @@ class EndpointThread:
                 f"a result of {result.shape} {result.dtype}: expected {given.shape} {given.dtype}"
             )
         if checked:
-            given, result, found = given[:-1], result[:-1], result[-1]
-            if found != checksum(result)[0]:
-                raise ValueError("a wrong sum: its checksum is not the sum of the ranks' checksums")
+            given, result, found = given[:-2], result[:-2], result[-2:]
+            proofs = np.sum([proof(rank) for rank in range(self._seat.job.ranks)], axis=0, dtype=np.int32)
+            if not np.array_equal(found, np.concatenate([checksum(result), proofs])):
+                raise ValueError("a wrong sum: its checksum or the sum of the ranks' own numbers is wrong")
         if op is ReduceOp.AVG:
             result = (result / self._seat.job.ranks).astype(result.dtype)
         self._rail.finish(incarnation, np.ascontiguousarray(result))

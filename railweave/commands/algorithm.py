@@ -106,10 +106,10 @@ def check_command(
         lanes = min(found.manifest.lanes)
         found.artifact(lanes)
         if not is_current(found):
-            typer.echo(
-                f"railweave: the compiled program of {found.name} is older than its sources; compile it: "
-                f"railweave algorithm compile {shlex.quote(name)}",
-                err=True,
+            raise sdk.AlgorithmError(
+                f"the compiled program of {found.name} is older than its sources",
+                "the program of these sources and of these numbers in algorithm.toml",
+                f"compile it: railweave algorithm compile {shlex.quote(name)}",
             )
         outcomes: list[Outcome] = []
         for outcome in explore(found, range(seed, seed + schedules), lanes):

@@ -48,9 +48,19 @@ def test_a_new_algorithm_passes_its_check(folder: Path) -> None:
     assert done.exit_code == 0
     assert "all                     4    0" in done.stdout
     assert "results were right" in done.stdout
-    assert "older" not in done.stderr
     change(folder, "main.p4", "", "// changed\n")
-    assert "older than its sources" in invoke("algorithm check ./mine --schedules 1").stderr
+    done = invoke("algorithm check ./mine --schedules 1")
+    assert done.exit_code == 2
+    assert "older than its sources: expected the program of these sources" in done.stderr
+
+
+def test_an_error_has_its_place_in_the_algorithms_files(folder: Path) -> None:
+    change(folder, "endpoint.py", "[: self.size]", "[: self.nothing]")
+    done = invoke("algorithm check ./mine --schedules 1")
+    line = 1 + (folder / "endpoint.py").read_text().splitlines().index(
+        "        return results.reshape(-1)[: self.nothing]"
+    )
+    assert f"has no attribute 'nothing' (endpoint.py, line {line})" in done.stdout
 
 
 def test_a_failing_check_names_the_seed_the_conditions_and_how_to_repeat_it(folder: Path) -> None:
