@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from railweave.controller import desired
 from railweave.controller.desired import Loss
@@ -16,29 +16,13 @@ from railweave.controller.routes import trunk_ends
 from railweave.controller.southbound import SwitchLink
 from railweave.controller.state import SwitchState, Update, difference
 from railweave.errors import UserError
-from railweave.p4src.artifacts import Artifact
 from railweave.topologies.cluster import TlsFiles
 from railweave.topologies.model import Nic, Plane, Switch
 
+if TYPE_CHECKING:
+    from railweave.sdk.plane import Program
+
 LOG = logging.getLogger(__name__)
-
-
-class PlaneProgram(Protocol):
-    """An algorithm on a plane. `railweave.sdk` makes it from the algorithm's folder."""
-
-    @property
-    def artifact(self) -> Artifact:
-        """The compiled program."""
-
-    @property
-    def counters(self) -> Sequence[str]:
-        """The tables whose entries count packets."""
-
-    def wanted(self, jobs: int) -> Mapping[str, SwitchState]:
-        """Return the state of each switch for the jobs 0 to `jobs` - 1, each with a rank on each NIC.
-
-        A further job must not change the entries of the others. Raises UserError if there is no room.
-        """
 
 
 class AlgorithmSwitch:
@@ -48,7 +32,7 @@ class AlgorithmSwitch:
         self,
         plane: Plane,
         switch: Switch,
-        program: PlaneProgram,
+        program: Program,
         found: Callable[[str, SwitchState], None],
         tls: TlsFiles | None,
     ) -> None:
@@ -100,15 +84,19 @@ class AlgorithmPlane:
     def __init__(
         self,
         plane: Plane,
-        program: PlaneProgram,
         tls: TlsFiles | None,
         ended: Callable[[AlgorithmPlane], None],
     ) -> None:
-        """Prepare the switches. `ended` gets this plane when a job has ended, and lets it `clear`."""
+        """Prepare the switches. `ended` gets this plane when a job has ended, and lets it `clear`.
+
+        UserError names a mistake in the algorithm's folder.
+        """
+        from railweave.sdk.plane import Program  # noqa: PLC0415 - railweave.sdk builds on the controller's states
+
         self.plane = plane
-        self.program = program
+        self.program = Program(plane)
         self.switches = [
-            AlgorithmSwitch(plane, switch, program, self._found, tls)
+            AlgorithmSwitch(plane, switch, self.program, self._found, tls)
             for switch in plane.switches
             if switch.p4runtime
         ]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from railweave.controller import composition, desired, programs, tables, trees
 from railweave.controller.addresses import AddressPlan
 from railweave.controller.adoption import MOVES_SOON, tree_of
-from railweave.controller.algorithms import AlgorithmPlane, AlgorithmSwitch, PlaneProgram
+from railweave.controller.algorithms import AlgorithmPlane, AlgorithmSwitch
 from railweave.controller.desired import Aggregation, Loss
 from railweave.controller.errors import ControllerError, InvalidRequest, Refused, SwitchUnavailable
 from railweave.controller.forwarder import Forwarder
@@ -84,7 +84,7 @@ class Fabric:
         self.algorithms: dict[str, AlgorithmPlane] = {}  # by plane
         for plane in topology.planes:
             if plane.kind == ALGORITHM:
-                self.algorithms[plane.name] = AlgorithmPlane(plane, _program(plane), tls, self._clear_soon)
+                self.algorithms[plane.name] = AlgorithmPlane(plane, tls, self._clear_soon)
                 continue
             of_plane = programs.of_plane(plane, program)
             self.lanes[plane.name] = of_plane.lanes
@@ -446,12 +446,6 @@ class Fabric:
     def _reroute(self, plane: str) -> None:
         """Route ordinary frames around dead switches and suspected links."""
         self._forwarding[plane].keep_off(self.health.dead, self.health.suspects(plane))
-
-
-def _program(plane: Plane) -> PlaneProgram:
-    from railweave.sdk.plane import Program  # noqa: PLC0415 - railweave.sdk builds on the controller's states
-
-    return Program(plane)
 
 
 def _nics(hosts: Mapping[int, Host]) -> dict[int, Nic]:

@@ -461,7 +461,7 @@ def _split_number(name: str, value: int, otherwise: str = "") -> int:
 def _striped(rail: Opening, share: float, members: Members, carried: Mapping[str, Carried]) -> StripedRail:
     spec = rail.spec
     made = StripedRail(spec.name, rail.index, spec.kind, spec.rate_bps, share, where=rail.where)
-    if calls := carried.get(spec.name):
+    if (calls := carried.get(spec.name)) is not None:
         job = members.algorithms[spec.name]
         return replace(made, carries=calls, lanes=job.lanes, where=Path(job.algorithm).name)
     if ring := members.rings.get(spec.name):  # some ranks have no place in a tree, but all plan the same

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from railweave.sdk.sockets import Driver, Place
 
 OF_NAMES = {name: dtype for dtype, name in NAMES.items()}
-PROOF = 0x9E3779B1  # of rank 0; its bits have no pattern
+PROOF = 0x9E3779B1  # 2^32 divided by the golden ratio
 END_S = 2.0  # for a thread to end; one whose endpoint hangs ends with the process
 
 Carried = frozenset[tuple[DType, ReduceOp]]
@@ -192,7 +192,6 @@ class EndpointThread:
         self._driver, self._resends = None, 0
         self._driver = self._seat.opened(position, (self._stop, self._rail.work_descriptor()))
         self._running = incarnation
-        self._rail.started(incarnation)
 
     def _carry(self, work: Work) -> None:
         """Make a call, unless the rail is halted meanwhile."""

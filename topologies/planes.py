@@ -49,7 +49,7 @@ def plane_names(rails: Sequence[str]) -> list[str]:
     >>> plane_names(["ina", "tcp", "tcp", "./my/sum"])
     ['ina', 'tcp0', 'tcp1', 'sum']
     """
-    kinds = [Path(rail).name for rail in rails]
+    kinds = [Path(algorithm or kind).name for kind, algorithm in map(kind_and_algorithm, rails)]
     total = Counter(kinds)
     seen: Counter[str] = Counter()
     names = []

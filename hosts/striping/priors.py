@@ -44,7 +44,7 @@ class StripedRail:
     adds: bool = False  # whether the switch of a netreduce rail sums the data that ranks write
     members: int = 0  # of its ring of racks and ranks; 0 if all switches aggregate
     where: str = ""  # of RDMA: its device, or why it has none; of an algorithm rail: the algorithm's name
-    # Of an algorithm rail: the types and operations of its all_reduces. It carries no other collectives.
+    # Of an algorithm rail: the types and operations of its all_reduces. The rail carries nothing else.
     carries: frozenset[tuple[DType, ReduceOp]] | None = None
 
 

@@ -10,7 +10,7 @@ RAILWEAVE_TUPLE(railweave::PlanPoint, op_index, changes)
 namespace railweave {
 namespace {
 
-// `work` of the endpoint's thread as Python sees it: an array for a call, a position for a restart.
+// Work of the endpoint's thread as Python sees it.
 nb::object python_work(const EndpointWork& work) {
   return nb::make_tuple(work.kind, work.incarnation, work.dtype, work.op, to_python(work.input),
                         work.position);
@@ -34,8 +34,6 @@ void bind_endpoint_rail(nb::module_& sub) {
             return all;
           },
           "The work since the last call: (kind, incarnation, dtype, op, input, position)")
-      .def("started", &EndpointRail::started, "incarnation"_a,
-           "The endpoint has been started, or restarted in this incarnation")
       .def(
           "reserve", &EndpointRail::reserve, "incarnation"_a, "position"_a,
           "Packets before the position are used from now on. False if the rail was halted: send none of them")

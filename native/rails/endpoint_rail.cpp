@@ -43,10 +43,6 @@ void EndpointRail::post(std::uint32_t incarnation, Task task) {
       this);
 }
 
-void EndpointRail::started(std::uint32_t incarnation) {
-  post(incarnation, [this] { ready_ = true; });
-}
-
 bool EndpointRail::reserve(std::uint32_t incarnation, std::uint64_t position) {
   const std::lock_guard lock(mutex_);
   if (incarnation_ != incarnation) return false;
@@ -113,7 +109,6 @@ void EndpointRail::complete(const std::vector<std::byte>& result, Time now) {
 void EndpointRail::drop() {
   if (!slices_.empty()) stats_.busy += EventLoop::now() - busy_since_;
   slices_.clear();
-  ready_ = false;
   const std::lock_guard lock(mutex_);
   work_.clear();
   if (incarnation_) put({.kind = EndpointWork::Kind::kHalt, .incarnation = *incarnation_});

@@ -48,8 +48,6 @@ class EndpointRail final : public Rail {
   /// A descriptor that is readable while there may be work.
   int work_descriptor() const { return wake_.get(); }
   std::vector<EndpointWork> take();
-  /// The endpoint has been started, or restarted in this incarnation.
-  void started(std::uint32_t incarnation);
   /// Packets before `position` are used from now on. Returns false if the rail was halted: then none may be
   /// sent, because a restart may use these positions. A position of 0 counts as 1, so that a restart after
   /// any packet has a position.
@@ -67,7 +65,7 @@ class EndpointRail final : public Rail {
   void do_abort() override { drop(); }
   void do_halt(Time) override { drop(); }
   void do_restart(const Restart& restart, Time now) override;
-  bool do_ready() const override { return ready_; }
+  bool do_ready() const override { return true; }
   std::vector<std::uint64_t> do_next_chunks() const override;
   RailStats do_stats() const override;
   std::uint64_t do_progress() const override;
@@ -84,7 +82,6 @@ class EndpointRail final : public Rail {
   EventLoop& events_;
   const Descriptor wake_;
   std::deque<Slice> slices_{};
-  bool ready_ = false;
   Time busy_since_ = 0;
   RailStats stats_{};
 

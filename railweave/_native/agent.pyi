@@ -316,9 +316,6 @@ class EndpointRail:
         The work since the last call: (kind, incarnation, dtype, op, input, position)
         """
 
-    def started(self, incarnation: int) -> None:
-        """The endpoint has been started, or restarted in this incarnation"""
-
     def reserve(self, incarnation: int, position: int) -> bool:
         """
         Packets before the position are used from now on. False if the rail was halted: send none of them

@@ -18,8 +18,9 @@ from types import ModuleType
 from typing import Any
 
 from railweave.controller.state import SwitchState
+from railweave.errors import UserError
 from railweave.p4src.artifacts import Artifact
-from railweave.sdk.errors import AlgorithmError
+from railweave.sdk.errors import AlgorithmError, place
 from railweave.sdk.machines import Array, Endpoint, Job, Server
 from railweave.sdk.manifest import FILE, JOBS, Manifest
 from railweave.topologies.model import Plane
@@ -56,7 +57,21 @@ class Algorithm:
 
     def wanted(self, plane: Plane, jobs: Sequence[Job]) -> Mapping[str, SwitchState]:
         """Return the state that each P4 switch of a plane needs for these jobs."""
-        states: Mapping[str, SwitchState] = self._module("control").wanted(plane, jobs)
+        control, states = self._module("control"), {}
+        try:
+            states = dict(control.wanted(plane, jobs))
+        except UserError:
+            raise
+        except Exception as error:
+            given = f"{self.folder}/control.py: {type(error).__name__}: {error}{place(error, self.folder)}"
+            raise AlgorithmError(given, "wanted() that returns the states", "correct it") from error
+        for name, state in states.items():
+            if not (isinstance(state, SwitchState) and isinstance(state.entries, frozenset)):
+                raise AlgorithmError(
+                    f"{self.folder}/control.py: the state of switch {name} is {state!r:.80}",
+                    "a SwitchState, with frozensets of entries and multicasts",
+                    "correct wanted()",
+                )
         for switch in plane.switches:
             if switch.p4runtime and switch.name not in states:
                 raise AlgorithmError(

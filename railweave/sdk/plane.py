@@ -27,7 +27,8 @@ class Program:
     def wanted(self, jobs: int) -> Mapping[str, SwitchState]:
         """Return the state of each switch for the jobs 0 to `jobs` - 1, each with a rank on each NIC.
 
-        Raises AlgorithmError if the program has no room for them.
+        A further job must not change the entries of the others. Raises AlgorithmError if the program has no
+        room for them.
         """
         ranks = len(self._plane.nics)
         made = [self._algorithm.job(number, ranks, {}) for number in range(jobs)]

@@ -134,6 +134,7 @@ def test_it_carries_its_part(job: Job) -> None:
         assert on_wire < alg.bytes_received
         assert carried / 256 < alg.packets_sent < alg.bytes_sent / 42
         assert 0 < alg.busy_s < DEADLINE_S
+        assert exchange.PORT in comm._parts.reporter.ports()["alg"]
         used = [each for each in comm.why() if each.rail == "alg"]
         assert sum(each.calls for each in used) == 60
         assert {(each.used, each.reason, each.detail) for each in used} == {(True, "", "algorithm")}

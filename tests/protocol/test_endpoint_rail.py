@@ -84,8 +84,6 @@ def restart(endpoints: list[Endpoint], incarnation: int) -> list[int]:
     """Wait for a restart on both ranks. Return the positions."""
     found = [endpoint.next(EndpointWork.RESTART) for endpoint in endpoints]
     assert [each[0] for each in found] == [incarnation] * 2
-    for endpoint in endpoints:
-        endpoint.rail.started(incarnation)
     return [each[-1] for each in found]
 
 
@@ -176,7 +174,6 @@ def test_the_thread_is_told_of_the_end_and_may_outlive_it() -> None:
     assert endpoint.next(EndpointWork.HALT)[0] == 0
     del agent
     assert not endpoint.rail.reserve(0, 1)
-    endpoint.rail.started(0)
     endpoint.rail.count(1, 100, 0, 0, 1, 100)
     endpoint.rail.finish(0, x)
     endpoint.rail.fail(0, "this is late")

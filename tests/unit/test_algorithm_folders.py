@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -141,6 +142,18 @@ def test_other_mistakes_of_a_folder_are_errors(folder: Path) -> None:
     fails(lambda: sdk.find(str(folder)).server, "server.py")
     (folder / "control.py").write_text("def wanted(plane, jobs): return {}")
     fails(lambda: found.wanted(plane, []), "control.py", plane.switches[0].name)
+    for code, text in (
+        ("\n    return {}['s1']", "KeyError: 's1' (control.py, line 2)"),
+        (" return 3", "TypeError: 'int' object is not iterable"),
+        (" return {'s-ina': 3}", "the state of switch s-ina is 3"),
+        (
+            " from railweave import sdk; return {'s-ina': sdk.SwitchState(())}",
+            "s-ina is SwitchState(entries=()",
+        ),
+    ):
+        (folder / "control.py").write_text(f"def wanted(plane, jobs):{code}")
+        sys.modules.pop(f"{found.package}.control")
+        fails(lambda: found.wanted(plane, []), "control.py", text)
     (folder / "control.py").unlink()
     fails(lambda: found.wanted(plane, []), str(folder), "control.py")
     shutil.rmtree(folder / "build")

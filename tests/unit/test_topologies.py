@@ -53,6 +53,11 @@ def test_planes_of_algorithms_have_their_names_and_short_interfaces() -> None:
         assert len(nic.interface) <= 15 >= len(interface_of_port(nic.switch, nic.port))
 
 
+def test_a_folder_has_the_name_of_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "algorithms" / "sum")
+    assert [plane.name for plane in planes(2, ["./", "../mink"]).planes] == ["sum", "mink"]
+
+
 def test_an_algorithm_may_have_levels_of_switches() -> None:
     plane = leaf_spine(2, 2, rails=["tcp", "atp"]).plane("atp")
     assert (plane.algorithm, len(plane.switches), plane.nics[0].interface) == ("atp", 4, "h1-alg1")

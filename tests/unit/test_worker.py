@@ -154,6 +154,17 @@ def test_all_calls_use_the_same_memory(in_place: bool, tmp_path: Path) -> None:
     assert all((given == out) == in_place for given, out in seen)
 
 
+@pytest.mark.parametrize("factor", [0, 2])
+def test_a_contender_whose_sums_are_wrong_says_so(factor: int, tmp_path: Path) -> None:
+    class Wrong(Ring):
+        def all_reduce(self, given: Array, out: Array, op: str) -> None:
+            super().all_reduce(given, out, op)
+            out *= factor
+
+    with pytest.raises(ValueError, match=r"a sum of \d+ and zeros is \d+: expected"):
+        run(job_of(2, tmp_path, Workload((4096,), warmup=1, iterations=3)), Wrong)
+
+
 def test_of_two_calls_at_once_both_are_compared(tmp_path: Path) -> None:
     class Lazy(Ring):
         def all_gather_and_reduce_scatter(

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from traceback import extract_tb
 
 from railweave.sdk.check.schedules import Conditions, Schedule
+from railweave.sdk.errors import place
 from railweave.sdk.library import Algorithm
 
 MOST_STEPS = 200  # tries to make a failing schedule simpler
@@ -40,20 +39,12 @@ def run(algorithm: Algorithm, conditions: Conditions, seed: int, lanes: int) -> 
         schedule = Schedule(algorithm, conditions, seed, lanes)
         schedule.run()
     except Exception as error:
-        failure = f"{type(error).__name__}: {error}{_place(error, algorithm)}"
+        failure = f"{type(error).__name__}: {error}{place(error, algorithm.folder)}"
     else:
         failure = ""
     if schedule is None:
         return Outcome(seed, conditions, failure, Counter(), 0.0)
     return Outcome(seed, conditions, failure, schedule.counts, schedule.worst)
-
-
-def _place(error: Exception, algorithm: Algorithm) -> str:
-    """Return the last line of the algorithm's own files in which an error was raised."""
-    frames = [
-        frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).parent == algorithm.folder
-    ]
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def simplified(algorithm: Algorithm, outcome: Outcome, lanes: int = 0) -> Outcome:

@@ -15,6 +15,7 @@ from controller_world import World, at_address, served
 from free_ports import free_port
 from test_targets import Embedded, started
 
+from railweave.commands.why import _in_network
 from railweave.controller.errors import Refused, SwitchUnavailable
 from railweave.controller.server import PlaneLoss
 from railweave.sdk import AlgorithmError
@@ -177,6 +178,7 @@ async def test_limits_faults_and_reports(target: Embedded) -> None:
         assert state.entries > world.wanted(1).entries  # of the losses
         (job,) = (await world.stub.Explain(pb.ExplainRequest())).jobs
         assert job.rails[0].algorithm == answers[0].algorithms[0]
+        assert _in_network(job.rails[0]) == [f"sum, job 0, {LANES} lanes"]
         counters = await world.stub.GetSwitchCounters(pb.SwitchCountersRequest(plane="sum"))
         assert dict(counters.switches[0].packets) == {"member": 0}
         plane = world.running.fabric.algorithms["sum"]
