@@ -309,6 +309,9 @@ def work() -> None:
     try:
         result = Worker(job, rank, endpoint).run()
         endpoint.barrier()
+    except Exception:
+        endpoint.failed = True
+        raise
     finally:
         endpoint.close()
     result.write(job.result_of(rank))

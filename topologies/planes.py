@@ -145,15 +145,16 @@ def check_rails(rails: Sequence[str]) -> None:
 
 def _check_algorithm(rail: str) -> None:
     from railweave import sdk  # noqa: PLC0415 - loads slowly, and the other kinds do not need it
+    from railweave.sdk.plane import require_rail  # noqa: PLC0415
 
-    try:
-        sdk.find(rail)
-    except sdk.AlgorithmError as error:
+    if "/" not in rail and rail not in sdk.names():
         kinds = ", ".join(kind for kind in RAIL_KINDS if kind != ALGORITHM)
-        if "/" in rail:
-            raise TopologyError(f"rail {rail!r}: {error}") from None
         known = f"one of {kinds}, an algorithm ({', '.join(sdk.names())}), or the path of its folder"
-        raise TopologyError(f"rail {rail!r}", known, "correct the name") from None
+        raise TopologyError(f"rail {rail!r}", known, "correct the name")
+    try:
+        require_rail(sdk.find(rail))
+    except sdk.AlgorithmError as error:
+        raise TopologyError(f"rail {rail!r}: {error}") from None
 
 
 def _check_hosts(hosts: int, rails: Sequence[str]) -> None:

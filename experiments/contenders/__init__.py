@@ -91,6 +91,9 @@ class Job:
 class Endpoint(ABC):
     """A contender on one rank, in the rank's process. Calls are collective."""
 
+    failed = False
+    """Whether an error has ended this rank's calls. Then `close` must not wait for other ranks."""
+
     @abstractmethod
     def all_reduce(self, given: Array, out: Array, op: str) -> None:
         """Reduce over all ranks. `out` is a copy of `given` before the call, and gets the result."""

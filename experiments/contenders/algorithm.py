@@ -19,6 +19,7 @@ from railweave.experiments.contenders import Array, Contender, Endpoint, Impleme
 from railweave.experiments.contenders.ring import meet
 from railweave.experiments.problem import GREATEST_FLOAT32
 from railweave.hosts.limits import ETHERNET, IPV4, LANE_BYTES, UDP
+from railweave.sdk.compile import require_current
 from railweave.sdk.sockets import Driver
 from railweave.topologies.lab.namespaces import CONTROLLER_NODE
 from railweave.topologies.model import Plane
@@ -37,6 +38,7 @@ class Kind(Implementation):
         """Take the contender that it runs."""
         super().__init__(contender)
         self.algorithm = sdk.find(contender.kind)
+        require_current(self.algorithm)
         self.ops = self.algorithm.manifest.operations
         self.dtypes = self.algorithm.manifest.dtypes
         self.algorithm.job(0, 1, contender.options)  # checks the options
@@ -73,7 +75,6 @@ class Rank(Endpoint):
         self.algorithm, self.rank, self.ranks = algorithm, rank, job.size
         addresses, ports = job.addresses[job.planes[0]], algorithm.manifest
         self._timeout_s = job.timeout_s
-        self._failed = False
         self._server: subprocess.Popen[bytes] | None = None
         self._meeting = rank, job.size, (addresses[0], MEETING_PORT + number)
         to = addresses[(rank + 1) % job.size], ports.rank_port(number)
@@ -91,9 +92,9 @@ class Rank(Endpoint):
 
     def call(self, given: Array, op: str) -> Array:
         """Make one call, whose result may have another size than `given`."""
-        self._failed = True
+        self.failed = True
         result = self._driver.call(given, op, self._timeout_s)
-        self._failed = False
+        self.failed = False
         return result
 
     @property
@@ -107,7 +108,7 @@ class Rank(Endpoint):
 
     def close(self) -> None:
         """Leave together with all ranks, because others may need answers of this host until then."""
-        if not self._failed:
+        if not self.failed:
             self._meet()
         self._driver.close()
         if self._server is not None:

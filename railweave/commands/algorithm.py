@@ -98,19 +98,14 @@ def check_command(
     """
     from railweave import sdk  # noqa: PLC0415
     from railweave.sdk.check import explore, simplified  # noqa: PLC0415
-    from railweave.sdk.compile import is_current  # noqa: PLC0415
+    from railweave.sdk.compile import require_current  # noqa: PLC0415
 
     with common.one_line_errors(), contextlib.ExitStack() as stack:
         folder = stack.enter_context(common.run_folder(out)) if lab else None
         found = sdk.find(name)
         lanes = min(found.manifest.lanes)
         found.artifact(lanes)
-        if not is_current(found):
-            raise sdk.AlgorithmError(
-                f"the compiled program of {found.name} is older than its sources",
-                "the program of these sources and of these numbers in algorithm.toml",
-                f"compile it: railweave algorithm compile {shlex.quote(name)}",
-            )
+        require_current(found)
         outcomes: list[Outcome] = []
         for outcome in explore(found, range(seed, seed + schedules), lanes):
             outcomes.append(outcome)

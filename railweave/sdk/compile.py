@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from pathlib import Path
 
 from railweave.p4src.artifacts import Artifact, hash_line
 from railweave.p4src.compile import compile_program, compiler_version
 from railweave.p4src.config import SOURCE_ROOT
+from railweave.sdk.errors import AlgorithmError
 from railweave.sdk.library import Algorithm
 from railweave.sdk.manifest import PORTS, Manifest
 
@@ -31,6 +33,16 @@ def compile_algorithm(algorithm: Algorithm) -> list[Artifact]:
         made.append(algorithm.artifact(lanes))
     (build / RECORD).write_text(f"# {compiler_version()}\n{hashes(algorithm)}", encoding="utf-8")
     return made
+
+
+def require_current(algorithm: Algorithm) -> None:
+    """Raise AlgorithmError if the compiled programs are older than the sources."""
+    if not is_current(algorithm):
+        raise AlgorithmError(
+            f"the compiled program of {algorithm.name} is older than its sources",
+            "the program of these sources and of these numbers in algorithm.toml",
+            f"compile it: railweave algorithm compile {shlex.quote(str(algorithm.folder))}",
+        )
 
 
 def is_current(algorithm: Algorithm) -> bool:

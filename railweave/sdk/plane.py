@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from railweave.controller.state import SwitchState
 from railweave.sdk import library
+from railweave.sdk.compile import require_current
 from railweave.sdk.errors import AlgorithmError
 from railweave.sdk.library import Algorithm
 from railweave.sdk.states import require_fit
@@ -20,7 +21,7 @@ class Program:
         """Find the algorithm. AlgorithmError if a rail cannot use it."""
         self._plane = plane
         self._algorithm = library.find(plane.algorithm)
-        require_sums(self._algorithm)
+        require_rail(self._algorithm)
         self.artifact = self._algorithm.artifact()
         self.counters: Sequence[str] = self._algorithm.manifest.counters
 
@@ -37,15 +38,15 @@ class Program:
         return states
 
 
-def require_sums(algorithm: Algorithm) -> None:
+def require_rail(algorithm: Algorithm) -> None:
     """Raise AlgorithmError unless ranks can let an algorithm carry a rail, and test it after a failure."""
     dtypes, operations = algorithm.manifest.dtypes, algorithm.manifest.operations
-    for holds, given, expected in (
-        ("int32" in dtypes, f"reduces {', '.join(dtypes)}", "int32, with which ranks test a rail"),
-        ("sum" in operations, f"has {', '.join(operations)}", "the operation sum"),
-        (algorithm.server is None, "has a parameter server", "none, because a rail has no place for it"),
+    compare = "use --compare for this algorithm"
+    for holds, given, expected, do in (
+        ("sum" in operations, f"has {', '.join(operations)}", "the operation sum", "use one that sums"),
+        ("int32" in dtypes, f"sums {', '.join(dtypes)}", "int32, with which ranks test a rail", compare),
+        (algorithm.server is None, "has a parameter server", "none: a rail has no place for it", compare),
     ):
         if not holds:
-            raise AlgorithmError(
-                f"a rail with {algorithm.name}, which {given}", expected, "use --compare for this algorithm"
-            )
+            raise AlgorithmError(f"a rail with {algorithm.name}, which {given}", expected, do)
+    require_current(algorithm)

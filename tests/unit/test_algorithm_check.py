@@ -10,8 +10,11 @@ import pytest
 from commands import invoke
 
 from railweave import sdk
+from railweave.errors import UserError
+from railweave.experiments.contenders import Contender
 from railweave.sdk.check import run, simplified
 from railweave.sdk.check.schedules import Conditions
+from railweave.topologies.planes import planes
 
 MANY = Conditions("planes:hosts=3", 2, 2, 99, "int32", "sum", 16, 0.05, 0.2, 0.3, 100, 1, False, True)
 
@@ -52,6 +55,9 @@ def test_a_new_algorithm_passes_its_check(folder: Path) -> None:
     done = invoke("algorithm check ./mine --schedules 1")
     assert done.exit_code == 2
     assert "older than its sources: expected the program of these sources" in done.stderr
+    for use in (lambda: planes(2, ["./mine"]), lambda: Contender("mine", "./mine").implementation()):
+        with pytest.raises(UserError, match="older than its sources"):
+            use()
 
 
 def test_an_error_has_its_place_in_the_algorithms_files(folder: Path) -> None:

@@ -55,12 +55,12 @@ def test_planes_of_algorithms_have_their_names_and_short_interfaces() -> None:
 
 def test_a_folder_has_the_name_of_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "algorithms" / "sum")
-    assert [plane.name for plane in planes(2, ["./", "../mink"]).planes] == ["sum", "mink"]
+    assert [plane.name for plane in planes(2, ["./", "../omnireduce"]).planes] == ["sum", "omnireduce"]
 
 
 def test_an_algorithm_may_have_levels_of_switches() -> None:
-    plane = leaf_spine(2, 2, rails=["tcp", "atp"]).plane("atp")
-    assert (plane.algorithm, len(plane.switches), plane.nics[0].interface) == ("atp", 4, "h1-alg1")
+    plane = leaf_spine(2, 2, rails=["tcp", "sum"]).plane("sum")
+    assert (plane.algorithm, len(plane.switches), plane.nics[0].interface) == ("sum", 4, "h1-alg1")
 
 
 LONG = "characters: expected 15 at most"
@@ -102,6 +102,7 @@ def test_many_ports_make_names_too_long_too() -> None:
         ({"rails": ["ina", "ib"]}, "rail 'ib': expected one of ina, tcp, rdma"),
         ({"rails": ["ib"]}, r"rail 'ib': .*, an algorithm \(atp, .*, thc\), or the path of its folder"),
         ({"rails": ["./ib"]}, r"rail './ib': .*ib/algorithm.toml"),
+        ({"rails": ["atp"]}, "rail 'atp': a rail with atp, which has a parameter server: expected none"),
         ({"rails": ["algorithm"]}, "rail 'algorithm': expected one of ina"),
         ({"rails": []}, "no rails"),
         ({"hosts": 0}, "0 hosts"),

@@ -211,7 +211,7 @@ def replace_kind(offer: pb.RailOffer) -> pb.RailOffer:
     [
         ("atp", "a rail with atp, which has a parameter server"),
         ("mink", "a rail with mink, which has mink: expected the operation sum"),
-        ("thc", "a rail with thc, which reduces float32: expected int32"),
+        ("thc", "a rail with thc, which sums float32: expected int32"),
         ("none", "algorithm 'none'"),
     ],
 )
