@@ -34,6 +34,7 @@ DARK = {  # on a dark page
 COLOURS = {
     "ina": BLUE, "tcp": ORANGE, "rdma": GREEN, "netreduce": PURPLE, "parallel NetReduce": PURPLE,
     "multicast": BLUE, "dedicated": BLUE,  # by the in-network rail
+    "atp": RED, "switchml": WINE, "thc": OLIVE, "omnireduce": SKY,
     "tcp+tcp": WINE, "gloo": OLIVE, "mptcp": SKY, "openmpi": INK, "ring": GREY, "flat ring": GREY,
     "hierarchical": WINE, "hierarchical ring": WINE, "ps": OLIVE, "hosts": SKY, "switches": WINE,
     "2 hosts": SKY, "3 hosts": OLIVE, "4 hosts": WINE, "6 hosts": RED, "broadcast": SKY, "allgather": WINE,

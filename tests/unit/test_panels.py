@@ -54,14 +54,14 @@ def test_marks_are_explained_below_the_panels(name: str, fields: dict[str, Any],
 
 def test_each_rail_has_a_colour_that_nothing_else_has() -> None:
     rails = ("ina", "tcp", "rdma", "netreduce", "tcp1", "rdma1")
+    algorithms = ("atp", "switchml", "thc", "omnireduce", "ring")
     others = (
+        *algorithms,
         "ina+tcp",
         "tcp+tcp",
         "gloo",
         "mptcp",
         "openmpi",
-        "ring",
-        "atp",
         "ps",
         "hierarchical",
         "4 hosts",
@@ -69,4 +69,5 @@ def test_each_rail_has_a_colour_that_nothing_else_has() -> None:
     colours = [drawing.colour(rail) for rail in rails]
     assert len(set(colours)) == len(rails)
     assert set(colours).isdisjoint(drawing.colour(other) for other in others)
+    assert len({drawing.colour(name) for name in algorithms}) == len(algorithms)
     assert drawing.colour("tcp0") == drawing.colour("tcp")
